@@ -1,0 +1,1 @@
+"""Performance claims, each a ratio measured in one run."""

@@ -1,0 +1,46 @@
+"""The command line, one face of the steps. Each command lives in a module of its own, loaded when it is used."""
+
+import sys
+from importlib import import_module
+
+import click
+
+from mbd import __version__
+from mbd.errors import ExitCode, MbdError
+
+COMMANDS = ("features", "params")
+
+_EPILOG = """Exit codes: 0 done, 1 failure, 2 wrong usage or parameters, 3 refused by the gate, 4 verification failed,
+5 bad data."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"{__name__}.{name}").command
+        return command
+
+
+@click.command(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mbd")
+def group() -> None:
+    """Missing-by-Design: make a trained multimodal model forget a modality, attack the result, prove it."""
+
+
+def main() -> None:
+    """Run the command line; every error ends with its own exit code."""
+    try:
+        group(prog_name="mbd", standalone_mode=False)
+    except MbdError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.exceptions.Abort:
+        click.echo("interrupted; nothing half-written is left, run it again", err=True)
+        sys.exit(ExitCode.FAILURE)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitCode.USAGE)

@@ -1,0 +1,80 @@
+"""Every error a user can meet, and the exit code it ends with.
+
+An error names what is wrong and, where they apply, the file, the key and the value that are wrong, and the
+way out. Faces print ``str(error)`` and exit with ``error.exit_code``; nothing else decides an exit code.
+"""
+
+from enum import IntEnum
+from pathlib import Path
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """How a command ends."""
+
+    DONE = 0
+    FAILURE = 1
+    USAGE = 2
+    REFUSED = 3
+    UNVERIFIED = 4
+    BAD_DATA = 5
+
+
+class MbdError(Exception):
+    """A failure that the user can act on."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILURE
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: Path | str | None = None,
+        key: str | None = None,
+        value: object = None,
+        way_out: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.file = file
+        self.key = key
+        self.value = value
+        self.way_out = way_out
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        facts = [("file", self.file), ("key", self.key), ("value", self.value), ("way out", self.way_out)]
+        return "\n".join([self.problem, *(f"  {name}: {fact}" for name, fact in facts if fact is not None)])
+
+
+class UsageError(MbdError):
+    """The command line or the parameters are wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class DataError(MbdError):
+    """The data given is not what it has to be."""
+
+    exit_code = ExitCode.BAD_DATA
+
+
+class GateRefusedError(MbdError):
+    """The evidence does not carry the claim, so there is no certificate."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class VerificationError(MbdError):
+    """Something that was to be verified is not what it claims to be."""
+
+    exit_code = ExitCode.UNVERIFIED
+
+
+class MissingExtraError(MbdError):
+    """A part of the software that is needed here was not installed."""
+
+    def __init__(self, needed_for: str, extra: str, package: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the package {package}, which is not installed",
+            way_out=f"pip install -c constraints.txt 'missing-by-design[{extra}]'",
+        )

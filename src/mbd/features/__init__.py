@@ -1,0 +1,1 @@
+"""Feature data: the FeatureSet contract, the sources that fill it, splits, masks and corruption."""

@@ -1,0 +1,155 @@
+"""What has to be true of feature data before anything is written, each with an error of its own.
+
+Order matters to the reader of an error: shape first, then identity, then values, then the splits' relation.
+"""
+
+from itertools import combinations
+
+import numpy as np
+
+from mbd.errors import DataError
+from mbd.features.rows import Collection, Rows
+from mbd.params.features import Features
+from mbd.tensors import Array
+
+
+def check_collection(collection: Collection, params: Features) -> None:
+    """Raise the first thing that is wrong with `collection`."""
+    file = ", ".join(collection.files) or None
+    try:
+        _check_splits_present(collection)
+        for split, rows in collection.splits.items():
+            _check_shape(split, rows, collection.modalities)
+            _check_ids(split, rows)
+            _check_values(split, rows)
+            _check_labels(split, rows, collection, params.label_range)
+        _check_disjoint(collection)
+    except DataError as error:
+        error.file = error.file or file
+        raise
+
+
+def _check_splits_present(collection: Collection) -> None:
+    for split in ("train", "valid", "test"):
+        if split not in collection.splits:
+            raise DataError(
+                f"the split {split} is missing",
+                value=f"there is {', '.join(collection.splits) or 'none'}",
+                way_out="a data set needs train, valid and test",
+            )
+    for split, rows in collection.splits.items():
+        if not len(rows):
+            raise DataError(f"the split {split} is empty", key=split, way_out="give it at least one row")
+    if len(collection.modalities) < 2:
+        raise DataError(
+            "a multimodal model needs at least two modalities",
+            value=", ".join(collection.modalities) or "none",
+            way_out="check features.source.modalities",
+        )
+
+
+def _check_shape(split: str, rows: Rows, dims: dict[str, int]) -> None:
+    missing = set(dims) ^ set(rows.features)
+    if missing:
+        raise DataError(
+            f"the modality {sorted(missing)[0]} is in some splits and missing in others",
+            key=split,
+            value=", ".join(rows.features),
+            way_out="every split needs the same modalities; name them in features.source.modalities",
+        )
+    for modality, matrix in rows.features.items():
+        key = f"{split}_{modality}"
+        if matrix.ndim != 2:
+            raise DataError("features must be a matrix, a row for each utterance", key=key, value=matrix.shape)
+        if matrix.shape[1] != dims[modality]:
+            raise DataError(
+                f"the dimension of {modality} differs between splits",
+                key=key,
+                value=f"{matrix.shape[1]}, elsewhere {dims[modality]}",
+                way_out="extract all splits with the same encoder",
+            )
+        if len(matrix) != len(rows):
+            raise DataError(
+                "there must be as many feature rows as ids", key=key, value=f"{len(matrix)} and {len(rows)}"
+            )
+    if len(rows.labels) != len(rows):
+        raise DataError(
+            "there must be as many labels as ids",
+            key=f"{split}_labels",
+            value=f"{len(rows.labels)} and {len(rows)}",
+        )
+
+
+def _check_ids(split: str, rows: Rows) -> None:
+    unique, counts = np.unique(rows.ids, return_counts=True)
+    if (repeated := unique[counts > 1]).size:
+        raise DataError(
+            f"{repeated.size} ids stand more than once in the split {split}",
+            key=f"{split}_ids",
+            value=repeated[0],
+            way_out="ids must be unique: a deletion for a subject has to find every row once",
+        )
+    if (rows.ids == "").any():
+        raise DataError("an id is empty", key=f"{split}_ids", value=f"row {int((rows.ids == '').argmax())}")
+
+
+def _check_values(split: str, rows: Rows) -> None:
+    for modality, matrix in rows.features.items():
+        if not all_finite(matrix):
+            row, column = np.argwhere(~np.isfinite(matrix))[0]
+            raise DataError(
+                f"{int((~np.isfinite(matrix)).sum())} feature values are NaN or infinite",
+                key=f"{split}_{modality}",
+                value=f"{matrix[row, column]} in row {row} (id {rows.ids[row]}), column {column}",
+                way_out="repair them, or mark the rows as unavailable and set them to zero",
+            )
+    nothing = ~np.any(list(rows.available.values()), axis=0)
+    if nothing.any():
+        raise DataError(
+            f"{int(nothing.sum())} rows have no modality at all",
+            key=split,
+            value=f"id {rows.ids[nothing][0]}",
+            way_out="drop these rows: there is nothing to predict from",
+        )
+
+
+def _check_labels(split: str, rows: Rows, collection: Collection, label_range: tuple[float, float]) -> None:
+    labels, key = rows.labels, f"{split}_labels"
+    if not all_finite(labels):
+        raise DataError("a label is NaN or infinite", key=key, value=f"id {rows.ids[~np.isfinite(labels)][0]}")
+    if collection.task == "classification":
+        low, high = 0.0, float(len(collection.classes) - 1)
+        way_out = "classes are numbered from 0; set features.source.task=regression if these are not classes"
+    else:
+        (low, high), way_out = label_range, "set features.label_range if these labels are right"
+    outside = (labels < low) | (labels > high)
+    if outside.any():
+        raise DataError(
+            f"{int(outside.sum())} labels lie outside {low} … {high}",
+            key=key,
+            value=f"{labels[outside][0]} (id {rows.ids[outside][0]})",
+            way_out=way_out,
+        )
+
+
+def _check_disjoint(collection: Collection) -> None:
+    for (one, a), (other, b) in combinations(collection.splits.items(), 2):
+        for what, left, right in (("id", a.ids, b.ids), ("group", a.groups, b.groups)):
+            common = np.intersect1d(left, right)
+            if common.size:
+                raise DataError(
+                    f"the splits {one} and {other} share {common.size} {what}{'s' * (common.size > 1)}",
+                    key=f"{one}_{what}s",
+                    value=common[0],
+                    way_out="no speaker or video may be in two splits; if the part of the id taken as its group is not "
+                    "one, set features.source.group_pattern",
+                )
+
+
+def all_finite(array: Array) -> bool:
+    """Tell whether no value is NaN or infinite, without a mask of the whole array where possible."""
+    if array.dtype.kind != "f":
+        return True
+    # A sum is finite only if every term is; it can overflow for finite terms, so a bad one is looked at closely.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())

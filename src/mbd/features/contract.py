@@ -1,0 +1,277 @@
+"""The FeatureSet: a folder that every later step reads, whatever the features came from.
+
+    manifest.json                       name, task, modalities, splits, digests, provenance
+    splits/SPLIT/_rows.safetensors      id and group (UTF-8, zero-padded), label
+    splits/SPLIT/MODALITY.safetensors   features (float32), available, attribute if there is one
+
+One file for each split and modality: the bytes of one modality can be erased alone, and all that is known of
+it (availability and private attribute too) goes with them.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mbd.errors import DataError
+from mbd.features.rows import Collection, Rows
+from mbd.files import sha256_file, to_json, write_file
+from mbd.params.features import Task
+from mbd.tensors import Array, open_tensors, save_tensors
+
+FORMAT = "urn:missing-by-design:feature-set:v1"
+MANIFEST = "manifest.json"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SplitEntry(_Part):
+    """Size of a split, and the SHA-256 of its files by name."""
+
+    rows: int
+    groups: int
+    files: dict[str, str]
+
+
+class CalibrationEntry(_Part):
+    """How the calibration split came about."""
+
+    requested: int
+    used: int
+    carved_from: str | None
+
+
+class Manifest(_Part):
+    """What `manifest.json` says."""
+
+    format: Literal["urn:missing-by-design:feature-set:v1"]
+    name: str
+    task: Task
+    classes: tuple[str, ...]
+    label_range: tuple[float, float] | None
+    modalities: dict[str, int]
+    splits: dict[str, SplitEntry]
+    calibration: CalibrationEntry
+    provenance: dict[str, Any]
+
+
+def write_feature_set(
+    folder: Path,
+    collection: Collection,
+    *,
+    label_range: tuple[float, float],
+    calibration: CalibrationEntry,
+    provenance: Mapping[str, Any],
+) -> dict[str, str]:
+    """Write `collection` into `folder`; return the SHA-256 of each file by relative path."""
+    parts = [part for split, rows in collection.splits.items() for part in _files_of(split, rows)]
+    for split in collection.splits:
+        (folder / "splits" / split).mkdir(parents=True)
+
+    def write(part: tuple[str, dict[str, Array]]) -> tuple[str, str]:
+        name, tensors = part
+        save_tensors(folder / name, tensors)
+        return name, sha256_file(folder / name)
+
+    with ThreadPoolExecutor() as pool:
+        digests = dict(pool.map(write, parts))
+    manifest = Manifest(
+        format=FORMAT,
+        name=collection.name,
+        task=collection.task,
+        classes=collection.classes,
+        label_range=label_range if collection.task == "regression" else None,
+        modalities=collection.modalities,
+        splits={
+            split: SplitEntry(
+                rows=len(rows),
+                groups=len(np.unique(rows.groups)),
+                files={name: digests[name] for name, _ in _files_of(split, rows)},
+            )
+            for split, rows in collection.splits.items()
+        },
+        calibration=calibration,
+        provenance=dict(provenance),
+    )
+    write_file(folder / MANIFEST, to_json(manifest.model_dump(mode="json")))
+    return digests
+
+
+def _files_of(split: str, rows: Rows) -> Iterator[tuple[str, dict[str, Array]]]:
+    yield (
+        f"splits/{split}/_rows.safetensors",
+        {"id": _to_bytes(rows.ids), "group": _to_bytes(rows.groups), "label": rows.labels},
+    )
+    for modality, matrix in rows.features.items():
+        tensors = {"features": matrix, "available": rows.available[modality]}
+        if modality in rows.attributes:
+            tensors["attribute"] = rows.attributes[modality].astype(np.int8)
+        yield f"splits/{split}/{modality}.safetensors", tensors
+
+
+def _to_bytes(names: Array) -> Array:
+    encoded = np.char.encode(names, "utf-8")
+    return encoded.view(np.uint8).reshape(len(encoded), encoded.dtype.itemsize)
+
+
+def _from_bytes(matrix: Array) -> Array:
+    return np.char.decode(np.ascontiguousarray(matrix).view(f"S{matrix.shape[1]}").ravel(), "utf-8")
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split of a FeatureSet; every array is read from disk when it is looked at."""
+
+    folder: Path
+    entry: SplitEntry
+    modalities: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return self.entry.rows
+
+    @cached_property
+    def _rows(self) -> dict[str, Array]:
+        return open_tensors(self.folder / "_rows.safetensors")
+
+    @cached_property
+    def _modality(self) -> dict[str, dict[str, Array]]:
+        return {m: open_tensors(self.folder / f"{m}.safetensors") for m in self.modalities}
+
+    @cached_property
+    def ids(self) -> Array:
+        """Id of each row."""
+        return _from_bytes(self._rows["id"])
+
+    @cached_property
+    def groups(self) -> Array:
+        """Video or speaker of each row."""
+        return _from_bytes(self._rows["group"])
+
+    @property
+    def labels(self) -> Array:
+        """Label of each row."""
+        return self._rows["label"]
+
+    @property
+    def features(self) -> dict[str, Array]:
+        """The matrix of each modality."""
+        return {m: tensors["features"] for m, tensors in self._modality.items()}
+
+    @property
+    def available(self) -> dict[str, Array]:
+        """For each modality, which rows have it."""
+        return {m: tensors["available"] for m, tensors in self._modality.items()}
+
+    @property
+    def attributes(self) -> dict[str, Array]:
+        """The private attribute of each modality that has one."""
+        return {m: tensors["attribute"] for m, tensors in self._modality.items() if "attribute" in tensors}
+
+    def take(self, index: Array | slice) -> Rows:
+        """Read the rows at `index` (positions, a slice or a mask) into memory."""
+        parts = (self.features, self.available, self.attributes)
+        return Rows(
+            self.ids[index],
+            self.groups[index],
+            np.array(self.labels[index]),
+            *({m: np.array(x[index]) for m, x in part.items()} for part in parts),
+        )
+
+    def load(self) -> Rows:
+        """Read the whole split into memory."""
+        return self.take(slice(None))
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """An open FeatureSet folder."""
+
+    folder: Path
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, folder: Path, *, without: tuple[str, ...] = (), verify: bool = False) -> "FeatureSet":
+        """Open a folder, as if it had no modality in `without`; with `verify`, compare every digest."""
+        manifest = _read_manifest(folder)
+        unknown = [m for m in without if m not in manifest.modalities]
+        if unknown:
+            raise DataError(
+                f"the data has no modality {unknown[0]!r}",
+                file=folder / MANIFEST,
+                way_out=f"it has {', '.join(manifest.modalities)}",
+            )
+        kept = {m: d for m, d in manifest.modalities.items() if m not in without}
+        feature_set = cls(folder, manifest.model_copy(update={"modalities": kept}))
+        if verify:
+            feature_set.verify()
+        return feature_set
+
+    @property
+    def modalities(self) -> dict[str, int]:
+        """Name and dimension of each modality."""
+        return self.manifest.modalities
+
+    def split(self, name: str) -> Split:
+        """Return a split by name."""
+        try:
+            entry = self.manifest.splits[name]
+        except KeyError:
+            raise DataError(
+                f"there is no split {name!r}",
+                file=self.folder / MANIFEST,
+                way_out=f"there is {', '.join(self.manifest.splits)}",
+            ) from None
+        return Split(self.folder / "splits" / name, entry, tuple(self.modalities))
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of the files in use, by relative path."""
+        used = {"_rows", *self.modalities}
+        return {
+            name: digest
+            for entry in self.manifest.splits.values()
+            for name, digest in entry.files.items()
+            if Path(name).stem in used
+        }
+
+    def verify(self) -> None:
+        """Compare the digest of every file in use with the manifest."""
+        expected = self.digests()
+        for name in expected:
+            open_tensors(self.folder / name)
+        with ThreadPoolExecutor() as pool:
+            found = dict(zip(expected, pool.map(lambda name: sha256_file(self.folder / name), expected), strict=True))
+        for name, digest in expected.items():
+            if found[name] != digest:
+                raise DataError(
+                    "the file is not the one that the manifest lists",
+                    file=self.folder / name,
+                    value=f"sha256 {found[name]}, listed {digest}",
+                    way_out="make or fetch the FeatureSet again",
+                )
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    file = folder / MANIFEST
+    try:
+        return Manifest.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise DataError(
+            "this is not a FeatureSet: it has no readable manifest.json",
+            file=file,
+            way_out="`mbd features --out DIR` makes one",
+        ) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise DataError(
+            f"the manifest is not valid: {first['msg']}",
+            file=file,
+            key=".".join(map(str, first["loc"])),
+            way_out="make or fetch the FeatureSet again",
+        ) from error

@@ -1,0 +1,133 @@
+"""Source `npz`: arrays named `{split}_{modality}`, `{split}_labels`, `{split}_ids`.
+
+Also read where they are there: `{split}_groups`, `{split}_{modality}_available` and
+`{split}_{modality}_attribute`. Every other two-dimensional array of numbers is a modality, but a name like
+`text_lsa` beside `text` is a variant of it, taken only when features.source.modalities asks for it.
+Splits are train, valid (or val, dev), test and, if there is one, calibration.
+"""
+
+import re
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mbd.errors import DataError
+from mbd.features.rows import SPLITS, Collection, Rows
+from mbd.features.splits import with_groups_from_ids
+from mbd.params.features import Features
+from mbd.tensors import Array
+
+_ALIASES = {"val": "valid", "dev": "valid"}
+_KEY = re.compile(rf"^({'|'.join((*SPLITS, *_ALIASES))})_(.+)$")
+_ROW_KEYS = {"ids", "labels", "groups"}
+
+
+def read(params: Features) -> Collection:
+    """Read the file named by `features.source.path`."""
+    path = Path(params.source.path or "")
+    arrays = _read_arrays(path)
+    keys = {split: _keys_of(split, arrays) for split in SPLITS}
+    keys = {split: names for split, names in keys.items() if names}
+    wanted, variants = _modalities(path, arrays, keys, params.source.modalities)
+    splits = {split: _rows(path, split, arrays, names, wanted) for split, names in keys.items()}
+    if not any("groups" in names for names in keys.values()):
+        splits = with_groups_from_ids(splits, params.source.group_pattern)
+    labels = np.concatenate([rows.labels for rows in splits.values()]) if splits else np.zeros(0)
+    task = params.source.task or ("classification" if labels.dtype.kind in "iub" else "regression")
+    classification = task == "classification"
+    label_type = np.int64 if classification else np.float32
+    splits = {split: replace(rows, labels=rows.labels.astype(label_type, copy=False)) for split, rows in splits.items()}
+    return Collection(
+        name=path.stem,
+        task=task,
+        classes=tuple(str(c) for c in range(int(labels.max(initial=0)) + 1)) if classification else (),
+        splits=splits,
+        files=(str(path),),
+        notes={"variants not used": variants} if variants else {},
+    )
+
+
+def _read_arrays(path: Path) -> dict[str, Array]:
+    way_out = "give an .npz file written by numpy.savez"
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataError("this holds a single array, not named ones", file=path, way_out=way_out)
+            names = [name for name in archive.files if _KEY.match(name)]
+        return _read_in_parallel(path, names)
+    except FileNotFoundError as error:
+        raise DataError("the file is missing", file=path, key="features.source.path") from error
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise DataError(f"the archive is damaged or cut off: {error}", file=path, way_out=way_out) from error
+    except ValueError as error:
+        problem = "an array holds Python objects, which are not read" if "pickle" in str(error) else str(error)
+        raise DataError(problem, file=path, way_out=way_out) from error
+
+
+def _read_in_parallel(path: Path, names: list[str]) -> dict[str, Array]:
+    def read_share(share: list[str]) -> dict[str, Array]:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in share}
+
+    workers = 2
+    with ThreadPoolExecutor(workers) as pool:
+        shares = pool.map(read_share, [names[i::workers] for i in range(workers)])
+    read = {name: array for share in shares for name, array in share.items()}
+    return {name: read[name] for name in names}
+
+
+def _keys_of(split: str, arrays: dict[str, Array]) -> dict[str, str]:
+    """Map what stands behind the split's name to the key of the array."""
+    found = {}
+    for key in arrays:
+        match = _KEY.match(key)
+        if match and _ALIASES.get(match[1], match[1]) == split:
+            found[match[2]] = key
+    return found
+
+
+def _modalities(
+    path: Path, arrays: dict[str, Array], keys: dict[str, dict[str, str]], asked: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], list[str]]:
+    matrices: dict[str, None] = {}
+    for names in keys.values():
+        for name, key in names.items():
+            if name not in _ROW_KEYS and arrays[key].ndim == 2 and arrays[key].dtype.kind in "fiu":
+                matrices[name] = None
+    variants = [name for name in matrices if any(name.startswith(f"{other}_") for other in matrices)]
+    if asked is None:
+        return tuple(name for name in matrices if name not in variants), variants
+    for name in asked:
+        if name not in matrices:
+            raise DataError(
+                f"the file has no modality {name!r}",
+                file=path,
+                key="features.source.modalities",
+                way_out=f"it has {', '.join(matrices) or 'none'}",
+            )
+    return asked, []
+
+
+def _rows(path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str], wanted: tuple[str, ...]) -> Rows:
+    def get(name: str) -> Array:
+        if name not in keys:
+            raise DataError(
+                f"the array {split}_{name} is missing",
+                file=path,
+                key=f"{split}_{name}",
+                value=f"there is {', '.join(keys.values())}",
+                way_out="a split needs {split}_{modality} for each modality, {split}_labels and {split}_ids",
+            )
+        return arrays[keys[name]]
+
+    return Rows.of(
+        get("ids").astype(np.str_),
+        get("labels").ravel(),
+        {m: get(m).astype(np.float32, copy=False) for m in wanted},
+        groups=arrays[keys["groups"]].astype(np.str_) if "groups" in keys else None,
+        available={m: get(f"{m}_available").astype(bool) for m in wanted if f"{m}_available" in keys},
+        attributes={m: get(f"{m}_attribute").astype(np.int8) for m in wanted if f"{m}_attribute" in keys},
+    )

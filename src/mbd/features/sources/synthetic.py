@@ -1,0 +1,122 @@
+"""Source `synthetic`: data whose sentiment is shared and whose modalities have secrets of their own.
+
+For row i and modality m, with u, w, V, a fixed random directions of length √d_m:
+
+    x_i^m = (s_i + κ_m c_i + ν_m e_i) u + g (c_i + ω f_i) w + p_i V + t_i a + noise
+
+s is the sentiment (one number, or one for each class), c a context that blurs the strongest modality and that
+the others show, so that modalities complete each other; p are private factors and t = ±1 is the private
+attribute that leakage attacks try to recover. Each draw has a stream of its own: leaving a modality out
+changes no byte of the others.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mbd.features.rows import Collection, Rows
+from mbd.params.features import Features
+from mbd.randomness import stream
+from mbd.tensors import Array
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The shape of a known data set."""
+
+    rows: dict[str, int]
+    dims: dict[str, int]
+    classes: int
+    rows_per_group: int = 16
+
+
+_PAPER_DIMS = {"text": 768, "audio": 74, "visual": 512}
+PRESETS = {
+    "mosi": Preset({"train": 1284, "valid": 229, "test": 686, "calibration": 5000}, _PAPER_DIMS, classes=0),
+    "mosei": Preset({"train": 16326, "valid": 1871, "test": 4659, "calibration": 5000}, _PAPER_DIMS, classes=0),
+    "iemocap": Preset({"train": 3871, "valid": 430, "test": 1230, "calibration": 5000}, _PAPER_DIMS, classes=4),
+}
+_EMOTIONS = ("neutral", "happy", "sad", "angry")
+
+
+@dataclass(frozen=True)
+class _Voice:
+    """How loudly a modality speaks: κ (context in the sentiment view), ν (its noise), whether it shows c."""
+
+    context: float
+    noise: float
+    shows_context: bool
+
+
+_STRONG, _MIDDLE, _WEAK = _Voice(0.39, 0.3, False), _Voice(0.0, 1.85, True), _Voice(0.0, 2.1, True)
+_VOICES = {"text": _STRONG, "audio": _MIDDLE, "visual": _WEAK}
+_CONTEXT_NOISE = 0.6  # ω
+_CONTEXT_GAIN = 0.7  # g
+_PRIVATE_FACTORS = 6
+_PRIVATE_GAIN = 0.6
+_ATTRIBUTE_GAIN = 0.5
+_NOISE = 0.8
+
+
+def read(params: Features) -> Collection:
+    """Draw the data set that `features.source` describes."""
+    preset, own = PRESETS[params.source.preset], params.source.synthetic
+    rows = own.rows or preset.rows
+    dims = own.dims or preset.dims
+    if params.source.modalities is not None:
+        dims = {name: dims.get(name, preset.dims.get(name, 64)) for name in params.source.modalities}
+    classes = preset.classes if own.classes is None else own.classes
+    named = classes == len(_EMOTIONS) and params.source.preset == "iemocap"
+    return Collection(
+        name=f"synthetic-{params.source.preset}",
+        task="classification" if classes else "regression",
+        classes=_EMOTIONS if named else tuple(f"class{k}" for k in range(classes)),
+        splits={split: _draw(split, n, dims, classes, preset, params) for split, n in rows.items()},
+    )
+
+
+def _draw(split: str, n: int, dims: dict[str, int], classes: int, preset: Preset, params: Features) -> Rows:
+    shared = stream(params.seed, "synthetic", "shared", split)
+    sentiment = shared.standard_normal((n, max(classes, 1)), dtype=np.float32)
+    context = shared.standard_normal(sentiment.shape, dtype=np.float32)
+    if classes:
+        labels: Array = sentiment.argmax(axis=1).astype(np.int64)
+    else:
+        low, high = params.label_range
+        middle, half = (low + high) / 2, (high - low) / 2
+        labels = np.clip(np.round((middle + half / 2 * sentiment[:, 0]) / 0.2) * 0.2, low, high).astype(np.float32)
+    features, attributes = {}, {}
+    for place, (name, dim) in enumerate(dims.items()):
+        voice = _VOICES.get(name, (_STRONG, _MIDDLE, _WEAK)[min(place, 2)])
+        features[name], attributes[name] = _modality(name, dim, voice, split, sentiment, context, params.seed)
+    groups = np.char.add(f"{split}-v", np.char.zfill((np.arange(n) // preset.rows_per_group).astype(np.str_), 4))
+    ids = np.char.add(np.char.add(groups, "_"), (np.arange(n) % preset.rows_per_group).astype(np.str_))
+    return Rows.of(ids, labels, features, groups=groups, attributes=attributes)
+
+
+def _modality(
+    name: str, dim: int, voice: _Voice, split: str, sentiment: Array, context: Array, seed: int
+) -> tuple[Array, Array]:
+    n, width = sentiment.shape
+    rng = stream(seed, "synthetic", "modality", name, split)
+    view = sentiment + voice.context * context + voice.noise * rng.standard_normal((n, width), dtype=np.float32)
+    hint = context + _CONTEXT_NOISE * rng.standard_normal((n, width), dtype=np.float32)
+    private = rng.standard_normal((n, _PRIVATE_FACTORS), dtype=np.float32)
+    attribute = rng.integers(0, 2, n, dtype=np.int8)
+    factors = np.hstack(
+        [
+            view,
+            (_CONTEXT_GAIN if voice.shows_context else 0.0) * hint,
+            _PRIVATE_GAIN * private,
+            _ATTRIBUTE_GAIN * (2.0 * attribute[:, None] - 1.0),
+        ]
+    ).astype(np.float32)
+    # The directions belong to the modality, not to the split.
+    directions = stream(seed, "synthetic", "directions", name).standard_normal(
+        (factors.shape[1], dim), dtype=np.float32
+    )
+    directions *= np.sqrt(dim) / np.linalg.norm(directions, axis=1, keepdims=True)
+    matrix = rng.standard_normal((n, dim), dtype=np.float32)
+    matrix *= np.float32(_NOISE)
+    matrix += factors @ directions
+    return matrix, attribute

@@ -1,0 +1,167 @@
+"""Files and folders that are whole or not there, and their digests.
+
+Everything is written under a temporary name beside its goal, synced to disk, and renamed. A killed writer
+leaves only a folder named `.NAME.partial.*`, which the next writer of the same goal removes.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import rfc8785
+
+from mbd.errors import UsageError
+
+STEP_FILE = "step.json"
+
+
+def sha256_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def canonical_digest(value: object) -> str:
+    """Return the SHA-256 of the canonical JSON (RFC 8785) of `value`."""
+    return hashlib.sha256(rfc8785.dumps(value)).hexdigest()  # type: ignore[arg-type]
+
+
+def file_digests(folder: Path, known: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the SHA-256 of every file below `folder` but its `step.json`, by relative path.
+
+    Digests in `known` are taken as they are.
+    """
+    known = known or {}
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    names = [name for name in names if name != STEP_FILE]
+    with ThreadPoolExecutor() as pool:
+        digests = pool.map(lambda name: known.get(name) or sha256_file(folder / name), names)
+        return dict(zip(names, digests, strict=True))
+
+
+def path_digest(path: Path) -> str:
+    """Return the digest of a file, or of a folder (that of its files' digests, `step.json` apart)."""
+    return canonical_digest(file_digests(path)) if path.is_dir() else sha256_file(path)
+
+
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write `data` to `path` whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data.encode() if isinstance(data, str) else data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink()
+        raise
+    _sync(path.parent)
+
+
+def to_json(value: object) -> str:
+    """Return `value` as JSON for people: indented, keys in their order, one line at the end."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401 -- what is inside is the caller's to check
+    """Return the content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def whole_folder(out: Path, step: str) -> Iterator[Path]:
+    """Give a temporary folder to fill; on success it becomes `out`, on any failure it is gone.
+
+    An earlier `out` is replaced only if it is empty or if its `step.json` says that the same step wrote it.
+    """
+    _check_replaceable(out, step)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(out)
+    temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial."))
+    with _locked(temporary):
+        try:
+            yield temporary
+            temporary.chmod(0o755)
+            _sync_tree(temporary)
+            _check_replaceable(out, step)
+            _swap(temporary, out)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def _check_replaceable(out: Path, step: str) -> None:
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UsageError("the output must be a folder, and a file is there", key="--out", value=out)
+    if not any(out.iterdir()):
+        return
+    try:
+        writer = read_json(out / STEP_FILE)["step"]
+    except (OSError, ValueError, KeyError, TypeError):
+        writer = None
+    if writer != step:
+        raise UsageError(
+            f"the output folder holds something that `mbd {step}` did not write",
+            key="--out",
+            value=out,
+            way_out="give another folder, or remove this one first",
+        )
+
+
+def _swap(temporary: Path, out: Path) -> None:
+    if out.exists():
+        old = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial."))
+        out.rename(old / "old")
+        temporary.rename(out)
+        shutil.rmtree(old)
+    else:
+        temporary.rename(out)
+    _sync(out.parent)
+
+
+def _remove_abandoned(out: Path) -> None:
+    for folder in out.parent.glob(f".{out.name}.partial.*"):
+        if not folder.is_dir():
+            continue
+        try:
+            with _locked(folder):
+                shutil.rmtree(folder)
+        except (BlockingIOError, FileNotFoundError):
+            continue  # another process is at work in it, or has just removed it
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_tree(folder: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(_sync, [folder, *folder.rglob("*")]))

@@ -1,0 +1,58 @@
+"""Parameters of a deletion, with the paper's operating point as defaults."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mbd.params.base import NonNegative, Positive, Section, Share
+
+
+class Surgery(Section):
+    """Algorithm 1 and the structural cut."""
+
+    order: Literal["saliency", "importance"] = "saliency"
+    """which candidates go first: most salient | least important (as printed)"""
+    threshold: Literal["quantile", "absolute"] = "quantile"
+    """how the two thresholds are read"""
+    saliency_threshold: NonNegative = 0.1
+    """η_s when thresholds are absolute"""
+    importance_threshold: NonNegative = 0.05
+    """η_L when thresholds are absolute"""
+    saliency_quantile: Share = 0.9
+    """candidates lie above this quantile of the positive saliencies"""
+    importance_quantile: Share = 1.0
+    """candidates lie below this quantile of importance"""
+    edit: Literal["zero", "noise"] = "zero"
+    """what happens to a chosen parameter"""
+    cut: bool = True
+    """also remove everything private to the modality and every input column that reads it"""
+    budget: Annotated[float, Field(gt=0, le=0.05)] = 0.03
+    """r, the share of all parameters that may be edited (at most 0.05)"""
+    importance: Literal["swiftprune", "gauss_newton"] = "swiftprune"
+    """which importance orders and thresholds (both are always computed)"""
+    chi_max: Annotated[float, Field(gt=0, lt=1)] = 0.99
+    """χ_max, clip of the activation ratio"""
+
+
+class Certified(Section):
+    """Clip, noise, fine-tune."""
+
+    radius: Positive = 1.0
+    """C, the norm to which all shared weights are clipped (sensitivity 2C)"""
+    finetune_epochs: Annotated[int, Field(ge=0)] = 10
+    """epochs of fine-tuning without the deleted modality"""
+
+
+class Deletion(Section):
+    """A deletion."""
+
+    method: Literal["surgery", "certified", "exact"] = "surgery"
+    """surgery | certified (both joint) | exact (lattice)"""
+    epsilon: Positive = 1.0
+    """ε_mod asked for"""
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """δ_mod"""
+    budget_limit: Positive = 8.0
+    """cumulative ε of one lineage at which deletions stop"""
+    surgery: Surgery = Surgery()
+    certified: Certified = Certified()

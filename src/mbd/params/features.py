@@ -1,0 +1,125 @@
+"""Parameters of the feature data: where it comes from and how it is split."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from mbd.params.base import Count, Name, Section, Seed, Share
+
+SourceKind = Literal["synthetic", "npz", "mmsa", "csd", "iemocap", "media"]
+Task = Literal["regression", "classification"]
+
+
+class Synthetic(Section):
+    """Overrides of the synthetic preset."""
+
+    dims: dict[Name, Count] | None = None
+    """dimension of each modality; null: the preset's"""
+    rows: dict[Name, Count] | None = None
+    """rows of each split; null: the preset's"""
+    classes: Annotated[int, Field(ge=0)] | None = None
+    """number of classes, 0 for regression; null: the preset's"""
+
+
+class Mmsa(Section):
+    """How an MMSA pickle is read."""
+
+    text: Literal["text", "text_bert"] = "text"
+    """which text entry to take (text_bert holds token ids; only its embeddings in `text` are vectors)"""
+    labels: Literal["regression", "classification"] = "regression"
+    """which labels to take"""
+
+
+class Csd(Section):
+    """Which computational sequences make up a CMU-MultimodalSDK data set (paths relative to source.path)."""
+
+    sequences: dict[Name, str] | None = None
+    """modality: .csd file; null: every other .csd file in the folder, named after it"""
+    labels: str = "labels.csd"
+    """.csd file with the labels, whose intervals are the utterances"""
+    folds: str = "folds.json"
+    """JSON with train, valid and test: lists of video ids"""
+
+
+class Iemocap(Section):
+    """How a conversation-emotion tuple pickle is read."""
+
+    layout: tuple[str, ...] | Literal["auto"] = "auto"
+    """what stands at each place of the tuple; auto: recognised by what the objects hold"""
+    valid_share: Share = 0.1
+    """share of the training dialogues that becomes the valid split (these pickles have none)"""
+
+
+class Media(Section):
+    """Frozen encoders for raw media."""
+
+    text_encoder: str = "bert-base-uncased"
+    """local folder or hub id of the text encoder"""
+    text_revision: str | None = None
+    """pinned commit of a hub id (required for one)"""
+    visual_encoder: str = "microsoft/resnet-18"
+    """local folder or hub id of the image encoder"""
+    visual_revision: str | None = None
+    """pinned commit of a hub id (required for one)"""
+    frames: Count = 8
+    """frames sampled evenly from each video"""
+    sample_rate: Annotated[int, Field(ge=8000, le=48000)] = 16000
+    """Hz that audio is resampled to"""
+    batch_size: Count = 16
+    """rows encoded at once"""
+    cache: str = "build/cache/media"
+    """folder of vectors already computed, by digest of file and encoder"""
+
+
+class Source(Section):
+    """Where features come from."""
+
+    kind: SourceKind = "synthetic"
+    """synthetic | npz | mmsa | csd | iemocap | media"""
+    path: str | None = None
+    """file or folder to read (all kinds but synthetic)"""
+    preset: Literal["mosi", "mosei", "iemocap"] = "mosi"
+    """shape of the synthetic data"""
+    modalities: tuple[Name, ...] | None = None
+    """modalities to take; null: all that the source has"""
+    task: Task | None = None
+    """regression | classification, where the source does not say; null: classification if labels are whole numbers"""
+    group_pattern: str | None = r"^(.+)(?:_|\$_\$)[^_]+$"
+    """what part of an id (the first parenthesis) names its video or speaker, if the source does not say; null: none"""
+    synthetic: Synthetic = Synthetic()
+    mmsa: Mmsa = Mmsa()
+    csd: Csd = Csd()
+    iemocap: Iemocap = Iemocap()
+    media: Media = Media()
+
+    @model_validator(mode="after")
+    def _path_where_one_is_read(self) -> Self:
+        if self.kind != "synthetic" and not self.path:
+            raise ValueError(f"source.kind={self.kind} reads a file: set features.source.path")
+        return self
+
+
+class Calibration(Section):
+    """The rows on which deletion looks at the model; disjoint from all other splits."""
+
+    size: Annotated[int, Field(ge=0)] = 5000
+    """rows asked for (paper: 5,000); what was really used is recorded"""
+    share: Share = 0.15
+    """at most this share of the train rows is given up when the source has no calibration split"""
+
+
+class Features(Section):
+    """Feature data."""
+
+    seed: Seed = 0
+    """seed of synthetic data and of the splits that are drawn here"""
+    label_range: tuple[float, float] = (-3.0, 3.0)
+    """regression labels outside are an error"""
+    source: Source = Source()
+    calibration: Calibration = Calibration()
+
+    @model_validator(mode="after")
+    def _range_in_order(self) -> Self:
+        if self.label_range[0] >= self.label_range[1]:
+            raise ValueError(f"label_range must be (low, high), got {self.label_range}")
+        return self

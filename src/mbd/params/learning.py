@@ -1,0 +1,122 @@
+"""Parameters of the model, its training and its evaluation."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mbd.params.base import Count, NonNegative, Positive, Section, Seed, Share
+
+
+class Losses(Section):
+    """L = L_task + α·L_re + β·L_pe + γ·L_con, and what its terms need."""
+
+    alpha: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """α, weight of L_re (above 1 the generators memorise their rows)"""
+    beta: NonNegative = 0.1
+    """β, weight of L_pe"""
+    gamma: NonNegative = 0.05
+    """γ, weight of L_con"""
+    temperature: Positive = 0.1
+    """τ of the contrastive loss"""
+    margin: NonNegative = 0.01
+    """ε of L_app, the deviation of P^m from μ̄^m that costs nothing"""
+    orthogonality: Literal["squared", "absolute"] = "squared"
+    """form of L_or (the signed inner product of the paper has no lower bound)"""
+    decomposition_weight: NonNegative = 20.0
+    """weight of the decomposition's own reconstruction inside L_pe"""
+
+
+class Joint(Section):
+    """The paper's backbone."""
+
+    hidden: Count = 256
+    """width of the hidden layers"""
+    embedding: Count = 128
+    """width of the fused embedding Z"""
+    property_dim: Count = 128
+    """d_p, width of P^m, Σ^m, μ^m and of the back-translation"""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """dropout of the fusion network"""
+    property_pathway: bool = True
+    """ablation: false trains without P^m, DE_m and L_pe"""
+    reconstruction: bool = True
+    """ablation: false trains without generators and L_re (missing inputs stay zero)"""
+    fusion: bool = True
+    """ablation: false replaces F by the mean of one linear map for each modality"""
+    losses: Losses = Losses()
+
+
+class Lattice(Section):
+    """Our backbone: a module for every non-empty set of modalities."""
+
+    folds: Annotated[int, Field(ge=2)] = 5
+    """folds of the out-of-fold error by which everything is chosen"""
+    members_per_fold: Count = 4
+    """networks for each fold"""
+    width: Count = 32
+    """hidden width of a network"""
+    input_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    """share of inputs dropped while training"""
+
+
+class Model(Section):
+    """The model."""
+
+    backbone: Literal["joint", "lattice"] = "joint"
+    """joint (the paper's) | lattice (exact deletion)"""
+    joint: Joint = Joint()
+    lattice: Lattice = Lattice()
+
+
+class Training(Section):
+    """The training loop."""
+
+    seed: Seed = 0
+    """seed of every random stream of training"""
+    epochs: Count = 25
+    """passes over the train split"""
+    batch_size: Count = 64
+    """rows in a step"""
+    learning_rate: Positive = 0.03
+    """SGD rate of everything but P^m"""
+    property_learning_rate: Positive = 1e-3
+    """SGD rate of P^m"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """SGD momentum"""
+    weight_decay: NonNegative = 5e-3
+    """SGD weight decay"""
+    warmup_steps: Annotated[int, Field(ge=0)] = 50
+    """steps of linear warm-up before the cosine"""
+    clip_norm: Positive = 5.0
+    """gradients are clipped to this norm"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: a GPU if there is one"""
+    mixed_precision: bool = False
+    """bfloat16 products on a GPU"""
+
+
+class Corruption(Section):
+    """Damage done to a share of the test rows."""
+
+    share: Share = 0.1
+    """share of rows damaged (paper: 10 %)"""
+    snr_db: Annotated[float, Field(ge=-40, le=80)] = 10.0
+    """signal to noise ratio of the additive noise"""
+    pepper: Share = 0.05
+    """share of pixels or entries set to the extremes"""
+    blur: Positive = 1.5
+    """standard deviation of the blur, in pixels or entries"""
+    typos: Share = 0.1
+    """share of characters misspelt; at feature level the share of entries exchanged"""
+    reorder: Count = 3
+    """how far tokens may move"""
+
+
+class Evaluation(Section):
+    """What is measured."""
+
+    missing_rates: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+    """missing rates η"""
+    seed: Seed = 0
+    """seed of masks and of corruption"""
+    corruption: Corruption = Corruption()

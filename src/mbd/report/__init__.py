@@ -1,0 +1,1 @@
+"""What people look at: text for the terminal, figures, pages."""

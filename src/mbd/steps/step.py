@@ -1,0 +1,81 @@
+"""What every step has in common: its output appears whole, with a `step.json` that says how it came about.
+
+`step.json` holds the digests of inputs and outputs, the parameters used, versions, and the duration. It is the
+one file of a folder that differs between two runs of the same thing, so digests of folders leave it out.
+"""
+
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from mbd import __version__
+from mbd.files import (
+    STEP_FILE,
+    canonical_digest,
+    file_digests,
+    path_digest,
+    to_json,
+    whole_folder,
+    write_file,
+)
+
+_VERSIONED = ("numpy", "safetensors", "pydantic", "torch", "transformers", "dvc", "kfp")
+
+
+@dataclass
+class StepRun:
+    """A step at work: write into `folder`, and note what should be remembered."""
+
+    folder: Path
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    known_digests: dict[str, str] = field(default_factory=dict)
+    """digests of output files that the step has computed anyway"""
+
+    def read(self, name: str, path: Path) -> None:
+        """Record an input file or folder with its digest."""
+        self.inputs[name] = {"path": str(path), "digest": path_digest(path)}
+
+
+@contextmanager
+def step_run(name: str, out: Path, params: Mapping[str, BaseModel], **inputs: Path) -> Iterator[StepRun]:
+    """Run the step `name`: yield a :class:`StepRun`, and on success let its folder become `out`.
+
+    `params` are the sections of the parameters that the step uses, by name.
+    """
+    started, clock = datetime.now(UTC), time.perf_counter()
+    with whole_folder(out, name) as folder:
+        run = StepRun(folder)
+        for key, path in inputs.items():
+            run.read(key, path)
+        yield run
+        used = {section: model.model_dump(mode="json") for section, model in params.items()}
+        files = file_digests(folder, run.known_digests)
+        record = {
+            "step": name,
+            "inputs": run.inputs,
+            "parameters": used,
+            "parameters_digest": canonical_digest(used),
+            "outputs": {"digest": canonical_digest(files), "files": files},
+            "versions": _versions(),
+            "started": started.isoformat(timespec="seconds"),
+            "duration_seconds": round(time.perf_counter() - clock, 3),
+        }
+        write_file(folder / STEP_FILE, to_json(record))
+
+
+def _versions() -> dict[str, str]:
+    found = {"mbd": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    for package in _VERSIONED:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
