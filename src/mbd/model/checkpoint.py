@@ -1,0 +1,66 @@
+"""A model folder: `model.safetensors` (weights) and `model.json` (:class:`~mbd.model.record.ModelRecord`)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from mbd.errors import DataError
+from mbd.files import sha256_file, to_json, write_file
+from mbd.model.record import ModelRecord, TensorRecord
+from mbd.tensors import Array, open_tensors, save_tensors
+
+WEIGHTS = "model.safetensors"
+RECORD = "model.json"
+
+
+def save_model(folder: Path, record: ModelRecord, tensors: Mapping[str, Array]) -> ModelRecord:
+    """Write a model into `folder`; return the record with the digest of the weights in it."""
+    if set(record.tensors) != set(tensors):
+        raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
+    save_tensors(folder / WEIGHTS, tensors)
+    record = record.model_copy(update={"sha256": sha256_file(folder / WEIGHTS)})
+    write_file(folder / RECORD, to_json(record.model_dump(mode="json")))
+    return record
+
+
+def describe(tensor: Array, sees: tuple[str, ...], **more: object) -> TensorRecord:
+    """Return the record of one tensor; `more` is belongs_to and columns."""
+    return TensorRecord.model_validate({"shape": tensor.shape, "dtype": str(tensor.dtype), "sees": sees, **more})
+
+
+def load_model(folder: Path, *, verify: bool = True) -> tuple[ModelRecord, dict[str, Array]]:
+    """Read a model folder; with `verify`, compare the digest of the weights with the record."""
+    file = folder / RECORD
+    try:
+        record = ModelRecord.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise DataError(
+            "this is not a model folder: it has no readable model.json", file=file, way_out="`mbd train` makes one"
+        ) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise DataError(f"the model record is not valid: {first['msg']}", file=file, key=key) from error
+    tensors = open_tensors(folder / WEIGHTS)
+    for name, entry in record.tensors.items():
+        found = tensors.get(name)
+        if found is None or found.shape != entry.shape or str(found.dtype) != entry.dtype:
+            described = "missing" if found is None else f"{found.shape} {found.dtype}"
+            raise DataError(
+                "the weights are not those that the record describes",
+                file=folder / WEIGHTS,
+                key=name,
+                value=f"{described}, recorded {entry.shape} {entry.dtype}",
+            )
+    if extra := sorted(set(tensors) - set(record.tensors)):
+        raise DataError("the weights hold a tensor that the record does not list", file=folder / WEIGHTS, key=extra[0])
+    if verify and (digest := sha256_file(folder / WEIGHTS)) != record.sha256:
+        raise DataError(
+            "the weights are not the ones that the record lists",
+            file=folder / WEIGHTS,
+            value=f"sha256 {digest}, recorded {record.sha256}",
+            way_out="fetch or train the model again",
+        )
+    return record, {name: np.asarray(tensor) for name, tensor in tensors.items()}

@@ -1,0 +1,120 @@
+"""Predicting with any model: which modalities a row may bring, and what comes out.
+
+`load(folder).predict(features, available)` takes any subset of the model's modalities, row by row. A modality that
+was revoked, or that the model never had, is refused, not ignored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from mbd.errors import DataError, UsageError
+from mbd.model.checkpoint import load_model
+from mbd.model.record import Guarantee, ModelRecord, TensorRecord
+from mbd.tensors import Array
+
+
+class Backbone(Protocol):
+    """What a backbone module offers once its weights are loaded."""
+
+    def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
+        """Return scores (n), or class probabilities (n × classes), for rows whose every input is given.
+
+        `features` has every modality of the model, with zeros where `available` says that it is missing.
+        """
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded model."""
+
+    record: ModelRecord
+    backbone: Backbone
+
+    @property
+    def modalities(self) -> dict[str, int]:
+        """Name and dimension of every modality that the model takes."""
+        return dict(self.record.modalities)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised of the deleted modalities."""
+        return self.record.guarantee
+
+    @property
+    def provenance(self) -> dict[str, TensorRecord]:
+        """What the training of each tensor could see."""
+        return dict(self.record.tensors)
+
+    def predict(
+        self,
+        features: Mapping[str, Array],
+        available: Mapping[str, Array] | None = None,
+        *,
+        batch_size: int = 4096,
+    ) -> Array:
+        """Return a score for each row (regression) or the probability of each class (classification).
+
+        `features` maps modalities to n × d matrices; a modality left out is missing for all rows, and `available`
+        says which rows have the others (default: all).
+        """
+        self._refuse_foreign(features)
+        n = _row_count(features)
+        complete, there = {}, {}
+        for name, dim in self.record.modalities.items():
+            bits = np.broadcast_to(np.asarray((available or {}).get(name, name in features), bool), (n,))
+            matrix = features.get(name)
+            if matrix is None:
+                bits, matrix = np.zeros(n, bool), np.broadcast_to(np.float32(0), (n, dim))
+            elif matrix.ndim != 2 or matrix.shape[1] != dim:
+                raise DataError(f"{name} must be a matrix with {dim} columns", key=name, value=matrix.shape)
+            complete[name], there[name] = matrix, bits
+        nothing = ~np.any(list(there.values()), axis=0)
+        if nothing.any():
+            raise DataError(
+                f"{int(nothing.sum())} rows have no modality that the model takes",
+                value=f"first: row {int(nothing.argmax())}",
+                way_out=f"give at least one of {', '.join(self.record.modalities)} for every row",
+            )
+        parts = []
+        for start in range(0, n, batch_size):
+            rows = slice(start, start + batch_size)
+            present = {m: bits[rows] for m, bits in there.items()}
+            inputs = {m: np.where(present[m][:, None], x[rows], np.float32(0)) for m, x in complete.items()}
+            parts.append(self.backbone.predict(inputs, present))
+        return np.concatenate(parts)
+
+    def _refuse_foreign(self, features: Mapping[str, Array]) -> None:
+        for name in features:
+            if name in self.record.revoked:
+                raise UsageError(
+                    f"the modality {name} was revoked: this model takes no {name} input",
+                    key=name,
+                    way_out=f"give only {', '.join(self.record.modalities)}",
+                )
+            if name not in self.record.modalities:
+                raise UsageError(
+                    f"the model has no modality {name}",
+                    key=name,
+                    way_out=f"it takes {', '.join(self.record.modalities)}",
+                )
+
+
+def load(folder: Path | str, *, verify: bool = True) -> Model:
+    """Load a model folder; its backbone's module is imported only now."""
+    record, tensors = load_model(Path(folder), verify=verify)
+    backbone: Backbone = import_module(f"mbd.model.{record.backbone}").from_tensors(record, tensors)
+    return Model(record, backbone)
+
+
+def _row_count(features: Mapping[str, Array]) -> int:
+    counts = {name: len(matrix) for name, matrix in features.items()}
+    if not counts:
+        raise UsageError("no modality was given", way_out="give at least one")
+    if len(set(counts.values())) > 1:
+        raise DataError("the modalities have different numbers of rows", value=counts)
+    return next(iter(counts.values()))

@@ -1,0 +1,75 @@
+"""What `model.json` says of a model: what it is, what it was made from, and what each tensor could see.
+
+Deletion, verification and reports read this and nothing else. For every tensor:
+
+- `sees`: the modalities whose data could have had any influence on its values;
+- `belongs_to`: the modality for which alone the tensor exists (it goes when that modality is revoked), or null;
+- `columns`: for a tensor that multiplies raw input, which input columns read which modality.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from mbd.params.features import Task
+
+Format = Literal["urn:missing-by-design:model:v1"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ColumnRange(_Part):
+    """Input columns `start` … `stop − 1` (the tensor's last axis) read the raw input of `reads`."""
+
+    start: int
+    stop: int
+    reads: str
+
+
+class TensorRecord(_Part):
+    """One tensor: its shape, and what its training could see."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    sees: tuple[str, ...]
+    belongs_to: str | None = None
+    columns: tuple[ColumnRange, ...] = ()
+
+
+class Guarantee(_Part):
+    """What is promised of the deleted modalities; `none` before any deletion."""
+
+    kind: Literal["none", "empirical", "certified", "exact"] = "none"
+    epsilon: float | None = None
+    delta: float | None = None
+
+
+class DataRecord(_Part):
+    """The data a model was made from: the FeatureSet's name and the digests of the files that were read."""
+
+    name: str
+    files: dict[str, str]
+
+
+class ModelRecord(_Part):
+    """Everything `model.json` says."""
+
+    format: Format = "urn:missing-by-design:model:v1"
+    backbone: Literal["joint", "lattice"]
+    spec: dict[str, object]
+    """the backbone's parameters, as in params.yaml under model.BACKBONE"""
+    task: Task
+    classes: tuple[str, ...]
+    label_range: tuple[float, float] | None
+    modalities: dict[str, int]
+    """the modalities the model takes, with their dimensions, in order"""
+    revoked: tuple[str, ...] = ()
+    """modalities deleted after training"""
+    seed: str
+    data: DataRecord
+    guarantee: Guarantee = Guarantee()
+    tensors: dict[str, TensorRecord]
+    sha256: str
+    """of model.safetensors"""
