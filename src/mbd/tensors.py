@@ -31,7 +31,7 @@ _LARGEST_HEADER = 100_000_000
 
 def save_tensors(path: Path, tensors: Mapping[str, Array]) -> None:
     """Write `tensors`; the same tensors give the same bytes."""
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in sorted(tensors.items())}, path)
+    save_file({name: np.asarray(tensor, order="C") for name, tensor in sorted(tensors.items())}, path)
 
 
 def open_tensors(path: Path) -> dict[str, Array]:
@@ -64,7 +64,7 @@ def _map(path: Path, name: str, entry: dict[str, Any], start: int, size: int) ->
         raise _damaged(path, f"tensor {name!r} does not fit into the file ({size} bytes)")
     if not count:
         return np.zeros(shape, dtype)
-    return np.memmap(path, dtype=dtype, mode="r", offset=start + begin, shape=shape)
+    return np.memmap(path, dtype=dtype, mode="r", offset=start + begin, shape=(count,)).reshape(shape)
 
 
 def _damaged(path: Path, how: str) -> DataError:

@@ -60,7 +60,8 @@ def with_calibration(collection: Collection, params: Calibration, seed: int) -> 
     if "calibration" in collection.splits or params.size == 0:
         return collection
     train = collection.splits["train"]
-    size = min(params.size, int(params.share * len(train)))
+    smallest = int(np.unique(train.groups, return_counts=True)[1].min())
+    size = min(params.size, max(int(params.share * len(train)), smallest if smallest <= len(train) // 2 else 0))
     stays, calibration = carve(train, size, seed, "calibration")
     if not len(calibration):
         raise DataError(

@@ -8,6 +8,7 @@ Splits are train, valid (or val, dev), test and, if there is one, calibration.
 
 import re
 import zipfile
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from mbd.tensors import Array
 _ALIASES = {"val": "valid", "dev": "valid"}
 _KEY = re.compile(rf"^({'|'.join((*SPLITS, *_ALIASES))})_(.+)$")
 _ROW_KEYS = {"ids", "labels", "groups"}
+_READERS = 2
 
 
 def read(params: Features) -> Collection:
@@ -52,16 +54,14 @@ def read(params: Features) -> Collection:
 
 def _read_arrays(path: Path) -> dict[str, Array]:
     way_out = "give an .npz file written by numpy.savez"
+    if not path.is_file():
+        raise DataError("the file is missing", file=path, key="features.source.path", way_out=way_out)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataError("this holds a single array, not named ones", file=path, way_out=way_out)
-            names = [name for name in archive.files if _KEY.match(name)]
-        return _read_in_parallel(path, names)
-    except FileNotFoundError as error:
-        raise DataError("the file is missing", file=path, key="features.source.path") from error
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise DataError(f"the archive is damaged or cut off: {error}", file=path, way_out=way_out) from error
+        with zipfile.ZipFile(path) as archive:
+            entries = [name.removesuffix(".npy") for name in archive.namelist()]
+        return _read_in_parallel(path, [name for name in entries if _KEY.match(name)])
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise DataError(f"this is no .npz archive, or it is cut off: {error}", file=path, way_out=way_out) from error
     except ValueError as error:
         problem = "an array holds Python objects, which are not read" if "pickle" in str(error) else str(error)
         raise DataError(problem, file=path, way_out=way_out) from error
@@ -69,12 +69,11 @@ def _read_arrays(path: Path) -> dict[str, Array]:
 
 def _read_in_parallel(path: Path, names: list[str]) -> dict[str, Array]:
     def read_share(share: list[str]) -> dict[str, Array]:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in share}
 
-    workers = 2
-    with ThreadPoolExecutor(workers) as pool:
-        shares = pool.map(read_share, [names[i::workers] for i in range(workers)])
+    with ThreadPoolExecutor(_READERS) as pool:
+        shares = pool.map(read_share, [names[i::_READERS] for i in range(_READERS)])
     read = {name: array for share in shares for name, array in share.items()}
     return {name: read[name] for name in names}
 

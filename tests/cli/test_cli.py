@@ -1,0 +1,83 @@
+"""The command line: instant help, documented exit codes, messages with a way out."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mbd.cli import COMMANDS
+from tests.features.build import npz_arrays, small_collection, write_npz
+
+HEAVY = ("torch", "kfp", "dvc", "boto3", "transformers", "numpy", "pydantic", "scipy", "sklearn", "h5py")
+
+
+def mbd(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    return subprocess.run(
+        [sys.executable, "-c", "from mbd.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import sys; from mbd.cli import group\n"
+        f"group({arguments!r}, prog_name='mbd', standalone_mode=False)\n"
+        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "assert not heavy, heavy\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "Usage: mbd" in result.stdout
+
+
+def test_every_command_is_listed_with_what_it_does() -> None:
+    text = mbd("--help").stdout
+    for name in COMMANDS:
+        assert f"\n  {name} " in text
+
+
+def test_wrong_usage_ends_with_2() -> None:
+    for arguments in (["fetures"], ["features"], ["features", "--out", "x", "--set", "training.epoch=1"]):
+        result = mbd(*arguments)
+        assert result.returncode == 2, result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_bad_data_ends_with_5_and_says_where(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    arrays["test_labels"] = arrays["test_labels"] + 10
+    file = write_npz(tmp_path / "d.npz", arrays)
+    result = mbd(
+        "features",
+        *("--set", "features.source.kind=npz", "--set", f"features.source.path={file}"),
+        *("--out", str(tmp_path / "out")),
+    )
+    assert result.returncode == 5
+    for part in ("error: 8 labels lie outside", str(file), "key: test_labels", "value: ", "way out: "):
+        assert part in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_features_prints_what_a_person_wants_to_know(tmp_path: Path) -> None:
+    file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
+    settings = [f"features.source.path={file}", "features.source.kind=npz", "features.calibration.share=0.5"]
+    result = mbd("features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
+    assert result.returncode == 0, result.stderr
+    for part in ("text 5, audio 3, visual 4", "calibration", "ridge on test", "non_negative_percent", "written to"):
+        assert part in result.stdout
+
+
+def test_params_prints_every_parameter_and_the_digest(tmp_path: Path) -> None:
+    result = mbd("params", "--set", "training.seed=5", cwd=tmp_path)
+    assert "  seed: 5  # seed of every random stream" in result.stdout
+    assert "# digest: sha256:" in result.stdout
+    (tmp_path / "params.yaml").write_text(result.stdout)
+    assert mbd("params", cwd=tmp_path).stdout == result.stdout

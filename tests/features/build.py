@@ -1,0 +1,60 @@
+"""Small feature data for tests."""
+
+from pathlib import Path
+
+import numpy as np
+
+from mbd.features.rows import Collection, Rows
+from mbd.params import load_params
+from mbd.steps import features
+from mbd.tensors import Array
+
+DIMS = {"text": 5, "audio": 3, "visual": 4}
+SIZES = {"train": 24, "valid": 8, "test": 8}
+
+
+def small_rows(split: str, n: int, dims: dict[str, int] | None = None, classes: int = 0) -> Rows:
+    """Rows of random numbers, four to a group."""
+    rng = np.random.default_rng([n, classes, len(split)])
+    labels: Array = np.arange(n) % classes if classes else rng.uniform(-3, 3, n).astype(np.float32)
+    return Rows.of(
+        [f"{split}{i // 4}_{i % 4}" for i in range(n)],
+        labels,
+        {m: rng.standard_normal((n, d), dtype=np.float32) for m, d in (dims or DIMS).items()},
+        groups=[f"{split}{i // 4}" for i in range(n)],
+    )
+
+
+def small_collection(classes: int = 0, dims: dict[str, int] | None = None) -> Collection:
+    """A collection with train, valid and test."""
+    return Collection(
+        name="small",
+        task="classification" if classes else "regression",
+        classes=tuple(f"c{k}" for k in range(classes)),
+        splits={split: small_rows(split, n, dims, classes) for split, n in SIZES.items()},
+    )
+
+
+def npz_arrays(collection: Collection) -> dict[str, Array]:
+    """The arrays of a collection under their names in an .npz file."""
+    arrays: dict[str, Array] = {}
+    for split, rows in collection.splits.items():
+        arrays |= {f"{split}_ids": rows.ids, f"{split}_labels": rows.labels}
+        arrays |= {f"{split}_{m}": x for m, x in rows.features.items()}
+    return arrays
+
+
+def write_npz(path: Path, arrays: dict[str, Array]) -> Path:
+    """Write arrays as numpy.savez does."""
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def synthetic_set(folder: Path, *settings: str) -> Path:
+    """Write a small synthetic FeatureSet by the real step; settings go on top."""
+    small = [
+        "features.source.synthetic.dims={text: 12, audio: 6, visual: 8}",
+        "features.source.synthetic.rows={train: 160, valid: 48, test: 64, calibration: 64}",
+    ]
+    features.run(load_params(None, [*small, *settings]), folder)
+    return folder

@@ -1,0 +1,97 @@
+"""Source npz: arrays by name."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.errors import DataError
+from mbd.features.rows import Collection
+from mbd.features.sources import read_source
+from mbd.params import load_params
+from mbd.steps import features
+from tests.features.build import npz_arrays, small_collection, write_npz
+
+MOSI = Path(__file__).parents[3] / "../shared/data/mosi.npz"
+
+
+def read(path: Path, *settings: str) -> Collection:
+    return read_source(
+        load_params(None, ["features.source.kind=npz", f"features.source.path={path}", *settings]).features
+    )
+
+
+def test_what_numpy_saved_is_read(tmp_path: Path) -> None:
+    expected = small_collection()
+    collection = read(write_npz(tmp_path / "d.npz", npz_arrays(expected)))
+    assert (collection.name, collection.task, collection.modalities) == ("d", "regression", expected.modalities)
+    np.testing.assert_array_equal(collection.splits["test"].features["audio"], expected.splits["test"].features["audio"])
+    np.testing.assert_array_equal(collection.splits["test"].groups, expected.splits["test"].groups)
+
+
+def test_whole_numbers_are_classes_unless_the_parameters_say_otherwise(tmp_path: Path) -> None:
+    file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection(classes=3)))
+    assert read(file).classes == ("0", "1", "2")
+    assert read(file, "features.source.task=regression").splits["train"].labels.dtype == np.float32
+
+
+def test_groups_availability_and_attributes_are_taken_where_they_are_given(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    for split, n in (("train", 24), ("valid", 8), ("test", 8)):
+        arrays[f"{split}_groups"] = np.array([f"{split}-speaker"] * n)
+        arrays[f"{split}_audio_available"] = np.arange(n) % 2 == 0
+        arrays[f"{split}_audio_attribute"] = np.arange(n) % 2
+    rows = read(write_npz(tmp_path / "d.npz", arrays)).splits["train"]
+    assert set(rows.groups) == {"train-speaker"}
+    assert rows.available["audio"].sum() == 12
+    assert rows.available["text"].all()
+    assert rows.attributes["audio"].sum() == 12
+
+
+@pytest.mark.parametrize("alias", ["val", "dev"])
+def test_other_names_of_the_valid_split_are_understood(tmp_path: Path, alias: str) -> None:
+    arrays = {k.replace("valid_", f"{alias}_"): v for k, v in npz_arrays(small_collection()).items()}
+    assert set(read(write_npz(tmp_path / "d.npz", arrays)).splits) == {"train", "valid", "test"}
+
+
+def test_a_variant_is_taken_only_when_asked_for(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    arrays |= {f"{split}_text_lsa": arrays[f"{split}_text"][:, :2] for split in ("train", "valid", "test")}
+    file = write_npz(tmp_path / "d.npz", arrays)
+    default = read(file)
+    assert "text_lsa" not in default.modalities
+    assert default.notes == {"variants not used": ["text_lsa"]}
+    assert read(file, "features.source.modalities=[text_lsa, audio]").modalities == {"text_lsa": 2, "audio": 3}
+
+
+def test_a_modality_that_is_not_there_is_named(tmp_path: Path) -> None:
+    file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
+    with pytest.raises(DataError, match="no modality 'smell'") as refusal:
+        read(file, "features.source.modalities=[text, smell]")
+    assert "text, audio, visual" in str(refusal.value)
+
+
+def test_objects_are_not_read(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    arrays["train_ids"] = arrays["train_ids"].astype(object)
+    with pytest.raises(DataError, match="Python objects"):
+        read(write_npz(tmp_path / "d.npz", arrays))
+
+
+def test_a_missing_file_or_another_format_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="file is missing"):
+        read(tmp_path / "none.npz")
+    np.save(tmp_path / "single.npy", np.ones(3))
+    with pytest.raises(DataError, match=r"no \.npz archive"):
+        read(tmp_path / "single.npy")
+
+
+@pytest.mark.skipif(not MOSI.exists(), reason="the real MOSI vectors are not here")
+def test_real_mosi_comes_in_whole_and_ridge_is_where_others_found_it(tmp_path: Path) -> None:
+    settings = ["features.source.kind=npz", f"features.source.path={MOSI}", "features.calibration.size=0"]
+    summary = features.run(load_params(None, settings), tmp_path / "set")
+    assert summary["rows"] == {"train": 1207, "valid": 240, "test": 752}
+    assert summary["modalities"] == {"text": 100, "audio": 73, "visual": 100}
+    assert summary["ridge"]["all"]["acc2"] == pytest.approx(76.2, abs=1)
+    assert summary["ridge"]["text"]["acc2"] == pytest.approx(75.0, abs=1)
+    assert summary["ridge"]["all"]["corr"] == pytest.approx(0.624, abs=0.02)

@@ -1,0 +1,133 @@
+"""One file, one model: what is accepted, what is refused, and what the refusal says."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mbd.errors import ExitCode, UsageError
+from mbd.params import Params, load_params, params_digest, to_yaml
+from mbd.params.resolve import known_keys
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "params.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_the_papers_operating_point_is_the_default() -> None:
+    params = Params()
+    assert params.features.calibration.size == 5000
+    assert params.model.joint.property_dim == 128
+    assert params.training.property_learning_rate == 1e-3
+    surgery = params.deletion.surgery
+    assert (surgery.budget, surgery.saliency_threshold, surgery.importance_threshold) == (0.03, 0.1, 0.05)
+    assert surgery.chi_max == 0.99
+    assert params.evaluation.corruption.share == 0.1
+    assert params.evaluation.missing_rates == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+
+
+def test_the_repositorys_file_lists_every_parameter_and_no_other() -> None:
+    tree = yaml.safe_load((REPOSITORY / "params.yaml").read_text())
+
+    def leaves(branch: object, prefix: str) -> set[str]:
+        if isinstance(branch, dict) and branch:
+            return {leaf for k, v in branch.items() for leaf in leaves(v, f"{prefix}.{k}" if prefix else k)}
+        return {prefix}
+
+    known = list(known_keys())
+    expected = {key for key in known if not any(other.startswith(f"{key}.") for other in known)}
+    assert leaves(tree, "") == expected, "write it again with: mbd params > params.yaml"
+
+
+def test_printed_parameters_read_back_as_themselves(tmp_path: Path) -> None:
+    params = load_params(
+        written(tmp_path, "training: {seed: 7}"), ["deletion.epsilon=0.5", "features.source.preset=mosei"]
+    )
+    assert load_params(written(tmp_path, to_yaml(params))) == params
+
+
+def test_settings_win_over_the_file(tmp_path: Path) -> None:
+    params = load_params(written(tmp_path, "training: {seed: 7, epochs: 3}"), ["training.seed=8"])
+    assert (params.training.seed, params.training.epochs) == (8, 3)
+
+
+@pytest.mark.parametrize(
+    ("setting", "nearest"),
+    [
+        ("features.sorce.kind=npz", "features.source"),
+        ("features.source.knd=npz", "features.source.kind"),
+        ("deletion.surgery.bugdet=0.01", "deletion.surgery.budget"),
+        ("trainin.epochs=3", "training"),
+        ("epochs=3", "training.epochs"),
+    ],
+)
+def test_a_wrong_key_names_the_nearest_right_one(setting: str, nearest: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        load_params(None, [setting])
+    assert f"did you mean {nearest}" in str(refusal.value)
+    assert refusal.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "deletion.surgery.budget=0.051",
+        "deletion.surgery.budget=0",
+        "deletion.delta=1",
+        "deletion.epsilon=0",
+        "deletion.epsilon=.inf",
+        "model.joint.losses.alpha=1.5",
+        "deletion.surgery.chi_max=1",
+        "training.epochs=0",
+        "training.epochs=many",
+        "training.momentum=1",
+        "training.seed=-1",
+        "features.calibration.share=1.1",
+        "features.label_range=[3, -3]",
+        "features.source.kind=npz",
+        "features.source.kind=parquet",
+        "features.source.modalities=[Text]",
+        "evaluation.missing_rates=[1.0]",
+        "evaluation.corruption.share=-0.1",
+        "store.url=http://somewhere",
+        "monitoring.pushgateway=http://user:secret@host:9091",
+    ],
+)
+def test_every_range_is_checked_and_the_refusal_names_the_key(setting: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        load_params(None, [setting])
+    assert refusal.value.key is not None
+    assert refusal.value.key.split(".")[0] == setting.split(".")[0]
+
+
+def test_a_setting_without_a_value_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"a\.b=value"):
+        load_params(None, ["training.epochs"])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("a: [", "not YAML"), ("- 1", "mapping of sections"), ("training: {epoch: 1}", "no such")]
+)
+def test_a_bad_file_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(UsageError, match=problem) as refusal:
+        load_params(file)
+    assert str(file) in str(refusal.value)
+
+
+def test_parameters_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Params().training.epochs = 3  # type: ignore[misc]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1))
+def test_the_digest_is_the_same_just_for_the_same_parameters(one: int, other: int) -> None:
+    digests = [params_digest(load_params(None, [f"training.seed={seed}"])) for seed in (one, other)]
+    assert (digests[0] == digests[1]) == (one == other)

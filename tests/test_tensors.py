@@ -1,0 +1,77 @@
+"""Safetensors files: the library writes, we map; damaged files are told apart from good ones."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors.numpy import load_file
+
+from mbd.errors import DataError
+from mbd.tensors import Array, open_tensors, save_tensors
+
+TENSORS = st.dictionaries(
+    st.text("abc.", min_size=1, max_size=4),
+    st.sampled_from([np.bool_, np.uint8, np.int8, np.int32, np.int64, np.float16, np.float32, np.float64]).flatmap(
+        lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+    ),
+    max_size=4,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(TENSORS)
+def test_what_is_written_is_read_back_as_the_library_reads_it(tensors: dict[str, Array]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.safetensors"
+        save_tensors(path, tensors)
+        ours, theirs = open_tensors(path), load_file(path)
+        assert ours.keys() == theirs.keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            assert ours[name].shape == theirs[name].shape == tensor.shape
+            assert ours[name].tobytes() == theirs[name].tobytes() == tensor.tobytes()
+
+
+def test_the_order_of_tensors_does_not_matter(tmp_path: Path) -> None:
+    a, b = np.ones(3), np.zeros(2, np.int8)
+    save_tensors(tmp_path / "1", {"a": a, "b": b})
+    save_tensors(tmp_path / "2", {"b": b, "a": a})
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+@pytest.mark.parametrize("keep", [0, 4, 7, 8, 20, -1])
+def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "t.safetensors"
+    save_tensors(path, {"x": np.arange(10.0)})
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DataError, match="damaged or cut off"):
+        open_tensors(path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F32", "shape": [1 << 40, 1 << 40], "data_offsets": [0, 16]},
+        {"dtype": "F32", "shape": [-2, -2], "data_offsets": [0, 16]},
+        {"dtype": "F32", "shape": [4], "data_offsets": [-16, 0]},
+        {"dtype": "OBJECT", "shape": [4], "data_offsets": [0, 16]},
+        {"dtype": "F32", "shape": [4]},
+        {"dtype": "F32", "shape": [400], "data_offsets": [0, 1600]},
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path: Path, entry: dict[str, object]) -> None:
+    header = json.dumps({"x": entry}).encode()
+    path = tmp_path / "t.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(16))
+    with pytest.raises(DataError, match="'x'"):
+        open_tensors(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="missing") as refusal:
+        open_tensors(tmp_path / "none")
+    assert str(tmp_path) in str(refusal.value)
