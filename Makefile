@@ -3,6 +3,7 @@ VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+export PATH := $(abspath $(VENV))/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -21,23 +22,23 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a local folder
-	$(BIN)/dvc repro
-	@$(BIN)/mbd show build
+	dvc repro
+	@mbd show build
 
 test: $(STAMP) ## all tests that need no server
-	$(BIN)/pytest -n auto -m 'not services'
+	pytest -n auto -m 'not services'
 
 test-services: $(STAMP) ## tests against real servers (installs them with apt, starts them on loopback)
 	tests/integration/install-servers
-	$(BIN)/pytest -m services tests/integration
+	pytest -m services tests/integration
 
 lint: $(STAMP) ## ruff and mypy --strict
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	ruff check .
+	ruff format --check .
+	mypy
 
 bench: $(STAMP) ## the performance claims, as ratios measured in one run
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in benchmarks/*.py; do echo "== $$file"; python $$file || exit 1; done
 
 clean: ## remove what the targets above made, but not the virtual environment
 	rm -rf build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from mbd.errors import DataError
+from mbd.files import sha256_file
 from mbd.tensors import Array, open_tensors, save_tensors
 
 TENSORS = st.dictionaries(
@@ -28,12 +29,19 @@ TENSORS = st.dictionaries(
 def test_what_is_written_is_read_back_as_the_library_reads_it(tensors: dict[str, Array]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.safetensors"
-        save_tensors(path, tensors)
+        assert save_tensors(path, tensors) == sha256_file(path)
         ours, theirs = open_tensors(path), load_file(path)
         assert ours.keys() == theirs.keys() == tensors.keys()
         for name, tensor in tensors.items():
             assert ours[name].shape == theirs[name].shape == tensor.shape
             assert ours[name].tobytes() == theirs[name].tobytes() == tensor.tobytes()
+
+
+def test_what_the_library_writes_is_read(tmp_path: Path) -> None:
+    tensors = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True, False])}
+    save_file(tensors, tmp_path / "t.safetensors", metadata={"from": "elsewhere"})
+    for name, tensor in open_tensors(tmp_path / "t.safetensors").items():
+        np.testing.assert_array_equal(tensor, tensors[name])
 
 
 def test_the_order_of_tensors_does_not_matter(tmp_path: Path) -> None:

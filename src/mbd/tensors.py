@@ -1,16 +1,19 @@
-"""Safetensors files as memory-mapped numpy arrays.
+"""Safetensors files: written in one pass with their digest, read as memory-mapped numpy arrays.
 
-Writing is the library's. Reading maps the file instead of copying it, so that a batch touches only its own
-rows; the header is checked first (https://github.com/huggingface/safetensors, section "Format").
+The format (https://github.com/huggingface/safetensors, section "Format"): 8 bytes length of the header, the header
+as JSON (name → dtype, shape, offsets), the bytes of all tensors. The library itself would copy every tensor once
+more on writing and on reading; files go both ways between it and this module.
 """
 
+import hashlib
 import json
+import mmap
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from mbd.errors import DataError
 
@@ -26,33 +29,69 @@ _DTYPES = {
     "F32": np.float32,
     "F64": np.float64,
 }
+_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 _LARGEST_HEADER = 100_000_000
+_CHUNK = 1 << 20
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Array]) -> None:
-    """Write `tensors`; the same tensors give the same bytes."""
-    save_file({name: np.asarray(tensor, order="C") for name, tensor in sorted(tensors.items())}, path)
+def save_tensors(path: Path, tensors: Mapping[str, Array]) -> str:
+    """Write `tensors`, synced to disk, and return the SHA-256 of the file; the same tensors give the same bytes."""
+    # Wide types first keeps every tensor aligned.
+    names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    header, end = {}, 0
+    for name in names:
+        start, end = end, end + tensors[name].nbytes
+        dtype = _NAMES[tensors[name].dtype]
+        header[name] = {"dtype": dtype, "shape": tensors[name].shape, "data_offsets": (start, end)}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    digest = hashlib.sha256()
+    with path.open("wb") as stream:
+        for part in (len(text).to_bytes(8, "little"), text, *(tensors[name] for name in names)):
+            data = part if isinstance(part, bytes) else np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
+            # Hashed while it is in the cache, chunk by chunk.
+            for start in range(0, len(data), _CHUNK):
+                chunk = data[start : start + _CHUNK]
+                digest.update(chunk)
+                stream.write(chunk)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return digest.hexdigest()
 
 
-def open_tensors(path: Path) -> dict[str, Array]:
-    """Return the tensors of a file as read-only arrays that are read from disk when they are looked at."""
+class Tensors(dict[str, Array]):
+    """The tensors of a file: read-only arrays that are read from disk when they are looked at."""
+
+    def __init__(self, arrays: Mapping[str, Array], mapped: mmap.mmap) -> None:
+        super().__init__(arrays)
+        self._mapped = mapped
+
+    def release(self) -> None:
+        """Give back the memory of pages that were looked at; they are read again when they are needed again."""
+        self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def open_tensors(path: Path) -> Tensors:
+    """Map a file into memory, once its header has been checked against its size."""
     try:
-        size = path.stat().st_size
         with path.open("rb") as stream:
+            size = path.stat().st_size
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > min(size - 8, _LARGEST_HEADER):
                 raise _damaged(path, f"the header claims {length} bytes of a file of {size}")
             header = json.loads(stream.read(length))
+            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError as error:
         raise DataError("the tensor file is missing", file=path) from error
     except ValueError as error:
         raise _damaged(path, "the header is not JSON") from error
+    if not isinstance(header, dict):
+        raise _damaged(path, "the header is not a mapping")
     header.pop("__metadata__", None)
-    start = 8 + length
-    return {name: _map(path, name, entry, start, size) for name, entry in header.items()}
+    return Tensors({name: _view(path, mapped, name, entry, 8 + length) for name, entry in header.items()}, mapped)
 
 
-def _map(path: Path, name: str, entry: dict[str, Any], start: int, size: int) -> Array:
+def _view(path: Path, mapped: mmap.mmap, name: str, entry: dict[str, Any], start: int) -> Array:
     try:
         dtype = np.dtype(_DTYPES[entry["dtype"]])
         shape = tuple(int(n) for n in entry["shape"])
@@ -60,11 +99,11 @@ def _map(path: Path, name: str, entry: dict[str, Any], start: int, size: int) ->
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, f"tensor {name!r} is described as {entry}") from error
     count = int(np.prod(shape, dtype=object))
-    if begin < 0 or min(shape, default=0) < 0 or end - begin != count * dtype.itemsize or start + end > size:
-        raise _damaged(path, f"tensor {name!r} does not fit into the file ({size} bytes)")
+    if begin < 0 or min(shape, default=0) < 0 or end - begin != count * dtype.itemsize or start + end > len(mapped):
+        raise _damaged(path, f"tensor {name!r} does not fit into the file ({len(mapped)} bytes)")
     if not count:
         return np.zeros(shape, dtype)
-    return np.memmap(path, dtype=dtype, mode="r", offset=start + begin, shape=(count,)).reshape(shape)
+    return np.frombuffer(mapped, dtype, count, start + begin).reshape(shape)
 
 
 def _damaged(path: Path, how: str) -> DataError:

@@ -103,7 +103,7 @@ def test_every_range_is_checked_and_the_refusal_names_the_key(setting: str) -> N
     with pytest.raises(UsageError) as refusal:
         load_params(None, [setting])
     assert refusal.value.key is not None
-    assert refusal.value.key.split(".")[0] == setting.split(".")[0]
+    assert refusal.value.key.split(".")[0] == setting.split(".", maxsplit=1)[0]
 
 
 def test_a_setting_without_a_value_is_refused() -> None:

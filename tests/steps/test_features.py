@@ -16,6 +16,7 @@ def test_the_folder_holds_the_set_its_summary_and_how_it_came_about(tmp_path: Pa
         "manifest.json",
         "splits",
         "summary.json",
+        "metrics.json",
         "label_histogram.csv",
         "step.json",
     }

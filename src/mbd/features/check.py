@@ -133,14 +133,16 @@ def _check_labels(split: str, rows: Rows, collection: Collection, label_range: t
 
 
 def _check_disjoint(collection: Collection) -> None:
-    for (one, a), (other, b) in combinations(collection.splits.items(), 2):
-        for what, left, right in (("id", a.ids, b.ids), ("group", a.groups, b.groups)):
-            common = np.intersect1d(left, right)
-            if common.size:
+    ids = {split: set(rows.ids.tolist()) for split, rows in collection.splits.items()}
+    groups = {split: set(rows.groups.tolist()) for split, rows in collection.splits.items()}
+    for one, other in combinations(collection.splits, 2):
+        for what, names in (("id", ids), ("group", groups)):
+            common = names[one] & names[other]
+            if common:
                 raise DataError(
-                    f"the splits {one} and {other} share {common.size} {what}{'s' * (common.size > 1)}",
+                    f"the splits {one} and {other} share {len(common)} {what}{'s' * (len(common) > 1)}",
                     key=f"{one}_{what}s",
-                    value=common[0],
+                    value=min(common),
                     way_out="no speaker or video may be in two splits; if the part of the id taken as its group is not "
                     "one, set features.source.group_pattern",
                 )

@@ -22,9 +22,8 @@ from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows
 from mbd.files import sha256_file, to_json, write_file
 from mbd.params.features import Task
-from mbd.tensors import Array, open_tensors, save_tensors
+from mbd.tensors import Array, Tensors, open_tensors, save_tensors
 
-FORMAT = "urn:missing-by-design:feature-set:v1"
 MANIFEST = "manifest.json"
 
 
@@ -62,28 +61,32 @@ class Manifest(_Part):
     provenance: dict[str, Any]
 
 
-def write_feature_set(
-    folder: Path,
-    collection: Collection,
-    *,
-    label_range: tuple[float, float],
-    calibration: CalibrationEntry,
-    provenance: Mapping[str, Any],
-) -> dict[str, str]:
-    """Write `collection` into `folder`; return the SHA-256 of each file by relative path."""
-    parts = [part for split, rows in collection.splits.items() for part in _files_of(split, rows)]
+def write_splits(folder: Path, collection: Collection) -> dict[str, str]:
+    """Write the tensor files of all splits into `folder`; return the SHA-256 of each by relative path."""
     for split in collection.splits:
         (folder / "splits" / split).mkdir(parents=True)
 
     def write(part: tuple[str, dict[str, Array]]) -> tuple[str, str]:
         name, tensors = part
-        save_tensors(folder / name, tensors)
-        return name, sha256_file(folder / name)
+        return name, save_tensors(folder / name, tensors)
 
+    parts = [part for split, rows in collection.splits.items() for part in _files_of(split, rows)]
     with ThreadPoolExecutor() as pool:
-        digests = dict(pool.map(write, parts))
+        return dict(pool.map(write, parts))
+
+
+def write_manifest(
+    folder: Path,
+    collection: Collection,
+    digests: Mapping[str, str],
+    *,
+    label_range: tuple[float, float],
+    calibration: CalibrationEntry,
+    provenance: Mapping[str, Any],
+) -> None:
+    """Write the manifest of the splits that :func:`write_splits` wrote with these `digests`."""
     manifest = Manifest(
-        format=FORMAT,
+        format="urn:missing-by-design:feature-set:v1",
         name=collection.name,
         task=collection.task,
         classes=collection.classes,
@@ -92,8 +95,8 @@ def write_feature_set(
         splits={
             split: SplitEntry(
                 rows=len(rows),
-                groups=len(np.unique(rows.groups)),
-                files={name: digests[name] for name, _ in _files_of(split, rows)},
+                groups=len(set(rows.groups.tolist())),
+                files={name: digest for name, digest in digests.items() if name.startswith(f"splits/{split}/")},
             )
             for split, rows in collection.splits.items()
         },
@@ -101,7 +104,6 @@ def write_feature_set(
         provenance=dict(provenance),
     )
     write_file(folder / MANIFEST, to_json(manifest.model_dump(mode="json")))
-    return digests
 
 
 def _files_of(split: str, rows: Rows) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -137,11 +139,11 @@ class Split:
         return self.entry.rows
 
     @cached_property
-    def _rows(self) -> dict[str, Array]:
+    def _rows(self) -> Tensors:
         return open_tensors(self.folder / "_rows.safetensors")
 
     @cached_property
-    def _modality(self) -> dict[str, dict[str, Array]]:
+    def _modality(self) -> dict[str, Tensors]:
         return {m: open_tensors(self.folder / f"{m}.safetensors") for m in self.modalities}
 
     @cached_property
@@ -175,14 +177,17 @@ class Split:
         return {m: tensors["attribute"] for m, tensors in self._modality.items() if "attribute" in tensors}
 
     def take(self, index: Array | slice) -> Rows:
-        """Read the rows at `index` (positions, a slice or a mask) into memory."""
+        """Read the rows at `index` (positions, a slice or a mask) into memory, and nothing else."""
         parts = (self.features, self.available, self.attributes)
-        return Rows(
+        rows = Rows(
             self.ids[index],
             self.groups[index],
             np.array(self.labels[index]),
             *({m: np.array(x[index]) for m, x in part.items()} for part in parts),
         )
+        for tensors in (self._rows, *self._modality.values()):
+            tensors.release()
+        return rows
 
     def load(self) -> Rows:
         """Read the whole split into memory."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 from pydantic import ValidationError
 
 from mbd.errors import DataError
@@ -19,8 +18,7 @@ def save_model(folder: Path, record: ModelRecord, tensors: Mapping[str, Array]) 
     """Write a model into `folder`; return the record with the digest of the weights in it."""
     if set(record.tensors) != set(tensors):
         raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
-    save_tensors(folder / WEIGHTS, tensors)
-    record = record.model_copy(update={"sha256": sha256_file(folder / WEIGHTS)})
+    record = record.model_copy(update={"sha256": save_tensors(folder / WEIGHTS, tensors)})
     write_file(folder / RECORD, to_json(record.model_dump(mode="json")))
     return record
 
@@ -63,4 +61,4 @@ def load_model(folder: Path, *, verify: bool = True) -> tuple[ModelRecord, dict[
             value=f"sha256 {digest}, recorded {record.sha256}",
             way_out="fetch or train the model again",
         )
-    return record, {name: np.asarray(tensor) for name, tensor in tensors.items()}
+    return record, dict(tensors)

@@ -1,52 +1,110 @@
-"""Step `features`: read a source, check it, split it, write a FeatureSet and a summary of it."""
+"""Step `features`: read a source, check it, split it, write a FeatureSet and a summary of it.
 
+A FeatureSet that a DVC repository has already can be brought here instead (:func:`run_revision`): the same bytes, so
+the same digests at both ends.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from mbd.evaluation.baseline import ridge_baselines
 from mbd.features.check import check_collection
-from mbd.features.contract import CalibrationEntry, write_feature_set
+from mbd.features.contract import MANIFEST, CalibrationEntry, FeatureSet, write_manifest, write_splits
+from mbd.features.revision import fetch_revision
 from mbd.features.rows import Collection
 from mbd.features.sources import read_source
 from mbd.features.splits import with_calibration
 from mbd.features.summary import availability, label_histogram, label_statistics
-from mbd.files import sha256_file, to_json, write_file
-from mbd.params import Params
-from mbd.steps.step import step_run
+from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
+from mbd.params import Features, Params
+from mbd.steps.step import StepRun, step_run
 
 NAME = "features"
 SUMMARY = "summary.json"
+METRICS = "metrics.json"
+HISTOGRAM = "label_histogram.csv"
 
 
 def run(params: Params, out: Path) -> dict[str, Any]:
     """Write the FeatureSet that `params.features` describes to `out`; return its summary."""
     with step_run(NAME, out, {"features": params.features}) as step:
-        source = read_source(params.features)
-        check_collection(source, params.features)
-        collection = with_calibration(source, params.features.calibration, params.features.seed)
-        digests = {file: sha256_file(Path(file)) for file in source.files}
-        step.inputs |= {f"source {n}": {"path": f, "digest": d} for n, (f, d) in enumerate(digests.items())}
-        calibration = collection.splits.get("calibration")
-        step.known_digests = write_feature_set(
-            step.folder,
-            collection,
-            label_range=params.features.label_range,
-            calibration=CalibrationEntry(
-                requested=params.features.calibration.size,
-                used=0 if calibration is None else len(calibration),
-                carved_from=None if calibration is None or "calibration" in source.splits else "train",
-            ),
-            provenance={
-                "source": params.features.source.kind,
-                "seed": str(params.features.seed),
-                "files": {Path(file).name: digest for file, digest in digests.items()},
-                "notes": dict(collection.notes),
-            },
-        )
+        collection = convert(params.features, step)
         summary = _summary(collection)
         write_file(step.folder / SUMMARY, to_json(summary))
-        write_file(step.folder / "label_histogram.csv", label_histogram(collection, params.features.label_range))
+        write_file(step.folder / METRICS, to_json({"ridge": summary["ridge"]}))
+        write_file(step.folder / HISTOGRAM, label_histogram(collection, params.features.label_range))
+        step.look_at = SUMMARY
     return summary
+
+
+def run_revision(out: Path, repository: str, rev: str, path: str, remote: str | None = None) -> dict[str, Any]:
+    """Write the FeatureSet at `path` of a DVC repository's revision to `out`; return its summary."""
+    with step_run(NAME, out, {}) as step:
+        revision = fetch_revision(repository, rev, path, step.folder, remote)
+        step.inputs["revision"] = {
+            "repository": revision.repository,
+            "commit": revision.commit,
+            "path": revision.path,
+            "digest": revision.manifest_digest,
+            "step": _origin(step.folder / STEP_FILE),
+        }
+        feature_set = FeatureSet.open(step.folder)
+        step.known_digests = feature_set.digests()
+        step.look_at = SUMMARY if (step.folder / SUMMARY).is_file() else MANIFEST
+        return _summary(_loaded(feature_set))
+
+
+def _origin(record: Path) -> Any:  # noqa: ANN401 -- kept as it is
+    """Return how the FeatureSet came about at its origin, and make room for our own record."""
+    try:
+        return read_json(record)
+    except (OSError, ValueError):
+        return None
+    finally:
+        record.unlink(missing_ok=True)
+
+
+def _loaded(feature_set: FeatureSet) -> Collection:
+    manifest = feature_set.manifest
+    return Collection(
+        name=manifest.name,
+        task=manifest.task,
+        splits={name: feature_set.split(name).load() for name in manifest.splits},
+        classes=manifest.classes,
+        notes=manifest.provenance.get("notes", {}),
+    )
+
+
+def convert(params: Features, step: StepRun) -> Collection:
+    """Read and check the source, carve a calibration split if it has none, and write the FeatureSet."""
+    source = read_source(params)
+    check_collection(source, params)
+    collection = with_calibration(source, params.calibration, params.seed)
+    with ThreadPoolExecutor() as pool:
+        reading = {file: pool.submit(sha256_file, Path(file)) for file in source.files}
+        step.known_digests = write_splits(step.folder, collection)
+        sources = {file: digest.result() for file, digest in reading.items()}
+    step.inputs |= {f"source {n}": {"path": f, "digest": d} for n, (f, d) in enumerate(sources.items())}
+    calibration = collection.splits.get("calibration")
+    write_manifest(
+        step.folder,
+        collection,
+        step.known_digests,
+        label_range=params.label_range,
+        calibration=CalibrationEntry(
+            requested=params.calibration.size,
+            used=0 if calibration is None else len(calibration),
+            carved_from=None if calibration is None or "calibration" in source.splits else "train",
+        ),
+        provenance={
+            "source": params.source.kind,
+            "seed": str(params.seed),
+            "files": {Path(file).name: digest for file, digest in sources.items()},
+            "notes": dict(collection.notes),
+        },
+    )
+    return collection
 
 
 def _summary(collection: Collection) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class StepRun:
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     known_digests: dict[str, str] = field(default_factory=dict)
     """digests of output files that the step has computed anyway"""
+    look_at: str = ""
+    """the output file that a person should open first"""
 
     def read(self, name: str, path: Path) -> None:
         """Record an input file or folder with its digest."""
@@ -64,6 +66,7 @@ def step_run(name: str, out: Path, params: Mapping[str, BaseModel], **inputs: Pa
             "parameters": used,
             "parameters_digest": canonical_digest(used),
             "outputs": {"digest": canonical_digest(files), "files": files},
+            "look_at": run.look_at,
             "versions": _versions(),
             "started": started.isoformat(timespec="seconds"),
             "duration_seconds": round(time.perf_counter() - clock, 3),

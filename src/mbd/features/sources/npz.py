@@ -6,7 +6,10 @@ Also read where they are there: `{split}_groups`, `{split}_{modality}_available`
 Splits are train, valid (or val, dev), test and, if there is one, calibration.
 """
 
+import io
+import mmap
 import re
+import struct
 import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +27,7 @@ from mbd.tensors import Array
 _ALIASES = {"val": "valid", "dev": "valid"}
 _KEY = re.compile(rf"^({'|'.join((*SPLITS, *_ALIASES))})_(.+)$")
 _ROW_KEYS = {"ids", "labels", "groups"}
-_READERS = 2
+_LARGEST_NPY_HEADER = 1 << 17
 
 
 def read(params: Features) -> Collection:
@@ -58,24 +61,40 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         raise DataError("the file is missing", file=path, key="features.source.path", way_out=way_out)
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = [name.removesuffix(".npy") for name in archive.namelist()]
-        return _read_in_parallel(path, [name for name in entries if _KEY.match(name)])
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+            entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        entries = {name: entry for name, entry in entries.items() if _KEY.match(name)}
+        with path.open("rb") as stream:
+            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        with ThreadPoolExecutor() as pool:
+            arrays = pool.map(lambda entry: _array(path, mapped, entry), entries.values())
+            return dict(zip(entries, arrays, strict=True))
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError) as error:
         raise DataError(f"this is no .npz archive, or it is cut off: {error}", file=path, way_out=way_out) from error
     except ValueError as error:
         problem = "an array holds Python objects, which are not read" if "pickle" in str(error) else str(error)
         raise DataError(problem, file=path, way_out=way_out) from error
 
 
-def _read_in_parallel(path: Path, names: list[str]) -> dict[str, Array]:
-    def read_share(share: list[str]) -> dict[str, Array]:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in share}
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        shares = pool.map(read_share, [names[i::_READERS] for i in range(_READERS)])
-    read = {name: array for share in shares for name, array in share.items()}
-    return {name: read[name] for name in names}
+def _array(path: Path, mapped: mmap.mmap, entry: zipfile.ZipInfo) -> Array:
+    """Return one array; an entry that is stored plainly, as numpy.savez does, is mapped and not copied."""
+    if entry.compress_type != zipfile.ZIP_STORED:
+        with zipfile.ZipFile(path) as archive, archive.open(entry) as stream:
+            array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+            return array
+    # The local header's name and extra field may differ in length from the directory's.
+    name_length, extra_length = struct.unpack_from("<HH", mapped, entry.header_offset + 26)
+    start = entry.header_offset + 30 + name_length + extra_length
+    data = memoryview(mapped)[start : start + entry.file_size]
+    if len(data) != entry.file_size or zlib.crc32(data) != entry.CRC:
+        raise zipfile.BadZipFile(f"wrong checksum of {entry.filename}")
+    header = io.BytesIO(data[: min(len(data), _LARGEST_NPY_HEADER)])
+    version = np.lib.format.read_magic(header)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(header)
+    if dtype.hasobject:
+        raise ValueError("pickled objects")
+    flat = np.frombuffer(data, dtype, int(np.prod(shape)), header.tell())
+    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _keys_of(split: str, arrays: dict[str, Array]) -> dict[str, str]:

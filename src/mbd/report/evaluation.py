@@ -1,0 +1,103 @@
+"""An evaluation for people: what the terminal shows, which figures there are, and the numbers behind them."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mbd.errors import DataError
+from mbd.evaluation.inside import map_of, property_drift, reconstructed, sample_for_map, sentiment_classes
+from mbd.evaluation.metrics import ACCURACIES, ERRORS, TITLES
+from mbd.evaluation.results import HEADLINES, Results
+from mbd.model.predictor import Model
+from mbd.report.figures import (
+    History,
+    loss_curves,
+    metric_by_pattern,
+    metric_over_rates,
+    property_drift_bars,
+    reconstruction_map,
+)
+from mbd.report.text import table
+
+HISTORY = "history.csv"
+
+
+def evaluation_summary(metrics: Mapping[str, Any]) -> str:
+    """Return the headline numbers of every method (what `metrics.json` says) for reading."""
+    shown = ACCURACIES[metrics["task"]] + ERRORS[metrics["task"]]
+    found: dict[str, dict[str, Any]] = {}
+    for record in metrics["results"]:
+        if not record["corrupted"] and record["regime"] in HEADLINES:
+            found.setdefault(record["method"], {})[record["regime"]] = record["metrics"]
+    columns = [(regime, metric) for regime in HEADLINES if regime in found[metrics["model"]] for metric in shown]
+    lines = [
+        [method, *(f"{by_regime[regime][metric]['mean']:.{_digits(metric)}f}" for regime, metric in columns)]
+        for method, by_regime in found.items()
+    ]
+    parts = [
+        f"{metrics['rows']} test rows, {metrics['task']}, on {', '.join(metrics['modalities'])}",
+        "",
+        table(["method", *(f"{regime} {TITLES[metric]}" for regime, metric in columns)], lines),
+    ]
+    return "\n".join(parts + [f"note: {note}" for note in metrics["notes"]])
+
+
+def _digits(metric: str) -> int:
+    return 3 if metric in ("mae", "corr") else 1
+
+
+def draw_figures(
+    results: Results,
+    models: Mapping[str, Model],
+    folders: Mapping[str, Mapping[str, Path]],
+    classes: tuple[str, ...],
+    seed: int,
+) -> Iterator[tuple[str, bytes]]:
+    """Yield every figure that can be drawn, with its name; `models` has one model for each method."""
+    if results.regimes("rate"):
+        yield "missing_rates", metric_over_rates(results)
+    if results.regimes("fixed"):
+        yield "fixed_patterns", metric_by_pattern(results)
+    several = len(models) > 1
+    for name, model in models.items():
+        suffix = f"_{name.replace('/', '_')}" if several else ""
+        histories = [read_history(f / HISTORY) for f in folders[name].values() if (f / HISTORY).is_file()]
+        if histories:
+            yield f"losses{suffix}", loss_curves(histories, name)
+        if drift := property_drift(model, results.bench):
+            yield f"property_drift{suffix}", property_drift_bars(drift, name)
+    if figure := _reconstructions(results, models, classes, seed):
+        yield "reconstructions", figure
+
+
+def read_history(file: Path) -> History:
+    """Return the columns of a `history.csv`; an empty cell is not a number."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        lines = list(csv.DictReader(stream))
+    if not lines or "epoch" not in lines[0]:
+        raise DataError("the training history has no epochs", file=file, key="epoch")
+    try:
+        return {name: np.array([float(line[name] or "nan") for line in lines]) for name in lines[0]}
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the training history has something that is no number: {error}", file=file) from error
+
+
+def _reconstructions(
+    results: Results, models: Mapping[str, Model], classes: tuple[str, ...], seed: int
+) -> bytes | None:
+    """Draw the map of the first model without the property pathway and of the first with it."""
+    labels, names = sentiment_classes(results.bench, classes)
+    chosen = sample_for_map(len(labels), seed)
+    rows, labels = results.bench.rows.take(chosen), labels[chosen]
+    panels = {}
+    for title, pathway in (("without property pathway", False), ("with property pathway", True)):
+        for name, model in models.items():
+            if bool(model.record.spec.get("property_pathway")) is pathway:
+                matrix = reconstructed(model, rows)
+                if matrix is not None and len(matrix) > 3:
+                    panels[f"{title} ({name})"] = map_of(matrix, labels, seed)
+                    break
+    return reconstruction_map(panels, labels, names) if panels else None

@@ -1,0 +1,233 @@
+"""Figures of training and evaluation, as PNG bytes; the same numbers give the same bytes.
+
+Nothing is drawn on a screen, and no date or version is written into a file.
+"""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mbd.errors import MissingExtraError
+from mbd.evaluation.metrics import TITLES
+from mbd.evaluation.regimes import Condition
+from mbd.evaluation.results import Method, Results
+from mbd.tensors import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+History = Mapping[str, Array]
+"""a column for `epoch` and for each loss term"""
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+_GREYS = ("#444444", "#777777", "#a0a0a0")
+_DASHES = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
+_INK = "#222222"
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.labelcolor": _INK,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "figure.dpi": 150,
+    "savefig.dpi": 150,
+}
+_TERMS = {
+    "total": "L",
+    "task": "L$_{task}$",
+    "reconstruction": "L$_{re}$",
+    "property": "L$_{pe}$",
+    "contrastive": "L$_{con}$",
+    "orthogonality": "L$_{or}$",
+    "invariance": "L$_{inv}$",
+    "decomposition": "decomposition",
+    "alignment": "L$_{app}$",
+}
+_DRIFTS = {
+    "clean_to_corrupted": "μ̄ clean – μ̄ corrupted",
+    "property_to_clean": "P – μ̄ clean",
+    "property_to_corrupted": "P – μ̄ corrupted",
+}
+
+
+def loss_curves(histories: Sequence[History], title: str) -> bytes:
+    """Draw every column over the epochs: one panel for each, a thin line for each seed, a thick one for their mean."""
+    terms = [name for name in histories[0] if name != "epoch"]
+    columns = min(3, len(terms))
+    rows = -(-len(terms) // columns)
+    with _figure((3.1 * columns, 2.1 * rows + 0.5)) as (figure, png):
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for panel, term in zip(axes, terms, strict=False):
+            _curve(panel, histories, term)
+            panel.set_title(_TERMS.get(term, term.replace("_", " ")))
+        for panel in axes[len(terms) :]:
+            panel.set_visible(False)
+        for panel in axes[max(0, len(terms) - columns) : len(terms)]:
+            panel.set_xlabel("epoch")
+            panel.tick_params(labelbottom=True)
+        seeds = f"{len(histories)} seeds, mean in bold" if len(histories) > 1 else "1 seed"
+        figure.suptitle(f"{title}: losses over epochs ({seeds})", x=0.01, ha="left")
+    return png.getvalue()
+
+
+def _curve(panel: "Axes", histories: Sequence[History], term: str) -> None:
+    """Draw one term; seeds may have ended at different epochs, and the mean is taken over those still running."""
+    longest = max((h["epoch"] for h in histories), key=len)
+    values = np.full((len(histories), len(longest)), np.nan)
+    for place, history in enumerate(histories):
+        if term in history:
+            values[place, : len(history[term])] = history[term]
+    known = np.isfinite(values).any(0)
+    if len(histories) > 1:
+        panel.plot(longest, values.T, color=_COLOURS[0], alpha=0.3, linewidth=0.8)
+    panel.plot(longest[known], np.nanmean(values[:, known], axis=0), color=_COLOURS[0])
+    panel.set_xlim(longest[0], max(longest[-1], longest[0] + 1))
+    panel.xaxis.get_major_locator().set_params(integer=True)
+
+
+def metric_over_rates(results: Results) -> bytes:
+    """Draw the primary metric over η with each method's deviation; baselines are grey and dashed."""
+    regimes = [*results.regimes("full"), *results.regimes("rate")]
+    rates = [regime.rate or 0.0 for regime in regimes]
+    with _figure((6.4, 4.0)) as (figure, png):
+        panel = figure.subplots()
+        for method, style in _styles(results.methods):
+            spreads = [method.spread(Condition(regime.name), results.primary) for regime in regimes]
+            means = np.array([s.mean if s else np.nan for s in spreads])
+            deviations = np.array([(s and s.deviation) or 0.0 for s in spreads])
+            panel.plot(rates, means, label=method.name, **style)
+            if deviations.any():
+                panel.fill_between(
+                    rates, means - deviations, means + deviations, color=style["color"], alpha=0.15, linewidth=0
+                )
+        panel.set_xlabel("missing rate η (share of inputs hidden)")
+        panel.set_ylabel(f"{TITLES[results.primary]} (%)")
+        panel.set_xticks(rates)
+        panel.set_title(f"{TITLES[results.primary]} over the missing rate")
+        figure.legend(loc="outside lower center", ncols=3)
+    return png.getvalue()
+
+
+def metric_by_pattern(results: Results) -> bytes:
+    """Draw the primary metric for each fixed pattern: a point for each method, a bar for its deviation."""
+    regimes = [*results.regimes("fixed"), *results.regimes("full")]
+    places = np.arange(len(regimes))
+    with _figure((6.4, 1.6 + 0.42 * len(regimes))) as (figure, png):
+        panel = figure.subplots()
+        shifts = np.linspace(-0.25, 0.25, len(results.methods)) if len(results.methods) > 1 else [0.0]
+        for shift, (method, style) in zip(shifts, _styles(results.methods), strict=True):
+            spreads = [method.spread(Condition(regime.name), results.primary) for regime in regimes]
+            means = [s.mean if s else np.nan for s in spreads]
+            deviations = [(s and s.deviation) or 0.0 for s in spreads]
+            panel.errorbar(
+                means,
+                places + shift,
+                xerr=deviations if any(deviations) else None,
+                label=method.name,
+                color=style["color"],
+                marker=style["marker"],
+                markersize=5,
+                linestyle="none",
+                elinewidth=1.2,
+            )
+        panel.set_yticks(places, [regime.name for regime in regimes])
+        panel.invert_yaxis()
+        panel.set_xlabel(f"{TITLES[results.primary]} (%)")
+        panel.set_title(f"{TITLES[results.primary]} by available modalities")
+        figure.legend(loc="outside lower center", ncols=3)
+    return png.getvalue()
+
+
+def reconstruction_map(panels: Mapping[str, tuple[Array, float]], labels: Array, names: Sequence[str]) -> bytes:
+    """Draw a t-SNE map for each entry: points (n × 2) and the silhouette of the classes `labels` (indices of `names`)."""
+    with _figure((4.1 * len(panels) + 0.3, 4.3)) as (figure, png):
+        axes = figure.subplots(1, len(panels), squeeze=False).ravel()
+        for panel, (title, (points, silhouette)) in zip(axes, panels.items(), strict=True):
+            for place, name in enumerate(names):
+                panel.scatter(
+                    *points[labels == place].T,
+                    s=11,
+                    color=_COLOURS[place % len(_COLOURS)],
+                    marker="os^Dv"[place % 5],
+                    alpha=0.6,
+                    linewidths=0,
+                    label=name,
+                )
+            panel.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
+            panel.grid(False)
+            panel.set_title(f"{title}\n", fontsize=10)
+            panel.text(0, 1.02, f"silhouette {silhouette:+.3f}", transform=panel.transAxes, color="#666666")
+        handles, entries = axes[0].get_legend_handles_labels()
+        figure.legend(handles, entries, loc="outside lower center", ncols=len(names))
+        figure.suptitle("t-SNE of reconstructed embeddings X̂ (test rows)", x=0.01, ha="left")
+    return png.getvalue()
+
+
+def property_drift_bars(drift: Mapping[str, Mapping[str, float]], title: str) -> bytes:
+    """Draw for each modality the mean squared deviations that `drift` names, on a logarithmic scale."""
+    names = list(next(iter(drift.values())))
+    places, width = np.arange(len(drift)), 0.8 / len(names)
+    with _figure((2.6 + 1.5 * len(drift), 3.8)) as (figure, png):
+        panel = figure.subplots()
+        for k, name in enumerate(names):
+            heights = [values[name] for values in drift.values()]
+            bars = panel.bar(places + (k - (len(names) - 1) / 2) * width, heights, width * 0.92, label=_DRIFTS[name])
+            panel.bar_label(bars, [f"{h:.1e}" for h in heights], padding=2, fontsize=7)
+            for bar in bars:
+                bar.set_color(_COLOURS[k % len(_COLOURS)])
+        positive = [value for values in drift.values() for value in values.values() if value > 0]
+        if positive:
+            panel.set_yscale("log")
+            panel.set_ylim(min(positive) / 3, max(positive) * 6)
+        panel.set_xticks(places, list(drift))
+        panel.grid(False, axis="x")
+        panel.set_ylabel("mean squared deviation")
+        panel.set_title(f"{title}: property embeddings, clean and corrupted input")
+        figure.legend(loc="outside lower center", ncols=len(names))
+    return png.getvalue()
+
+
+def _styles(methods: Sequence[Method]) -> Iterator[tuple[Method, dict[str, Any]]]:
+    models = baselines = 0
+    for method in methods:
+        if method.baseline:
+            style = {"color": _GREYS[baselines % 3], "linestyle": _DASHES[baselines % 3], "linewidth": 1.2}
+            yield method, style | {"marker": "x+1"[baselines % 3], "markersize": 4}
+            baselines += 1
+        else:
+            yield method, {"color": _COLOURS[models % 6], "marker": "os^Dv*"[models % 6], "markersize": 4}
+            models += 1
+
+
+@contextmanager
+def _figure(size: tuple[float, float]) -> Iterator[tuple["Figure", io.BytesIO]]:
+    """Give a figure to draw on and the buffer that has its PNG afterwards."""
+    try:
+        import matplotlib as mpl  # noqa: PLC0415 -- part of an extra, and slow to import
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtraError("drawing figures", "train", "matplotlib") from error
+    png = io.BytesIO()
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure, png
+        figure.savefig(png, format="png", metadata={"Software": None})
