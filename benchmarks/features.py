@@ -18,6 +18,7 @@ from mbd.features.sources import read_source
 from mbd.params import load_params
 from mbd.steps.features import convert
 from mbd.steps.step import step_run
+from mbd.tensors import Array
 
 REPEATS = 5
 
@@ -38,11 +39,11 @@ def write_archive(path: Path) -> None:
         "features.source.preset=mosei",
         "features.source.synthetic.rows={train: 16326, valid: 1871, test: 4659}",
     ]
-    arrays = {}
+    arrays: dict[str, Array] = {}
     for split, rows in read_source(load_params(None, settings).features).splits.items():
         arrays |= {f"{split}_ids": rows.ids, f"{split}_labels": rows.labels, f"{split}_groups": rows.groups}
         arrays |= {f"{split}_{m}": x for m, x in rows.features.items()}
-    np.savez(path, **arrays)
+    np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
 def numpy_copies(archive: Path, folder: Path) -> None:

@@ -24,8 +24,6 @@ class Synthetic(Section):
 class Mmsa(Section):
     """How an MMSA pickle is read."""
 
-    text: Literal["text", "text_bert"] = "text"
-    """which text entry to take (text_bert holds token ids; only its embeddings in `text` are vectors)"""
     labels: Literal["regression", "classification"] = "regression"
     """which labels to take"""
 
@@ -45,9 +43,9 @@ class Iemocap(Section):
     """How a conversation-emotion tuple pickle is read."""
 
     layout: tuple[str, ...] | Literal["auto"] = "auto"
-    """what stands at each place of the tuple; auto: recognised by what the objects hold"""
+    """what stands at each place: ids, labels, train, valid, test, a modality, or _ to leave out; auto: recognised"""
     valid_share: Share = 0.1
-    """share of the training dialogues that becomes the valid split (these pickles have none)"""
+    """share of the training rows that becomes the valid split, by dialogue, where the file has none"""
 
 
 class Media(Section):
@@ -56,17 +54,17 @@ class Media(Section):
     text_encoder: str = "bert-base-uncased"
     """local folder or hub id of the text encoder"""
     text_revision: str | None = None
-    """pinned commit of a hub id (required for one)"""
+    """full commit that a hub id is pinned to (required for one)"""
     visual_encoder: str = "microsoft/resnet-18"
     """local folder or hub id of the image encoder"""
     visual_revision: str | None = None
-    """pinned commit of a hub id (required for one)"""
+    """full commit that a hub id is pinned to (required for one)"""
     frames: Count = 8
     """frames sampled evenly from each video"""
     sample_rate: Annotated[int, Field(ge=8000, le=48000)] = 16000
     """Hz that audio is resampled to"""
-    batch_size: Count = 16
-    """rows encoded at once"""
+    workers: Count | None = None
+    """rows decoded and encoded side by side, whatever the number the vectors are the same; null: one for each core"""
     cache: str = "build/cache/media"
     """folder of vectors already computed, by digest of file and encoder"""
 
@@ -84,7 +82,7 @@ class Source(Section):
     """modalities to take; null: all that the source has"""
     task: Task | None = None
     """regression | classification, where the source does not say; null: classification if labels are whole numbers"""
-    group_pattern: str | None = r"^(.+)(?:_|\$_\$)[^_]+$"
+    group_pattern: str | None = r"^(.+?)(?:\$_\$|_)[^_$]+$"
     """what part of an id (the first parenthesis) names its video or speaker, if the source does not say; null: none"""
     synthetic: Synthetic = Synthetic()
     mmsa: Mmsa = Mmsa()

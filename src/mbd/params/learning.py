@@ -36,7 +36,9 @@ class Joint(Section):
     property_dim: Count = 128
     """d_p, width of P^m, Σ^m, μ^m and of the back-translation"""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """dropout of the fusion network"""
+    """dropout of the hidden units of the fusion network"""
+    input_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    """dropout of the inputs of the fusion network"""
     property_pathway: bool = True
     """ablation: false trains without P^m, DE_m and L_pe"""
     reconstruction: bool = True
@@ -47,16 +49,16 @@ class Joint(Section):
 
 
 class Lattice(Section):
-    """Our backbone: a module for every non-empty set of modalities."""
+    """Our backbone: a module for every non-empty set of modalities, each in closed form."""
 
     folds: Annotated[int, Field(ge=2)] = 5
     """folds of the out-of-fold error by which everything is chosen"""
-    members_per_fold: Count = 4
-    """networks for each fold"""
-    width: Count = 32
-    """hidden width of a network"""
-    input_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.4
-    """share of inputs dropped while training"""
+    components: Count = 256
+    """principal directions kept of each modality"""
+    landmarks: Annotated[int, Field(ge=0)] = 512
+    """drawn points to which the kernel part compares a row; 0: ridge alone"""
+    lengths: tuple[Positive, ...] = (1.0, 2.0)
+    """kernel lengths ℓ to choose from"""
 
 
 class Model(Section):
@@ -89,6 +91,12 @@ class Training(Section):
     """steps of linear warm-up before the cosine"""
     clip_norm: Positive = 5.0
     """gradients are clipped to this norm"""
+    modality_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.3
+    """joint: probability with which each modality of a row is hidden in a step, so that missing ones are nothing new"""
+    threads: Count = 1
+    """CPU threads (part of the recipe: another number rounds sums in another order)"""
+    snapshot_epochs: Count = 5
+    """epochs between snapshots, from which a killed run goes on"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: a GPU if there is one"""
     mixed_precision: bool = False
@@ -104,12 +112,12 @@ class Corruption(Section):
     """signal to noise ratio of the additive noise"""
     pepper: Share = 0.05
     """share of pixels or entries set to the extremes"""
-    blur: Positive = 1.5
-    """standard deviation of the blur, in pixels or entries"""
+    blur: NonNegative = 1.5
+    """standard deviation of the blur, in pixels or entries; 0: none"""
     typos: Share = 0.1
-    """share of characters misspelt; at feature level the share of entries exchanged"""
-    reorder: Count = 3
-    """how far tokens may move"""
+    """share of characters misspelt; at feature level the share of entries taken from another row"""
+    reorder: Annotated[int, Field(ge=0)] = 3
+    """how far tokens or entries may move; 0: not at all"""
 
 
 class Evaluation(Section):
@@ -119,4 +127,6 @@ class Evaluation(Section):
     """missing rates η"""
     seed: Seed = 0
     """seed of masks and of corruption"""
+    figures: bool = True
+    """also draw figures"""
     corruption: Corruption = Corruption()

@@ -25,7 +25,9 @@ def test_what_numpy_saved_is_read(tmp_path: Path) -> None:
     expected = small_collection()
     collection = read(write_npz(tmp_path / "d.npz", npz_arrays(expected)))
     assert (collection.name, collection.task, collection.modalities) == ("d", "regression", expected.modalities)
-    np.testing.assert_array_equal(collection.splits["test"].features["audio"], expected.splits["test"].features["audio"])
+    np.testing.assert_array_equal(
+        collection.splits["test"].features["audio"], expected.splits["test"].features["audio"]
+    )
     np.testing.assert_array_equal(collection.splits["test"].groups, expected.splits["test"].groups)
 
 

@@ -1,0 +1,138 @@
+"""The services that the parameters name: object store, Pushgateway, Kubeflow host."""
+
+import http.client
+import json
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from mbd.doctor.finding import ANSWER_SECONDS, Finding, State
+from mbd.errors import MissingExtraError
+from mbd.params.operations import Store
+from mbd.remote_errors import Trouble, trouble_with
+
+_STORE_TO_DO = {
+    Trouble.CREDENTIALS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
+    Trouble.UNREACHABLE: "check store.endpoint, the network and any firewall between",
+    Trouble.NO_BUCKET: "make the bucket, or correct store.url",
+}
+
+
+def store(params: Store) -> Iterator[Finding]:
+    """Tell whether certificates could be published."""
+    if params.url.startswith("file://"):
+        yield _folder(Path(params.url.removeprefix("file://")))
+        return
+    shown = f"{params.url} at {params.endpoint or 'Amazon S3'}"
+    try:
+        _ask_bucket(params)
+    except ImportError:
+        way_out = MissingExtraError("an S3 store", "data", "boto3").way_out
+        yield Finding("store", State.FAILED, f"{shown} needs boto3, which is not installed", way_out)
+    except Exception as error:  # botocore raises many kinds
+        trouble, reason = trouble_with(error, bucket_asked=True)
+        to_do = _STORE_TO_DO.get(trouble, "see store.* in `mbd params`")
+        yield Finding("store", State.FAILED, f"{shown}: {reason}", to_do)
+    else:
+        yield Finding("store", State.OK, f"{shown} can be reached, and takes our credentials")
+
+
+def _folder(folder: Path) -> Finding:
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        to_do = "set store.url to a folder that can be written to"
+        return Finding("store", State.FAILED, f"{existing} cannot be written to: {error.strerror}", to_do)
+    return Finding("store", State.OK, f"{folder} can be written to" + ("" if folder.exists() else ", not made yet"))
+
+
+def _ask_bucket(params: Store) -> None:
+    import boto3  # noqa: PLC0415 -- loaded late
+    from botocore.config import Config  # noqa: PLC0415
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    name, seconds = urlsplit(params.url).netloc, min(params.timeout_seconds, ANSWER_SECONDS)
+    config = Config(
+        connect_timeout=seconds,
+        read_timeout=seconds,
+        retries={"total_max_attempts": 1},
+        s3={"addressing_style": "path" if params.endpoint else "auto"},
+    )
+    client = boto3.Session().client("s3", endpoint_url=params.endpoint, config=config)
+    try:
+        client.head_bucket(Bucket=name)
+        return
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "403":
+            raise
+    # The answer to a refused HEAD has no room for the reason; the one to a refused GET has.
+    client.list_objects_v2(Bucket=name, MaxKeys=1)
+
+
+def pushgateway(url: str | None) -> Iterator[Finding]:
+    """Tell whether the Pushgateway is ready."""
+    if url is None:
+        to_do = "set monitoring.pushgateway to its URL"
+        yield Finding("Pushgateway", State.NOT_CONFIGURED, "no metrics are pushed", to_do)
+        return
+    answer = _get(f"{url.rstrip('/')}/-/ready")
+    if isinstance(answer, str):
+        to_do = "check monitoring.pushgateway, and that the Pushgateway runs"
+        yield Finding("Pushgateway", State.FAILED, f"{url}: {answer}", to_do)
+    elif b"Prometheus Server" in answer:
+        to_do = "set monitoring.pushgateway to the Pushgateway (port 9091 by default, not 9090)"
+        yield Finding("Pushgateway", State.FAILED, f"{url} is a Prometheus server, which takes no pushes", to_do)
+    else:
+        yield Finding("Pushgateway", State.OK, f"{url} is ready")
+
+
+def kubeflow(host: str | None) -> Iterator[Finding]:
+    """Tell whether the API of Kubeflow Pipelines answers."""
+    if host is None:
+        to_do = "set platform.kubeflow_host to its URL"
+        yield Finding("Kubeflow", State.NOT_CONFIGURED, "no pipelines are submitted", to_do)
+        return
+    answer = _get(f"{host.rstrip('/')}/apis/v2beta1/healthz")
+    if isinstance(answer, str):
+        login = answer.startswith(("401", "403"))
+        to_do = "log in to Kubeflow" if login else "check platform.kubeflow_host (it often ends in /pipeline)"
+        yield Finding("Kubeflow", State.WARNING if login else State.FAILED, f"{host}: {answer}", to_do)
+        return
+    health = _json(answer)
+    if isinstance(health, dict):
+        users = "several users" if health.get("multi_user") else "one user"
+        yield Finding("Kubeflow", State.OK, f"{host} answers, set up for {users}")
+    else:
+        to_do = "log in, or give the URL of the pipeline API itself"
+        yield Finding("Kubeflow", State.WARNING, f"{host} answers with a page (a login?), not with its health", to_do)
+
+
+def _get(url: str) -> bytes | str:
+    """Return what a GET brings, or the reason in words if it brings nothing."""
+    if urlsplit(url).scheme not in {"http", "https"}:
+        return "not an http:// or https:// address"
+    try:
+        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as response:  # noqa: S310 -- checked above
+            content: bytes = response.read(1 << 16)
+            return content
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.reason}"
+    except urllib.error.URLError as error:
+        return "no answer in time" if isinstance(error.reason, TimeoutError) else str(error.reason)
+    except TimeoutError:
+        return "no answer in time"
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _json(content: bytes) -> Any:  # noqa: ANN401 -- looked at by the caller
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None

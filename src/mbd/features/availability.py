@@ -1,0 +1,146 @@
+"""Which modalities a row has: fixed patterns, and masks with a given missing rate.
+
+The missing rate η is the fraction of the n·M modality slots of a split that are absent. A mask of rate η has exactly
+k = round(η·n·M) absent slots and keeps at least one modality in each row, so η ≤ (M−1)/M; it is drawn *uniformly*
+from all such masks. What a row lacks of itself stays absent and counts towards η.
+
+Drawing. A row that has a modalities can lose j < a of them in C(a, j) ways. So a mask is uniform if the numbers j_i of
+lost modalities have P(j_1, …, j_n) ∝ Π_i C(a_i, j_i) over all with Σ_i j_i = l, the slots still to be lost, and each
+row then loses a uniform set of this size. Independent j_i with P(j_i) ∝ C(a_i, j_i)·t^j_i have exactly this
+distribution, given that their sum is l, for every t > 0: t appears only as t^l. How many rows lose 0, 1, 2, …
+modalities is therefore drawn from multinomials until the sum is l; with t such that l is the expected sum this takes
+about √(2π·Var) tries (some hundred at n = 5,000), and many are drawn at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from mbd.errors import DataError, UsageError
+from mbd.features.rows import Rows
+from mbd.randomness import stream
+from mbd.tensors import Array
+
+Mask = dict[str, Array]
+_TRIES_AT_ONCE = 256
+
+
+def fixed_patterns(modalities: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return every non-empty set of modalities, smallest first, each in the order of `modalities`."""
+    return [pattern for size in range(1, len(modalities) + 1) for pattern in combinations(modalities, size)]
+
+
+def pattern_mask(n: int, modalities: Sequence[str], pattern: Sequence[str]) -> Mask:
+    """Return the mask of `n` rows that all have exactly the modalities of `pattern`."""
+    unknown = [modality for modality in pattern if modality not in modalities]
+    if unknown or not pattern:
+        raise UsageError(
+            "a pattern names at least one modality that there is",
+            value=", ".join(unknown) or "none",
+            way_out=f"there is {', '.join(modalities)}",
+        )
+    return {modality: np.full(n, modality in pattern) for modality in modalities}
+
+
+def reachable_rates(
+    n: int, modalities: Sequence[str], available: Mapping[str, Array] | None = None
+) -> tuple[float, float]:
+    """Return the lowest missing rate (what the rows lack of themselves) and the largest, (M−1)/M."""
+    there = _there(n, modalities, available)
+    return float(1 - there.mean()), 1 - 1 / len(modalities)
+
+
+def missing_rate(mask: Mapping[str, Array]) -> float:
+    """Return the fraction of absent slots in a mask."""
+    return float(1 - np.mean(list(mask.values())))
+
+
+def missing_rate_mask(
+    n: int, modalities: Sequence[str], rate: float, seed: int, available: Mapping[str, Array] | None = None
+) -> Mask:
+    """Draw a mask with exactly round(rate·n·M) absent slots, uniform among those that leave something in each row.
+
+    With `available` (what the rows have of themselves) the mask is a part of it. The draw depends on the seed, the
+    rate, the names of the modalities (not on their order) and `available`; never on features or labels.
+    """
+    names = sorted(modalities)
+    there = _there(n, names, available)
+    absent = round(rate * there.size)
+    lost = absent - int((~there).sum())
+    if not 0 <= lost <= there.sum() - n:
+        low, high = reachable_rates(n, names, available)
+        raise UsageError(
+            f"a missing rate of {rate:g} cannot be reached with {len(names)} modalities",
+            key="evaluation.missing_rates",
+            value=rate,
+            way_out=f"each row keeps at least one modality, so give a rate from {low:.4f} to {high:.4f}",
+        )
+    rng = stream(seed, "availability", "missing rate", str(absent), *names)
+    losses = _losses(rng, there.sum(axis=1), lost)
+    # A row loses its modalities with the smallest of random keys: a uniform set of the given size.
+    keys = np.where(there, rng.random(there.shape), np.inf)
+    ranks = keys.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+    kept = there & (ranks >= losses[:, None])
+    return {modality: kept[:, names.index(modality)] for modality in modalities}
+
+
+def apply_mask(rows: Rows, mask: Mapping[str, Array]) -> Rows:
+    """Return the rows with only what both they and the mask have, zero elsewhere.
+
+    A row of which nothing is left (a fixed pattern can do this to rows that lack some modality of themselves) is left
+    out: there is nothing to predict from.
+    """
+    available = {m: there & mask[m] for m, there in rows.available.items()}
+    features = {m: np.where(available[m][:, None], x, x.dtype.type(0)) for m, x in rows.features.items()}
+    kept = np.any(list(available.values()), axis=0)
+    masked = replace(rows, features=features, available=available)
+    return masked if kept.all() else masked.take(kept)
+
+
+def _there(n: int, modalities: Sequence[str], available: Mapping[str, Array] | None) -> Array:
+    """Return n × M bits of what there is to lose; each row has something."""
+    if available is None:
+        return np.ones((n, len(modalities)), dtype=bool)
+    there = np.stack([np.asarray(available[modality], dtype=bool) for modality in modalities], axis=1)
+    empty = ~there.any(axis=1)
+    if empty.any():
+        raise DataError(
+            f"{int(empty.sum())} rows have no modality at all", value=f"row {int(empty.argmax())}", way_out="drop them"
+        )
+    return there
+
+
+def _losses(rng: np.random.Generator, sizes: Array, lost: int) -> Array:
+    """Draw how many modalities each row loses, from P(j) ∝ Π_i C(sizes_i, j_i) given that the sum is `lost`."""
+    groups, rows_in = np.unique(sizes, return_counts=True)
+    chances = _chances(groups, rows_in, lost)
+    fits = np.zeros(0, dtype=np.int64)
+    while not fits.size:
+        # For each group of rows with equally many modalities: how many of them lose 0, 1, 2, …
+        counts = [rng.multinomial(n, p, _TRIES_AT_ONCE) for n, p in zip(rows_in, chances, strict=True)]
+        sums = np.sum([count @ np.arange(count.shape[1]) for count in counts], axis=0)
+        fits = np.flatnonzero(sums == lost)
+    losses = np.zeros(len(sizes), dtype=np.int64)
+    for size, count in zip(groups, counts, strict=True):
+        losses[sizes == size] = rng.permutation(np.repeat(np.arange(size), count[fits[0]]))
+    return losses
+
+
+def _chances(groups: Array, rows_in: Array, lost: int) -> list[Array]:
+    """Return P(j) ∝ C(a, j)·t^j for each group's a, with t such that `lost` is the expected sum."""
+    ways = [np.log([comb(a, j) for j in range(a)]) for a in groups.tolist()]
+
+    def tilted(log_t: float) -> list[Array]:
+        logs = [log + log_t * np.arange(len(log)) for log in ways]
+        weights = [np.exp(log - log.max()) for log in logs]
+        return [weight / weight.sum() for weight in weights]
+
+    low, high = -50.0, 50.0
+    for _ in range(30):  # any t is right; a near one is fast
+        middle = (low + high) / 2
+        expected = sum(n * (p @ np.arange(len(p))) for n, p in zip(rows_in, tilted(middle), strict=True))
+        low, high = (middle, high) if expected < lost else (low, middle)
+    return tilted((low + high) / 2)

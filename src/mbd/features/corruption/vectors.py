@@ -1,0 +1,82 @@
+"""Damage where only vectors exist: what blur, noise and misspelling come to in feature space.
+
+visual  a blur along the vector; then a share of the entries is set to the least or the greatest value that this entry
+        has in any row, as pixels are to black or white
+text    a share of the entries is taken from another row, as a misspelt token is read as another one; then entries
+        change places nearby
+others  white noise at the given ratio to the row's own power
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mbd.features.corruption.signal import gaussian_blur, local_order, share_mask, with_noise
+from mbd.features.rows import Rows
+from mbd.params.learning import Corruption
+from mbd.randomness import stream
+from mbd.tensors import Array
+
+
+@dataclass(frozen=True)
+class _Context:
+    """All rows that have the modality, and which of them are damaged."""
+
+    rows: Array
+    damaged: Array
+    params: Corruption
+    rng: np.random.Generator
+
+
+def corrupted_rows(n: int, share: float, seed: int) -> Array:
+    """Choose round(share·n) rows; a greater share chooses the same ones and more."""
+    mask = np.zeros(n, dtype=bool)
+    mask[stream(seed, "corruption", "rows").permutation(n)[: round(share * n)]] = True
+    return mask
+
+
+def corrupt(rows: Rows, params: Corruption, seed: int) -> Rows:
+    """Return the rows with a share of them damaged in every modality that they have; the others stay as they are."""
+    chosen = corrupted_rows(len(rows), params.share, seed)
+    features = {}
+    for modality, matrix in rows.features.items():
+        available = rows.available[modality]
+        damaged = chosen & available
+        features[modality] = np.array(matrix)
+        if damaged.any():
+            rng = stream(seed, "corruption", "features", modality)
+            context = _Context(matrix[available], np.flatnonzero(damaged[available]), params, rng)
+            features[modality][damaged] = _DAMAGE.get(modality, _audio)(context)
+    return replace(rows, features=features)
+
+
+def _visual(context: _Context) -> Array:
+    low, high = context.rows.min(axis=0), context.rows.max(axis=0)
+    blurred = gaussian_blur(context.rows[context.damaged], context.params.blur, axis=1)
+    chosen = share_mask(blurred.shape, context.params.pepper, context.rng)
+    extremes = np.where(context.rng.integers(0, 2, blurred.shape), high, low)
+    return np.where(chosen, extremes, blurred)
+
+
+def _audio(context: _Context) -> Array:
+    return with_noise(context.rows[context.damaged], context.params.snr_db, context.rng)
+
+
+def _text(context: _Context) -> Array:
+    n, own = len(context.rows), context.rows[context.damaged]
+    others = (context.damaged + context.rng.integers(1, max(n, 2), len(own))) % n
+    chosen = share_mask(own.shape, context.params.typos, context.rng)
+    misspelt = np.where(chosen, context.rows[others], own)
+    order = local_order(own.shape, context.params.reorder, context.rng)
+    return np.take_along_axis(misspelt, order, axis=1)
+
+
+_DAMAGE: dict[str, Callable[[_Context], Array]] = {
+    "visual": _visual,
+    "vision": _visual,
+    "text": _text,
+    "language": _text,
+    "audio": _audio,
+    "acoustic": _audio,
+}

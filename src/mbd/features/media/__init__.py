@@ -1,0 +1,1 @@
+"""Raw media to feature vectors: the table that names them, decoding, frozen encoders, and a cache of what they gave."""

@@ -1,0 +1,114 @@
+"""Vectors for contents: from the cache where they are in it, else decoded and encoded, several rows side by side.
+
+A thread takes a row through decode → (damage) → encode → cache, so while one row is decoded another one is encoded,
+and no more raw content is in memory than there are threads. Rows with the same content share one vector.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from mbd.errors import DataError
+from mbd.features.media.cache import VectorCache
+from mbd.features.media.encoders import Encoder, Loaded
+from mbd.files import sha256_file
+from mbd.tensors import Array
+
+_NOTHING = np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True)
+class Content:
+    """A text or a file to be encoded, and the cell of the table that names it."""
+
+    value: str | Path
+    digest: str
+    table: Path
+    place: str
+    needed: bool = True
+    """whether it is an error if the file has none of the modality"""
+
+    def error(self, problem: str, way_out: str | None) -> DataError:
+        """Return an error that says which cell of which table names this content."""
+        return DataError(problem, file=self.table, key=self.place, value=self.value, way_out=way_out)
+
+
+def extract(
+    encoder: Encoder, contents: Sequence[Content | None], cache: Path, workers: int | None = None
+) -> list[Array]:
+    """Return the vector of each of `contents`: empty where there is no content or none of this modality in it."""
+    kept = VectorCache(cache / encoder.modality, encoder.digest)
+    unique: dict[str, Content] = {}
+    for content in filter(None, contents):
+        unique.setdefault(content.digest, content)  # the first cell that names a content stands for it
+    with tqdm(total=len(unique), desc=encoder.modality, unit="row", disable=None) as bar:
+        vectors = {digest: vector for digest in unique if (vector := kept.get(digest)) is not None}
+        bar.update(len(vectors))
+        missing = [content for digest, content in unique.items() if digest not in vectors]
+        for content, vector in _encoded(encoder, missing, kept, workers):
+            vectors[content.digest] = vector
+            bar.update()
+    for digest, content in unique.items():
+        if content.needed and not vectors[digest].size:
+            raise content.error(
+                f"the file has no {encoder.modality}", "empty the cell: then the row goes without this modality"
+            )
+    return [_NOTHING if content is None else vectors[content.digest] for content in contents]
+
+
+def digests_of_files(paths: Iterable[Path], workers: int | None = None) -> dict[Path, str]:
+    """Return the SHA-256 of each file's bytes."""
+
+    def digest(path: Path) -> str:
+        try:
+            return sha256_file(path)
+        except OSError as error:
+            raise DataError(f"the file cannot be read: {error.strerror}", file=path) from error
+
+    unique = list(dict.fromkeys(paths))
+    with ThreadPoolExecutor(workers or _cores()) as pool:
+        digests = tqdm(pool.map(digest, unique), total=len(unique), desc="digests", unit="file", disable=None)
+        return dict(zip(unique, digests, strict=True))
+
+
+def digest_of_text(text: str) -> str:
+    """Return the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _encoded(
+    encoder: Encoder, contents: list[Content], kept: VectorCache, workers: int | None
+) -> Iterable[tuple[Content, Array]]:
+    """Encode and keep `contents`, in order; the encoder is loaded only if there are any."""
+    if not contents:
+        return
+    with encoder.loaded() as loaded, ThreadPoolExecutor(workers or _cores()) as pool:
+
+        def encode(content: Content) -> Array:
+            vector = _encode(encoder, loaded, content)
+            kept.put(content.digest, vector)
+            return vector
+
+        yield from zip(contents, pool.map(encode, contents), strict=True)
+
+
+def _encode(encoder: Encoder, loaded: Loaded, content: Content) -> Array:
+    try:
+        raw = loaded.decode(content.value)
+        if raw is None:
+            return _NOTHING
+        if encoder.damage is not None:
+            raw = encoder.damage.apply(raw, content.digest)
+        return loaded.encode(raw)
+    except DataError as error:
+        raise content.error(error.problem, error.way_out) from error
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,120 @@
+"""The CSV of the source `media`: an utterance in each line, checked before anything is decoded.
+
+    id          needed, unique
+    label       needed: a number, or with features.source.task=classification the name of a class
+    split       needed: train, valid (or val, dev), test, calibration
+    video       file with pictures and perhaps sound
+    audio       file with sound
+    transcript  what was said
+    group       video or speaker; no two splits may share one
+
+Files are relative to the CSV's folder. Other columns are left alone.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mbd.errors import DataError
+from mbd.features.rows import SPLITS
+
+NEEDED = ("id", "label", "split")
+OPTIONAL = ("video", "audio", "transcript", "group")
+_ALIASES = {"val": "valid", "dev": "valid"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """The cells of the CSV by column, and the line at which each row begins."""
+
+    file: Path
+    lines: tuple[int, ...]
+    columns: Mapping[str, tuple[str, ...]]
+    unused: tuple[str, ...]
+    """columns that mean nothing here"""
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def place(self, row: int, column: str) -> str:
+        """Say where a cell stands."""
+        return f"line {self.lines[row]}, column {column}"
+
+    def error(self, row: int, column: str, problem: str, way_out: str | None = None) -> DataError:
+        """Return an error that names the cell and what is in it."""
+        value = self.columns[column][row] or "(empty)"
+        return DataError(problem, file=self.file, key=self.place(row, column), value=value, way_out=way_out)
+
+
+def read_table(file: Path) -> Table:
+    """Read and check the CSV."""
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            records = list(_records(stream))
+    except FileNotFoundError as error:
+        raise DataError("the file is missing", file=file, key="features.source.path") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"the CSV is not UTF-8: {error.reason}", file=file, way_out="save it as UTF-8") from error
+    except (csv.Error, OSError) as error:
+        raise DataError(f"this cannot be read as CSV: {error}", file=file) from error
+    header = tuple(records[0][1]) if records else ()
+    _check_header(file, header)
+    for line, cells in records[1:]:
+        if len(cells) != len(header):
+            raise DataError(
+                "the line has not as many cells as the header",
+                file=file,
+                key=f"line {line}",
+                value=f"{len(cells)}, header {len(header)}",
+                way_out="put texts that hold commas between quotes",
+            )
+    cells_of = dict(zip(header, zip(*(cells for _, cells in records[1:]), strict=True), strict=False))
+    known = {name: cells_of.get(name, ()) for name in (*NEEDED, *OPTIONAL) if name in header}
+    known["split"] = tuple(_ALIASES.get(split, split) for split in known["split"])
+    unused = tuple(name for name in header if name not in known)
+    table = Table(file, tuple(line for line, _ in records[1:]), known, unused)
+    _check_rows(table)
+    return table
+
+
+def _records(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each line that has some, and the number of the line at which they begin."""
+    reader = csv.reader(stream, strict=True)
+    begin = 1
+    for cells in reader:
+        if cells:
+            yield begin, [cell.strip() for cell in cells]
+        begin = reader.line_num + 1
+
+
+def _check_header(file: Path, header: tuple[str, ...]) -> None:
+    way_out = f"the first line names the columns: {', '.join(NEEDED)} and some of {', '.join(OPTIONAL)}"
+    for name in NEEDED:
+        if name not in header:
+            raise DataError(f"the column {name} is missing", file=file, value=", ".join(header), way_out=way_out)
+    if not {"video", "audio", "transcript"} & set(header):
+        raise DataError("there is no column with media", file=file, value=", ".join(header), way_out=way_out)
+    for name in (*NEEDED, *OPTIONAL):
+        if header.count(name) > 1:
+            raise DataError(f"the column {name} stands twice in the header", file=file, way_out=way_out)
+
+
+def _check_rows(table: Table) -> None:
+    if not len(table):
+        raise DataError("the CSV has a header and no rows", file=table.file)
+    first: dict[str, int] = {}
+    for row, name in enumerate(table.columns["id"]):
+        if not name:
+            raise table.error(row, "id", "an id is empty")
+        if name in first:
+            raise table.error(row, "id", f"the id stands already in line {table.lines[first[name]]}", "ids are unique")
+        first[name] = row
+    for row, split in enumerate(table.columns["split"]):
+        if split not in SPLITS:
+            raise table.error(row, "split", "there is no such split", f"a split is one of {', '.join(SPLITS)}")
+    for row, group in enumerate(table.columns.get("group", ())):
+        if not group:
+            raise table.error(
+                row, "group", "a group is empty", "name one in every line, or drop the column to take it from the id"
+            )

@@ -1,0 +1,168 @@
+"""Source `media`: raw videos, sound and transcripts named in a CSV, and frozen encoders.
+
+The CSV is described in :mod:`mbd.features.media.table`. Modalities are `text` (from the column transcript), `audio`
+(the column audio; in a table without one, the sound of the videos) and `visual` (video), or those of them that
+features.source.modalities names. An empty cell, or a video without sound, leaves the row without the modality; a
+file that is named and is not there or cannot be decoded is an error.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mbd.errors import DataError
+from mbd.features.media.encoders import Encoder, audio_encoder, text_encoder, visual_encoder
+from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
+from mbd.features.media.table import Table, read_table
+from mbd.features.rows import SPLITS, Collection, Rows
+from mbd.features.splits import with_groups_from_ids
+from mbd.files import canonical_digest
+from mbd.params.features import Features, Media, Task
+from mbd.tensors import Array
+
+_ENCODERS: dict[str, Callable[[Media], Encoder]] = {
+    "text": text_encoder,
+    "audio": audio_encoder,
+    "visual": visual_encoder,
+}
+
+
+def read(params: Features) -> Collection:
+    """Read the CSV named by `features.source.path` and all that it names."""
+    own, task = params.source.media, params.source.task or "regression"
+    table = read_table(Path(params.source.path or ""))
+    labels, classes = _labels(table, task)
+    columns = _columns(table, params.source.modalities)
+    files = _files(table, columns)
+    encoders = {modality: _ENCODERS[modality](own) for modality in columns}
+    digests = digests_of_files(files, own.workers)
+    vectors = {
+        modality: extract(encoders[modality], _contents(table, modality, column, digests), Path(own.cache), own.workers)
+        for modality, column in columns.items()
+    }
+    lacking = [modality for modality, found in vectors.items() if not any(vector.size for vector in found)]
+    if lacking and params.source.modalities is not None:
+        raise DataError(
+            f"no row has the modality {lacking[0]}",
+            file=table.file,
+            key="features.source.modalities",
+            way_out="leave it out there",
+        )
+    available = {m: np.array([vector.size > 0 for vector in vectors[m]]) for m in columns if m not in lacking}
+    features = {modality: _matrix(vectors[modality]) for modality in available}
+    return Collection(
+        name=table.file.stem,
+        task=task,
+        classes=classes,
+        splits=_splits(table, labels, features, available, params.source.group_pattern),
+        files=(str(table.file),),
+        notes={
+            "encoders": {modality: _encoder_note(encoders[modality], own) for modality in available},
+            "rows without": {modality: int((~bits).sum()) for modality, bits in available.items()},
+            "media files": {"count": len(files), "digest": canonical_digest(sorted(digests.values()))},
+            **({"modalities that no row has": lacking} if lacking else {}),
+            **({"columns not used": list(table.unused)} if table.unused else {}),
+        },
+    )
+
+
+def _labels(table: Table, task: Task) -> tuple[Array, tuple[str, ...]]:
+    """Return the labels, and for classification the classes in order: by value if all are numbers, else by name."""
+    cells = table.columns["label"]
+    numbers = [_number(cell) for cell in cells]
+    if task == "regression":
+        if None in numbers:
+            raise table.error(
+                numbers.index(None),
+                "label",
+                "a label is not a number",
+                "if labels are names of classes, set features.source.task=classification",
+            )
+        return np.array(numbers, dtype=np.float32), ()
+    if "" in cells:
+        raise table.error(cells.index(""), "label", "a label is empty")
+    names, members = np.unique(np.array(cells), return_inverse=True)
+    order = np.arange(len(names)) if None in numbers else np.argsort(names.astype(np.float64), kind="stable")
+    return np.argsort(order)[members], tuple(map(str, names[order]))
+
+
+def _number(cell: str) -> float | None:
+    try:
+        number = float(cell)
+    except ValueError:
+        return None
+    return number if np.isfinite(number) else None
+
+
+def _columns(table: Table, asked: tuple[str, ...] | None) -> dict[str, str]:
+    """Return the column that each modality is computed from."""
+    # Where there is an audio column its empty cells mean no sound, whatever the video has.
+    columns = {"text": "transcript", "audio": "audio" if "audio" in table.columns else "video", "visual": "video"}
+    there = {modality: column for modality, column in columns.items() if column in table.columns}
+    for modality in asked or ():
+        if modality not in there:
+            raise DataError(
+                f"the table has nothing for the modality {modality!r}",
+                file=table.file,
+                key="features.source.modalities",
+                value=f"columns {', '.join(table.columns)}",
+                way_out=f"it has {', '.join(there)}",
+            )
+    return {modality: there[modality] for modality in asked or there}
+
+
+def _files(table: Table, columns: Mapping[str, str]) -> list[Path]:
+    """Return the files that the table names in the columns of files; every one of them is there."""
+    files: dict[Path, None] = {}
+    for column in sorted(set(columns.values()) - {"transcript"}):
+        for row, cell in enumerate(table.columns[column]):
+            path = table.file.parent / cell
+            if cell and not path.is_file():
+                raise table.error(row, column, "the file is missing", f"files are looked for from {table.file.parent}")
+            if cell:
+                files[path] = None
+    return list(files)
+
+
+def _contents(table: Table, modality: str, column: str, digests: Mapping[Path, str]) -> list[Content | None]:
+    """Return what stands behind each cell of a column, None where it is empty."""
+
+    def content(row: int, cell: str) -> Content | None:
+        if not cell:
+            return None
+        place = table.place(row, column)
+        if column == "transcript":
+            return Content(cell, digest_of_text(cell), table.file, place)
+        path = table.file.parent / cell
+        may_lack = modality == "audio" and column == "video"
+        return Content(path, digests[path], table.file, place, needed=not may_lack)
+
+    return [content(row, cell) for row, cell in enumerate(table.columns[column])]
+
+
+def _matrix(vectors: list[Array]) -> Array:
+    """Return a row for each vector, zeros for the empty ones."""
+    nothing = np.zeros(max(vector.size for vector in vectors), np.float32)
+    return np.stack([vector if vector.size else nothing for vector in vectors])
+
+
+def _splits(
+    table: Table, labels: Array, features: dict[str, Array], available: dict[str, Array], pattern: str | None
+) -> dict[str, Rows]:
+    rows = Rows.of(table.columns["id"], labels, features, groups=table.columns.get("group"), available=available)
+    split_of = np.array(table.columns["split"])
+    splits = {split: rows.take(split_of == split) for split in SPLITS if (split_of == split).any()}
+    return splits if "group" in table.columns else with_groups_from_ids(splits, pattern)
+
+
+def _encoder_note(encoder: Encoder, own: Media) -> dict[str, Any]:
+    if encoder.modality == "audio":
+        return {"digest": encoder.digest, "sample_rate": own.sample_rate}
+    name, revision = {
+        "text": (own.text_encoder, own.text_revision),
+        "visual": (own.visual_encoder, own.visual_revision),
+    }[encoder.modality]
+    sampling = {"frames": own.frames} if encoder.modality == "visual" else {}
+    return {"name": name if revision else Path(name).name, "revision": revision, "digest": encoder.digest, **sampling}

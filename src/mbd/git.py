@@ -1,0 +1,90 @@
+"""The user's git, asked without prompts; credentials in a URL reach it through its environment and no file."""
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mbd.errors import DataError, MbdError, UsageError
+from mbd.urls import without_credentials
+
+_LOGIN_REFUSED = re.compile(
+    r"authentication|permission denied|access denied|could not read (username|password)|\b40[13]\b", re.IGNORECASE
+)
+_STALLED_SECONDS = 30
+
+
+def git(
+    *arguments: str, settings: Mapping[str, str] | None = None, timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run git with `settings` (as of `git config`) that no other process sees and that git writes nowhere."""
+    environment = os.environ | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    first = int(environment.get("GIT_CONFIG_COUNT", "0"))
+    for n, (key, value) in enumerate((settings or {}).items(), first):
+        environment |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value, "GIT_CONFIG_COUNT": str(n + 1)}
+    try:
+        return subprocess.run(  # noqa: S603 -- no shell
+            ["git", *arguments],  # noqa: S607 -- the user's git, wherever it lies
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout,
+        )
+    except FileNotFoundError:
+        raise MbdError("git is needed here and is not installed", way_out="install git") from None
+
+
+def clone(repository: str, folder: Path) -> None:
+    """Clone `repository` into `folder`, its history without its files."""
+    shown = without_credentials(repository)
+    try:
+        urlsplit(repository).port  # noqa: B018 -- asked for its error
+    except ValueError:
+        raise UsageError(
+            "the URL of the repository is not valid",
+            way_out="write special characters of its user or password as %XX",
+        ) from None
+    # A server that no longer sends anything is given up.
+    settings = {"http.lowSpeedLimit": "1", "http.lowSpeedTime": str(_STALLED_SECONDS)}
+    if shown != repository:
+        settings[f"url.{repository}.insteadOf"] = shown
+    done = git("clone", "--quiet", "--no-checkout", "--", shown, str(folder), settings=settings)
+    if done.returncode == 0:
+        return
+    reason = _reason(done.stderr)
+    if _LOGIN_REFUSED.search(reason):
+        raise DataError(
+            f"the git repository refuses our credentials: {reason}",
+            value=shown,
+            way_out="give git credentials that may read it: a credential helper, an ssh key, or user:token@ in the URL",
+        )
+    raise DataError(
+        f"the git repository cannot be reached: {reason}",
+        value=shown,
+        way_out="check the URL; `git ls-remote URL` has to work from here",
+    )
+
+
+def resolve(folder: Path, rev: str) -> str:
+    """Return the full commit that `rev` (branch, tag, commit, `HEAD`) names in the repository at `folder`."""
+    for name in (rev, f"origin/{rev}"):
+        done = git("-C", str(folder), "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        if done.returncode == 0:
+            return done.stdout.strip()
+        if "dubious ownership" in done.stderr or "not a git repository" in done.stderr:
+            raise DataError(f"git does not open the repository: {done.stderr.strip()}", file=folder)
+    raise UsageError(
+        "there is no such revision in the repository",
+        value=rev,
+        way_out="give a branch, a tag or a commit that has been pushed",
+    )
+
+
+def _reason(message: str) -> str:
+    lines = without_credentials(message).strip().splitlines()
+    return lines[-1].removeprefix("fatal: ") if lines else "git gives no reason"

@@ -1,0 +1,58 @@
+"""What went wrong with a remote store, read from an exception and its causes.
+
+DVC, s3fs, aiohttp and boto3 wrap each other's exceptions; only the whole chain tells whether to look at the
+credentials, the network or the data. Classes of optional packages are known by their names.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Any
+
+from mbd.urls import without_credentials
+
+_NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
+_REFUSED = {"403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_UNREACHABLE = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ClientConnectorError"}
+
+
+class Trouble(Enum):
+    """Where to look."""
+
+    CREDENTIALS = auto()
+    UNREACHABLE = auto()
+    NO_BUCKET = auto()
+    NOT_THERE = auto()
+    OTHER = auto()
+
+
+def trouble_with(error: BaseException, *, bucket_asked: bool = False) -> tuple[Trouble, str]:
+    """Return where to look, and the reason in the words of the deepest cause, without credentials.
+
+    With `bucket_asked` the question was about a bucket itself, so that a bare 404 is about the bucket.
+    """
+    causes = list(_causes(error))
+    names = {type(cause).__name__ for cause in causes}
+    codes = {code for cause in causes if (code := _s3_code(cause))}
+    reason = without_credentials(str(causes[-1])) or type(causes[-1]).__name__
+
+    def any_is(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    if names & _NO_CREDENTIALS or codes & _REFUSED or any_is(PermissionError):
+        return Trouble.CREDENTIALS, reason
+    if "NoSuchBucket" in codes or (bucket_asked and "404" in codes):
+        return Trouble.NO_BUCKET, reason
+    if names & _UNREACHABLE or any_is(ConnectionError, TimeoutError):
+        return Trouble.UNREACHABLE, reason
+    return (Trouble.NOT_THERE if any_is(FileNotFoundError) else Trouble.OTHER), reason
+
+
+def _s3_code(error: BaseException) -> str | None:
+    response: Any = getattr(error, "response", None)
+    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,42 @@
+"""Loopback servers that answer as they are told, or not at all."""
+
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@contextmanager
+def http_server(answers: Mapping[str, tuple[int, bytes]]) -> Iterator[str]:
+    """Answer `"GET /path"` with a status and a body; everything else with 404. Yields the URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            status, body = answers.get(f"{self.command} {self.path.partition('?')[0]}", (404, b""))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_GET = do_HEAD = answer  # noqa: N815 -- named by the library
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """Take connections and never say a word. Yields the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"

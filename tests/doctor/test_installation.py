@@ -1,0 +1,106 @@
+"""What is installed, compared with what is needed."""
+
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+from mbd.doctor import installation
+from mbd.doctor.finding import Finding, State
+
+
+@pytest.mark.parametrize(
+    ("found", "versions", "expected"),
+    [
+        ("2.0", ">=2.0", True),
+        ("2.0.0", "==2.0", True),
+        ("2.13.0+cpu", "==2.13.0", True),
+        ("1.9.9", ">=1.10", False),
+        ("3.0", ">=2,<3", False),
+        ("2.9.5", ">=2,<3", True),
+        ("2.5", "!=2.5", False),
+        ("2.5", "", True),
+        ("5.0.0rc1", ">=5.0", True),
+    ],
+)
+def test_versions_are_compared_number_by_number(found: str, versions: str, expected: bool) -> None:
+    assert installation.satisfies(found, versions) is expected
+
+
+def test_this_python_is_named() -> None:
+    (finding,) = installation.python()
+    assert finding.state is State.OK
+    assert re.match(r"3\.\d+\.\d+ at /", finding.found)
+
+
+def test_the_bare_install_and_each_extra_are_compared() -> None:
+    findings = {finding.name: finding for finding in installation.packages()}
+    assert list(findings) == ["packages", "extra train", "extra data", "extra pipelines", "extra extract"]
+    assert findings["packages"].state is State.OK
+    assert f"numpy {version('numpy')}" in findings["packages"].found
+
+
+def _with(monkeypatch: pytest.MonkeyPatch, requirements: list[str]) -> dict[str, Finding]:
+    monkeypatch.setattr(installation, "requires", lambda _: requirements)
+    return {finding.name: finding for finding in installation.packages()}
+
+
+def test_packages_that_are_missing_or_too_old_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = _with(
+        monkeypatch,
+        [
+            "numpy>=2.0",
+            "no-such-package>=1",
+            'numpy>=999; extra == "train"',
+            'no-such-package[s3]==1.0; extra == "data"',
+        ],
+    )
+    assert findings["packages"].state is State.FAILED
+    assert findings["packages"].found == "not installed: no-such-package"
+    assert findings["extra train"].state is State.WARNING
+    assert f"numpy {version('numpy')} (needed >=999)" in findings["extra train"].found
+    assert findings["extra data"].state is State.NOT_CONFIGURED
+    assert "'missing-by-design[data]'" in (findings["extra data"].to_do or "")
+
+
+def test_running_from_a_folder_that_is_not_installed_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> list[str]:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(installation, "requires", missing)
+    (finding,) = installation.packages()
+    assert finding.state is State.WARNING
+
+
+def test_git_tells_the_commit_and_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (before,) = installation.git_repository()
+    assert before.state is State.WARNING
+    assert "no commit" in before.found
+    identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
+    for command in (["init", "--quiet"], [*identity, "commit", "--quiet", "--allow-empty", "--message", "first"]):
+        subprocess.run(["git", *command], check=True)
+    (tmp_path / "new").touch()
+    (after,) = installation.git_repository()
+    assert after.state is State.OK
+    assert re.search(r"commit [0-9a-f]{12}, 1 changed files", after.found)
+
+
+def test_a_machine_without_git_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (finding,) = installation.git_repository()
+    assert finding.state is State.WARNING
+    assert "not installed" in finding.found
+
+
+@pytest.mark.parametrize(("free", "state"), [(4e11, State.OK), (2e9, State.WARNING), (1e8, State.FAILED)])
+def test_little_room_is_a_warning_and_none_a_failure(free: float, state: State) -> None:
+    assert installation.room(free).state is state
+
+
+def test_the_disk_of_this_folder_is_looked_at() -> None:
+    (finding,) = installation.disk()
+    assert "GB free" in finding.found

@@ -1,0 +1,178 @@
+"""A vector is a function of the content and of everything in the encoder's digest, and of nothing else."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer, SegformerConfig, SegformerModel, T5Config, T5Model
+
+from mbd.errors import DataError, UsageError
+from mbd.features.media.decoding import read_frames
+from mbd.features.media.encoders import Damage, Encoder, audio_encoder, text_encoder, visual_encoder
+from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
+from mbd.features.media.pictures import read_preparation
+from mbd.params.features import Media
+from mbd.tensors import Array
+from tests.features.media.build import (
+    moving_colours,
+    tone,
+    write_text_encoder,
+    write_video,
+    write_visual_encoder,
+    write_wav,
+)
+
+TEXTS = ["good", "The film was bad", "a, b, c.", "really good film really", "zebra"]
+
+
+@pytest.fixture(scope="module")
+def params(tmp_path_factory: pytest.TempPathFactory) -> Media:
+    folder = tmp_path_factory.mktemp("encoders")
+    return Media(
+        text_encoder=str(write_text_encoder(folder / "text")),
+        visual_encoder=str(write_visual_encoder(folder / "visual")),
+        frames=3,
+    )
+
+
+def texts(values: list[str]) -> list[Content]:
+    return [Content(text, digest_of_text(text), Path("t.csv"), f"line {k + 2}") for k, text in enumerate(values)]
+
+
+def files(*paths: Path, needed: bool = True) -> list[Content]:
+    digests = digests_of_files(paths)
+    return [Content(path, digests[path], Path("t.csv"), "line 2, column video", needed) for path in paths]
+
+
+def test_text_is_the_mean_over_the_tokens_of_a_padded_batch(params: Media, tmp_path: Path) -> None:
+    found = np.stack(extract(text_encoder(params), texts(TEXTS), tmp_path))
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(params.text_encoder),
+        AutoModel.from_pretrained(params.text_encoder),
+    )
+    with torch.no_grad():
+        batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+        hidden, mask = model(**batch).last_hidden_state, batch["attention_mask"].unsqueeze(-1)
+    np.testing.assert_allclose(found, ((hidden * mask).sum(1) / mask.sum(1)).numpy(), atol=1e-5)
+    assert found.dtype == np.float32
+
+
+def test_a_text_is_cut_where_the_encoder_ends(params: Media, tmp_path: Path) -> None:
+    long = " ".join(["good"] * 30)
+    whole, cut = extract(text_encoder(params), texts([long, long + " bad bad bad"]), tmp_path)
+    np.testing.assert_array_equal(whole, cut)
+
+
+def test_visual_is_the_mean_of_the_pooled_frames(params: Media, tmp_path: Path) -> None:
+    clip = write_video(tmp_path / "v.mp4", moving_colours(30))
+    (found,) = extract(visual_encoder(params), files(clip), tmp_path / "cache")
+    model = AutoModel.from_pretrained(params.visual_encoder).eval()
+    with torch.no_grad():
+        pixels = read_preparation(Path(params.visual_encoder), "key")(read_frames(clip, 3))
+        pooled = model(pixel_values=pixels).pooler_output.flatten(1)
+    assert found.shape == (20,)
+    np.testing.assert_allclose(found, pooled.mean(0).numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_neighbours_workers_and_threads_do_not_move_a_bit(params: Media, tmp_path: Path, threads: int) -> None:
+    clips = [write_video(tmp_path / f"{k}.mp4", moving_colours(40 * k), tone(100 + k, 0.5)) for k in range(3)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for encoder, contents in (
+            (text_encoder(params), texts(TEXTS)),
+            (visual_encoder(params), files(*clips)),
+            (audio_encoder(params), files(*clips)),
+        ):
+            together = extract(encoder, contents, tmp_path / "together", workers=3)
+            alone = [extract(encoder, [content], tmp_path / "alone", workers=1)[0] for content in contents[::-1]]
+            assert np.stack(together).tobytes() == np.stack(alone[::-1]).tobytes()
+            assert len({vector.tobytes() for vector in together}) == len(contents)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_digest_covers_weights_configuration_sampling_and_damage(params: Media, tmp_path: Path) -> None:
+    changed = Path(shutil.copytree(params.visual_encoder, tmp_path / "changed"))
+    (changed / "preprocessor_config.json").write_text('{"size": 64, "do_normalize": false}')
+    encoder = visual_encoder(params)
+    others = [
+        text_encoder(params),
+        audio_encoder(params),
+        audio_encoder(params.model_copy(update={"sample_rate": 8000})),
+        visual_encoder(params.model_copy(update={"frames": 4})),
+        visual_encoder(params.model_copy(update={"visual_encoder": str(changed)})),
+        encoder.damaged(Damage("blur 1", lambda frames, _: frames)),
+        encoder.damaged(Damage("blur 2", lambda frames, _: frames)),
+    ]
+    assert len({encoder.digest, *(other.digest for other in others)}) == 8
+    copied = shutil.copytree(params.visual_encoder, tmp_path / "copied")
+    assert visual_encoder(params.model_copy(update={"visual_encoder": str(copied)})).digest == encoder.digest
+    assert visual_encoder(params.model_copy(update={"workers": 7, "cache": "x"})).digest == encoder.digest
+
+
+def test_damage_stands_between_decoding_and_encoding(params: Media, tmp_path: Path) -> None:
+    clip = write_video(tmp_path / "v.mp4", moving_colours(30), tone(200, 0.5))
+    seen: dict[str, tuple[object, str]] = {}
+
+    def remember(name: str, result: object) -> Damage:
+        def apply(raw: object, digest: str) -> object:
+            seen[name] = (raw, digest)
+            return result
+
+        return Damage(name, apply)
+
+    def vectors(encoder: Encoder, content: list[Content], damage: Damage) -> tuple[Array, Array]:
+        plain = extract(encoder, content, tmp_path / "cache")
+        return plain[0], extract(encoder.damaged(damage), content, tmp_path / "cache")[0]
+
+    good, bad = texts(["good film", "bad film"])
+    plain, damaged = vectors(text_encoder(params), [good], remember("text", "bad film"))
+    np.testing.assert_array_equal(damaged, extract(text_encoder(params), [bad], tmp_path / "cache")[0])
+    assert (plain != damaged).any()
+    assert seen["text"] == ("good film", good.digest)
+
+    (video,) = files(clip)
+    black = np.zeros((3, 48, 64, 3), np.uint8)
+    plain, damaged = vectors(visual_encoder(params), [video], remember("frames", black))
+    assert (plain != damaged).any()
+    frames, digest = seen["frames"]
+    np.testing.assert_array_equal(frames, read_frames(clip, 3))
+    assert digest == video.digest
+
+    plain, damaged = vectors(audio_encoder(params), [video], remember("waveform", np.zeros(16000, np.float32)))
+    assert (plain != damaged).any()
+    waveform = seen["waveform"][0]
+    assert isinstance(waveform, np.ndarray)
+    assert (waveform.ndim, waveform.dtype) == (1, np.float32)
+
+
+def test_what_is_absent_is_remembered_and_an_error_only_where_it_is_needed(params: Media, tmp_path: Path) -> None:
+    silent, sound = write_video(tmp_path / "v.mp4", moving_colours(30)), write_wav(tmp_path / "s.wav", tone(99, 0.2))
+    found = extract(audio_encoder(params), [None, *files(silent, sound, needed=False)], tmp_path / "cache")
+    assert [vector.size for vector in found] == [0, 0, 74]
+    for _ in range(2):
+        with pytest.raises(DataError, match="the file has no audio") as caught:
+            extract(audio_encoder(params), files(silent), tmp_path / "cache")
+        assert (caught.value.key, caught.value.value) == ("line 2, column video", silent)
+
+
+def test_encoders_that_cannot_do_it_are_refused(params: Media, tmp_path: Path) -> None:
+    t5 = Path(shutil.copytree(params.text_encoder, tmp_path / "t5"))
+    T5Model(T5Config(vocab_size=70, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)).save_pretrained(t5)
+    with pytest.raises(UsageError, match="not an encoder that reads input_ids and nothing else"):
+        extract(text_encoder(params.model_copy(update={"text_encoder": str(t5)})), texts(["good"]), tmp_path)
+    clip = files(write_video(tmp_path / "v.mp4", moving_colours(30)))
+    swapped = params.model_copy(update={"visual_encoder": params.text_encoder})
+    with pytest.raises(UsageError, match="not an encoder that reads pixel_values and nothing else"):
+        extract(visual_encoder(swapped), clip, tmp_path)
+    segformer = SegformerModel(SegformerConfig(hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], decoder_hidden_size=8))
+    segformer.save_pretrained(tmp_path / "segformer")
+    with pytest.raises(UsageError, match="has no pooled output"):
+        extract(
+            visual_encoder(params.model_copy(update={"visual_encoder": str(tmp_path / "segformer")})), clip, tmp_path
+        )

@@ -1,0 +1,22 @@
+"""`mbd` as a user runs it: a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def mbd(
+    *arguments: str | Path, environment: dict[str, str], folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with `environment` on top of the process's own, without credentials of the process's own."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    return subprocess.run(
+        [sys.executable, "-c", "from mbd.cli import main; main()", *map(str, arguments)],
+        cwd=folder,
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )

@@ -1,0 +1,29 @@
+"""Servers for the whole run: each starts when the first test needs it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.servers.prometheus import Prometheus, prometheus_server, push_gateway
+from tests.integration.servers.rgw import S3, rados_gateway
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A real S3 server and the keys of a user."""
+    with rados_gateway(tmp_path_factory.mktemp("rgw")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pushgateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Pushgateway."""
+    with push_gateway(tmp_path_factory.mktemp("pushgateway")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def prometheus(tmp_path_factory: pytest.TempPathFactory, pushgateway: str) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes that Pushgateway."""
+    with prometheus_server(tmp_path_factory.mktemp("prometheus"), pushgateway) as server:
+        yield server
