@@ -12,7 +12,32 @@ Classification: WA (share of right rows), UA (mean recall over the classes prese
 
 import numpy as np
 
+from mbd.params.features import Task
 from mbd.tensors import Array
+
+ACCURACIES: dict[Task, tuple[str, ...]] = {"regression": ("acc2", "f1", "acc7"), "classification": ("wa", "ua", "f1")}
+"""what tables show for each task; the first is the one that models are compared by"""
+ERRORS: dict[Task, tuple[str, ...]] = {"regression": ("mae", "corr"), "classification": ()}
+LOWER_IS_BETTER = frozenset({"mae"})
+TITLES = {
+    "acc2": "Acc2",
+    "f1": "F1",
+    "acc2_nonzero": "Acc2 (no zeros)",
+    "f1_nonzero": "F1 (no zeros)",
+    "acc7": "Acc7",
+    "acc5": "Acc5",
+    "mae": "MAE",
+    "corr": "Corr",
+    "wa": "WA",
+    "ua": "UA",
+}
+
+
+def task_metrics(task: Task, truth: Array, outputs: Array) -> dict[str, float]:
+    """Return the metrics of `task` for what a model gives: scores (n), or one column for each class."""
+    if task == "classification":
+        return classification_metrics(truth, outputs.argmax(1))
+    return regression_metrics(truth, outputs)
 
 
 def regression_metrics(truth: Array, prediction: Array) -> dict[str, float]:

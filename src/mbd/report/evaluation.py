@@ -1,17 +1,17 @@
 """An evaluation for people: what the terminal shows, which figures there are, and the numbers behind them."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mbd.errors import DataError
+from mbd.evaluation.candidates import Candidate
 from mbd.evaluation.inside import map_of, property_drift, reconstructed, sample_for_map, sentiment_classes
 from mbd.evaluation.metrics import ACCURACIES, ERRORS, TITLES
 from mbd.evaluation.results import HEADLINES, Results
-from mbd.model.predictor import Model
 from mbd.report.figures import (
     History,
     loss_curves,
@@ -50,26 +50,21 @@ def _digits(metric: str) -> int:
 
 
 def draw_figures(
-    results: Results,
-    models: Mapping[str, Model],
-    folders: Mapping[str, Mapping[str, Path]],
-    classes: tuple[str, ...],
-    seed: int,
+    results: Results, candidates: Sequence[Candidate], classes: tuple[str, ...], seed: int
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield every figure that can be drawn, with its name; `models` has one model for each method."""
+    """Yield every figure that can be drawn, with its name."""
     if results.regimes("rate"):
         yield "missing_rates", metric_over_rates(results)
     if results.regimes("fixed"):
         yield "fixed_patterns", metric_by_pattern(results)
-    several = len(models) > 1
-    for name, model in models.items():
-        suffix = f"_{name.replace('/', '_')}" if several else ""
-        histories = [read_history(f / HISTORY) for f in folders[name].values() if (f / HISTORY).is_file()]
-        if histories:
-            yield f"losses{suffix}", loss_curves(histories, name)
-        if drift := property_drift(model, results.bench):
-            yield f"property_drift{suffix}", property_drift_bars(drift, name)
-    if figure := _reconstructions(results, models, classes, seed):
+    for candidate in candidates:
+        suffix = f"_{candidate.name.replace('/', '_')}" if len(candidates) > 1 else ""
+        files = [folder / HISTORY for folder in candidate.folders.values()]
+        if histories := [read_history(file) for file in files if file.is_file()]:
+            yield f"losses{suffix}", loss_curves(histories, candidate.name)
+        if drift := property_drift(candidate.first, results.bench):
+            yield f"property_drift{suffix}", property_drift_bars(drift, candidate.name)
+    if figure := _reconstructions(results, candidates, classes, seed):
         yield "reconstructions", figure
 
 
@@ -86,7 +81,7 @@ def read_history(file: Path) -> History:
 
 
 def _reconstructions(
-    results: Results, models: Mapping[str, Model], classes: tuple[str, ...], seed: int
+    results: Results, candidates: Sequence[Candidate], classes: tuple[str, ...], seed: int
 ) -> bytes | None:
     """Draw the map of the first model without the property pathway and of the first with it."""
     labels, names = sentiment_classes(results.bench, classes)
@@ -94,10 +89,10 @@ def _reconstructions(
     rows, labels = results.bench.rows.take(chosen), labels[chosen]
     panels = {}
     for title, pathway in (("without property pathway", False), ("with property pathway", True)):
-        for name, model in models.items():
-            if bool(model.record.spec.get("property_pathway")) is pathway:
-                matrix = reconstructed(model, rows)
+        for candidate in candidates:
+            if bool(candidate.first.record.spec.get("property_pathway")) is pathway:
+                matrix = reconstructed(candidate.first, rows)
                 if matrix is not None and len(matrix) > 3:
-                    panels[f"{title} ({name})"] = map_of(matrix, labels, seed)
+                    panels[f"{title} ({candidate.name})"] = map_of(matrix, labels, seed)
                     break
     return reconstruction_map(panels, labels, names) if panels else None

@@ -50,15 +50,17 @@ _STYLE: dict[str, Any] = {
     "savefig.dpi": 150,
 }
 _TERMS = {
-    "total": "L",
-    "task": "L$_{task}$",
-    "reconstruction": "L$_{re}$",
-    "property": "L$_{pe}$",
-    "contrastive": "L$_{con}$",
-    "orthogonality": "L$_{or}$",
-    "invariance": "L$_{inv}$",
-    "decomposition": "decomposition",
-    "alignment": "L$_{app}$",
+    "total": "$L$, total",
+    "task": "$L_\\mathrm{task}$",
+    "reconstruction": "$L_\\mathrm{re}$, reconstruction",
+    "property": "$L_\\mathrm{pe}$, property",
+    "contrastive": "$L_\\mathrm{con}$, contrast",
+    "orthogonality": "$L_\\mathrm{or}$, orthogonality",
+    "invariance": "$L_\\mathrm{inv}$, invariance",
+    "decomposition": "$\\hat{L}_\\mathrm{re}$, decomposition",
+    "alignment": "$L_\\mathrm{app}$, alignment",
+    "valid_mae": "MAE on valid",
+    "valid_cross_entropy": "cross-entropy on valid",
 }
 _DRIFTS = {
     "clean_to_corrupted": "μ̄ clean – μ̄ corrupted",
@@ -70,9 +72,9 @@ _DRIFTS = {
 def loss_curves(histories: Sequence[History], title: str) -> bytes:
     """Draw every column over the epochs: one panel for each, a thin line for each seed, a thick one for their mean."""
     terms = [name for name in histories[0] if name != "epoch"]
-    columns = min(3, len(terms))
+    columns = min((3, 4, 5), key=lambda c: (-len(terms) % c, c))
     rows = -(-len(terms) // columns)
-    with _figure((3.1 * columns, 2.1 * rows + 0.5)) as (figure, png):
+    with _figure((2.5 * columns, 2.0 * rows + 0.5)) as (figure, png):
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for panel, term in zip(axes, terms, strict=False):
             _curve(panel, histories, term)
@@ -81,7 +83,7 @@ def loss_curves(histories: Sequence[History], title: str) -> bytes:
             panel.set_visible(False)
         for panel in axes[max(0, len(terms) - columns) : len(terms)]:
             panel.set_xlabel("epoch")
-            panel.tick_params(labelbottom=True)
+        figure.supylabel("mean over the rows of an epoch", fontsize=9)
         seeds = f"{len(histories)} seeds, mean in bold" if len(histories) > 1 else "1 seed"
         figure.suptitle(f"{title}: losses over epochs ({seeds})", x=0.01, ha="left")
     return png.getvalue()
@@ -99,7 +101,7 @@ def _curve(panel: "Axes", histories: Sequence[History], term: str) -> None:
         panel.plot(longest, values.T, color=_COLOURS[0], alpha=0.3, linewidth=0.8)
     panel.plot(longest[known], np.nanmean(values[:, known], axis=0), color=_COLOURS[0])
     panel.set_xlim(longest[0], max(longest[-1], longest[0] + 1))
-    panel.xaxis.get_major_locator().set_params(integer=True)
+    panel.locator_params(axis="x", integer=True)
 
 
 def metric_over_rates(results: Results) -> bytes:
@@ -121,7 +123,7 @@ def metric_over_rates(results: Results) -> bytes:
         panel.set_ylabel(f"{TITLES[results.primary]} (%)")
         panel.set_xticks(rates)
         panel.set_title(f"{TITLES[results.primary]} over the missing rate")
-        figure.legend(loc="outside lower center", ncols=3)
+        figure.legend(loc="outside lower center", ncols=min(len(results.methods), 4))
     return png.getvalue()
 
 
@@ -131,7 +133,7 @@ def metric_by_pattern(results: Results) -> bytes:
     places = np.arange(len(regimes))
     with _figure((6.4, 1.6 + 0.42 * len(regimes))) as (figure, png):
         panel = figure.subplots()
-        shifts = np.linspace(-0.25, 0.25, len(results.methods)) if len(results.methods) > 1 else [0.0]
+        shifts = np.linspace(-0.3, 0.3, len(results.methods)) if len(results.methods) > 1 else [0.0]
         for shift, (method, style) in zip(shifts, _styles(results.methods), strict=True):
             spreads = [method.spread(Condition(regime.name), results.primary) for regime in regimes]
             means = [s.mean if s else np.nan for s in spreads]
@@ -147,16 +149,19 @@ def metric_by_pattern(results: Results) -> bytes:
                 linestyle="none",
                 elinewidth=1.2,
             )
+        for place in places[::2]:
+            panel.axhspan(place - 0.5, place + 0.5, color="#f5f5f5", zorder=0)
+        panel.grid(False, axis="y")
+        panel.set_ylim(len(regimes) - 0.5, -0.5)
         panel.set_yticks(places, [regime.name for regime in regimes])
-        panel.invert_yaxis()
         panel.set_xlabel(f"{TITLES[results.primary]} (%)")
         panel.set_title(f"{TITLES[results.primary]} by available modalities")
-        figure.legend(loc="outside lower center", ncols=3)
+        figure.legend(loc="outside lower center", ncols=min(len(results.methods), 4))
     return png.getvalue()
 
 
 def reconstruction_map(panels: Mapping[str, tuple[Array, float]], labels: Array, names: Sequence[str]) -> bytes:
-    """Draw a t-SNE map for each entry: points (n × 2) and the silhouette of the classes `labels` (indices of `names`)."""
+    """Draw a t-SNE map for each entry: points (n × 2), and the silhouette of `labels`, which are indices of `names`."""
     with _figure((4.1 * len(panels) + 0.3, 4.3)) as (figure, png):
         axes = figure.subplots(1, len(panels), squeeze=False).ravel()
         for panel, (title, (points, silhouette)) in zip(axes, panels.items(), strict=True):

@@ -1,0 +1,161 @@
+"""The regimes under which a model is judged, and its metrics in each.
+
+- *full*: every row shows what it has;
+- *fixed patterns*: only the modalities of one set, for every non-empty proper set; their average is FIX;
+- *missing rates* η: a share η of all (row, modality) pairs is missing at random, at least one left for each row; their
+  average is MR. A rate above (M − 1)/M, or below what the rows lack of themselves, cannot be and is left out;
+- each of them again with a share of the rows *corrupted*.
+
+A row never shows more than it has: its own availability is cut with the regime's mask, and a row that is left with
+nothing is left out of that regime.
+
+Regimes differ in masks only, and a row's prediction depends on nothing but the modalities it shows. So each row is
+predicted once for each pattern it shows anywhere (grouped by pattern), whatever the number of regimes, and only damaged
+rows are predicted again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mbd.errors import DataError
+from mbd.evaluation.metrics import task_metrics
+from mbd.features.availability import fixed_patterns, missing_rate_mask, pattern_mask, reachable_rates
+from mbd.features.corruption import corrupt
+from mbd.features.rows import Rows
+from mbd.params.features import Task
+from mbd.params.learning import Evaluation
+from mbd.tensors import Array
+
+Predictor = Callable[[Mapping[str, Array]], Array]
+"""takes the matrices of the modalities that are there; gives a score for each row, or for each row and class"""
+
+Kind = Literal["full", "fixed", "rate"]
+AVERAGES: dict[str, Kind] = {"FIX": "fixed", "MR": "rate"}
+
+
+class Condition(NamedTuple):
+    """A regime (or an average of regimes), on clean or on corrupted rows."""
+
+    regime: str
+    corrupted: bool = False
+
+
+Scores = dict[Condition, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Which modalities each row shows."""
+
+    name: str
+    kind: Kind
+    shown: Array
+    """n × M; a column for each modality"""
+    rate: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows show anything."""
+        return int(self.shown.any(1).sum())
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The rows and regimes that all methods of one evaluation are judged by."""
+
+    task: Task
+    rows: Rows
+    damaged: Rows
+    regimes: tuple[Regime, ...]
+    rates_left_out: tuple[float, ...]
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        """The modalities that may be shown."""
+        return tuple(self.rows.features)
+
+
+def build_bench(rows: Rows, task: Task, params: Evaluation) -> Bench:
+    """Draw the masks and the damage for `rows`; a row without any modality is left out of all regimes."""
+    rows = rows.take(np.any(list(rows.available.values()), axis=0))
+    modalities, n = tuple(rows.features), len(rows)
+    if not n:
+        raise DataError("no row has any of the modalities to judge by", value=", ".join(modalities))
+    own = _matrix(rows.available, modalities)
+    regimes = [Regime("full", "full", own)]
+    for pattern in fixed_patterns(modalities):
+        if pattern != modalities:
+            mask = pattern_mask(n, modalities, pattern)
+            regimes.append(Regime("+".join(pattern), "fixed", own & _matrix(mask, modalities)))
+    low, high = reachable_rates(n, modalities, rows.available)
+    rates = [rate for rate in params.missing_rates if low <= rate <= high]
+    for rate in rates:
+        mask = missing_rate_mask(n, modalities, rate, params.seed, rows.available)
+        regimes.append(Regime(f"η={rate:g}", "rate", _matrix(mask, modalities), rate))
+    return Bench(
+        task,
+        rows,
+        corrupt(rows, params.corruption, params.seed),
+        tuple(regime for regime in regimes if regime.rows),
+        tuple(rate for rate in params.missing_rates if rate not in rates),
+    )
+
+
+def evaluate_predictor(predict: Predictor, bench: Bench) -> Scores:
+    """Return the metrics of a predictor in every regime, clean and corrupted, and their averages."""
+    codes = np.stack([_codes(regime.shown) for regime in bench.regimes])
+    clean = _outputs(predict, bench.rows, codes)
+    changed = _changed(bench.rows, bench.damaged)
+    corrupted = clean
+    if changed.any():
+        corrupted = clean.copy()
+        corrupted[:, changed] = _outputs(predict, bench.damaged.take(changed), codes[:, changed])
+    scores: Scores = {}
+    for is_corrupted, outputs in ((False, clean), (True, corrupted)):
+        for regime, code, output in zip(bench.regimes, codes, outputs, strict=True):
+            metrics = task_metrics(bench.task, bench.rows.labels[code > 0], output[code > 0])
+            scores[Condition(regime.name, is_corrupted)] = metrics
+    return scores | _averages(scores, bench.regimes)
+
+
+def _averages(scores: Scores, regimes: tuple[Regime, ...]) -> Scores:
+    found: Scores = {}
+    for name, kind in AVERAGES.items():
+        for corrupted in (False, True):
+            parts = [scores[Condition(regime.name, corrupted)] for regime in regimes if regime.kind == kind]
+            if parts:
+                means = {metric: float(np.mean([part[metric] for part in parts])) for metric in parts[0]}
+                found[Condition(name, corrupted)] = means
+    return found
+
+
+def _outputs(predict: Predictor, rows: Rows, codes: Array) -> Array:
+    """Return what `predict` gives for each regime and row (k × n …); `codes` says what a row shows, 0 for nothing."""
+    outputs: Array | None = None
+    for code in np.unique(codes[codes > 0]):
+        chosen = codes == code
+        needed = chosen.any(0)
+        shown = {m: x[needed] for bit, (m, x) in enumerate(rows.features.items()) if int(code) >> bit & 1}
+        found = predict(shown)
+        if outputs is None:
+            outputs = np.full((*codes.shape, *found.shape[1:]), np.nan)
+        place = np.cumsum(needed) - 1
+        outputs[chosen] = found[place[np.nonzero(chosen)[1]]]
+    return np.full(codes.shape, np.nan) if outputs is None else outputs
+
+
+def _codes(shown: Array) -> Array:
+    codes: Array = shown @ (1 << np.arange(shown.shape[1], dtype=np.int64))
+    return codes
+
+
+def _changed(rows: Rows, damaged: Rows) -> Array:
+    changed: Array = np.any([(x != damaged.features[m]).any(1) for m, x in rows.features.items()], axis=0)
+    return changed
+
+
+def _matrix(bits: Mapping[str, Array], modalities: tuple[str, ...]) -> Array:
+    return np.stack([np.asarray(bits[m], bool) for m in modalities], axis=1)

@@ -1,0 +1,204 @@
+"""What an evaluation found: methods, their runs, and the same for machines.
+
+A method is one way to make a model, with one run for each seed; a baseline has a single run. Everything that tables,
+figures and files show is read from here.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mbd.evaluation.metrics import ACCURACIES, ERRORS
+from mbd.evaluation.regimes import AVERAGES, Bench, Condition, Regime, Scores
+from mbd.evaluation.spread import Comparison, Spread, paired_t_test, spread
+
+HEADLINES = ("full", *AVERAGES)
+_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Method:
+    """A model with its seeds, or a baseline."""
+
+    name: str
+    runs: Mapping[str, Scores]
+    """by seed"""
+    baseline: bool = False
+
+    def values(self, condition: Condition, metric: str) -> dict[str, float]:
+        """Return a metric for each seed."""
+        return {seed: scores[condition][metric] for seed, scores in self.runs.items() if condition in scores}
+
+    def spread(self, condition: Condition, metric: str) -> Spread | None:
+        """Return mean and deviation of a metric, or None where the regime does not exist."""
+        values = list(self.values(condition, metric).values())
+        return spread(values) if values else None
+
+    def mean(self, condition: Condition, metric: str) -> float | None:
+        """Return the mean of a metric, or None where the regime does not exist."""
+        found = self.spread(condition, metric)
+        return found.mean if found else None
+
+
+@dataclass(frozen=True)
+class Results:
+    """All methods on one bench; the first method is the one that the evaluation is about."""
+
+    bench: Bench
+    methods: tuple[Method, ...]
+    against: tuple[str, ...] = ()
+    """methods that the others are tested against"""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric of the task, in order."""
+        scores = next(iter(self.methods[0].runs.values()))
+        return tuple(next(iter(scores.values())))
+
+    @property
+    def primary(self) -> str:
+        """The metric that methods are compared by first."""
+        return ACCURACIES[self.bench.task][0]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The metrics that tables show."""
+        return ACCURACIES[self.bench.task] + ERRORS[self.bench.task]
+
+    def regimes(self, kind: str) -> tuple[Regime, ...]:
+        """Return the regimes of one kind."""
+        return tuple(regime for regime in self.bench.regimes if regime.kind == kind)
+
+    def method(self, name: str) -> Method:
+        """Return a method by name."""
+        return next(method for method in self.methods if method.name == name)
+
+    def comparisons(self) -> Iterator["Tested"]:
+        """Test every model against each method of `against`, on all modalities and on the averages."""
+        for theirs in map(self.method, self.against):
+            for ours in self.methods:
+                if ours.baseline or ours is theirs:
+                    continue
+                for condition in map(Condition, HEADLINES):
+                    for metric in self.shown:
+                        if comparison := compare(ours, theirs, condition, metric):
+                            yield Tested(ours.name, theirs.name, condition.regime, metric, comparison)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One paired test between two methods."""
+
+    ours: str
+    theirs: str
+    regime: str
+    metric: str
+    comparison: Comparison
+
+
+def compare(ours: Method, theirs: Method, condition: Condition, metric: str) -> Comparison | None:
+    """Pair two methods by seed (a baseline stands beside every seed); None without any pair."""
+    a, b = ours.values(condition, metric), theirs.values(condition, metric)
+    if theirs.baseline and b:
+        b = dict.fromkeys(a, next(iter(b.values())))
+    seeds = [seed for seed in a if seed in b]
+    return paired_t_test([a[s] for s in seeds], [b[s] for s in seeds]) if seeds else None
+
+
+def to_metrics(results: Results) -> dict[str, Any]:
+    """Return `metrics.json`: the first method's headline numbers on top, every regime of every method below.
+
+    The long part is a list, which `dvc metrics` passes over.
+    """
+    first = results.methods[0]
+
+    def headline(condition: Condition, metrics: Sequence[str]) -> dict[str, float]:
+        means = {metric: first.mean(condition, metric) for metric in metrics}
+        return {metric: round(mean, _DIGITS) for metric, mean in means.items() if mean is not None}
+
+    few = (results.primary, *ERRORS[results.bench.task][:1])
+    averages = {name.lower(): headline(Condition(name), results.shown) for name in AVERAGES}
+    corrupted = {name.lower(): headline(Condition(name, True), few) for name in HEADLINES}
+    return {
+        **headline(Condition("full"), results.metrics),
+        **{name: means for name, means in averages.items() if means},
+        "corrupted": {name: means for name, means in corrupted.items() if means},
+        "rows": len(results.bench.rows),
+        "seeds": len(first.runs),
+        "task": results.bench.task,
+        "model": first.name,
+        "modalities": list(results.bench.modalities),
+        "results": list(_records(results)),
+        "comparisons": [_rounded(asdict(tested)) for tested in results.comparisons()],
+        "notes": list(results.notes),
+    }
+
+
+def _records(results: Results) -> Iterator[dict[str, Any]]:
+    for method in results.methods:
+        for condition, place in _conditions(results):
+            spreads = {metric: method.spread(condition, metric) for metric in results.metrics}
+            yield {
+                "method": method.name,
+                "baseline": method.baseline,
+                "seeds": list(method.runs) if not method.baseline else [],
+                **place,
+                "metrics": {
+                    metric: _rounded({"mean": s.mean, "deviation": s.deviation}) for metric, s in spreads.items() if s
+                },
+            }
+
+
+def _conditions(results: Results) -> Iterator[tuple[Condition, dict[str, Any]]]:
+    for corrupted in (False, True):
+        for regime in results.bench.regimes:
+            place = {"kind": regime.kind, "regime": regime.name, "eta": regime.rate}
+            yield Condition(regime.name, corrupted), {**place, "corrupted": corrupted, "rows": regime.rows}
+        for name, kind in AVERAGES.items():
+            if results.regimes(kind):
+                place = {"kind": "average", "regime": name, "eta": None}
+                yield Condition(name, corrupted), {**place, "corrupted": corrupted, "rows": len(results.bench.rows)}
+
+
+def to_csv(results: Results) -> str:
+    """Return `regimes.csv`: a line for each method, seed and regime."""
+    lines: list[list[object]] = [["method", "seed", "kind", "regime", "eta", "corrupted", "rows", *results.metrics]]
+    for method in results.methods:
+        for seed, scores in method.runs.items():
+            for condition, place in _conditions(results):
+                values = [f"{scores[condition][metric]:.{_DIGITS}f}" for metric in results.metrics]
+                lines.append([method.name, seed, *map(_csv_cell, place.values()), *values])
+    return _csv(lines)
+
+
+def to_rates_csv(results: Results) -> str:
+    """Return `missing_rates.csv`: the primary metric over η, a column for the first method and each baseline."""
+    methods = [m for m in results.methods if m.baseline or m is results.methods[0]]
+    names = [results.primary, *(m.name.replace(" ", "_") for m in methods[1:])]
+    lines: list[list[object]] = [["eta", *names]]
+    for regime in (*results.regimes("full"), *results.regimes("rate")):
+        means = [method.mean(Condition(regime.name), results.primary) for method in methods]
+        lines.append([regime.rate or 0, *("" if mean is None else f"{mean:.{_DIGITS}f}" for mean in means)])
+    return _csv(lines)
+
+
+def _csv_cell(value: object) -> object:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else value
+
+
+def _csv(lines: list[list[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def _rounded(value: Any) -> Any:  # noqa: ANN401 -- any JSON
+    """Round every number to four decimals, and one that would vanish to four digits."""
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    if not isinstance(value, float):
+        return value
+    return round(value, _DIGITS) if abs(value) >= 1e-3 else float(f"{value:.{_DIGITS}g}")

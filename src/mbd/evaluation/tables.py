@@ -1,0 +1,125 @@
+"""The report of an evaluation as Markdown.
+
+Cells are laid out as in the paper: `Acc2 / F1 / Acc7`, the deviation over seeds beside the first. The best method of a
+line is bold.
+"""
+
+from collections.abc import Sequence
+
+from mbd.evaluation.metrics import ACCURACIES, ERRORS, LOWER_IS_BETTER, TITLES
+from mbd.evaluation.regimes import AVERAGES, Condition
+from mbd.evaluation.results import HEADLINES, Method, Results, Tested
+from mbd.evaluation.spread import Spread
+
+_ABSENT = "–"
+
+
+def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table, the first column to the left, the others to the right."""
+    rule = ["---", *(["---:"] * (len(header) - 1))]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *lines))
+
+
+def to_markdown(results: Results) -> str:
+    """Return the whole report."""
+    task = results.bench.task
+    groups = [metrics for metrics in (ACCURACIES[task], ERRORS[task]) if metrics]
+    parts = ["# Evaluation", _introduction(results)]
+    parts += ["## Overview", *(_overview(results, metrics) for metrics in groups)]
+    for kind, title, average in (
+        ("fixed", "Fixed patterns: only these modalities are available", "FIX"),
+        ("rate", "Missing rates: a share η of the inputs is hidden at random", "MR"),
+    ):
+        names = [regime.name for regime in results.regimes(kind)]
+        if names:
+            parts += [f"## {title}"]
+            parts += [_by_regime(results, ["full", *names, average], metrics) for metrics in groups]
+    parts += ["## Corruption", *(_corruption(results, metrics) for metrics in groups)]
+    if tests := [test for test in results.comparisons() if test.comparison.pairs > 1]:
+        parts += ["## Paired two-tailed t-tests over seeds", _tests(tests)]
+    if results.notes:
+        parts += ["## Notes", "\n".join(f"- {note}" for note in results.notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(results: Results) -> str:
+    seeds = {method.name: len(method.runs) for method in results.methods if not method.baseline}
+    models = ", ".join(f"{name} ({count} seed{'s' * (count > 1)})" for name, count in seeds.items())
+    return (
+        f"{len(results.bench.rows)} test rows, {results.bench.task}, on {', '.join(results.bench.modalities)}. "
+        f"Models: {models}. Shares are in percent; ± is the deviation over seeds. "
+        + "; ".join(f"{name} is the average of the {_KINDS[kind]}" for name, kind in AVERAGES.items())
+        + "."
+    )
+
+
+def _overview(results: Results, metrics: Sequence[str]) -> str:
+    columns = [Condition(name) for name in HEADLINES if results.methods[0].spread(Condition(name), metrics[0])]
+    by_column = [_cells(results.methods, condition, metrics) for condition in columns]
+    lines = [[method.name, *cells] for method, *cells in zip(results.methods, *by_column, strict=True)]
+    return markdown_table([_title(metrics), *(condition.regime for condition in columns)], lines)
+
+
+def _by_regime(results: Results, regimes: Sequence[str], metrics: Sequence[str]) -> str:
+    lines = [[name, *_cells(results.methods, Condition(name), metrics)] for name in regimes]
+    return markdown_table([_title(metrics), *(method.name for method in results.methods)], lines)
+
+
+def _cells(methods: Sequence[Method], condition: Condition, metrics: Sequence[str]) -> list[str]:
+    """Return `first ± deviation / second / …` for each method, the best in the first metric bold."""
+    first = [method.mean(condition, metrics[0]) for method in methods]
+    known = [mean for mean in first if mean is not None]
+    best = None if not known else min(known) if metrics[0] in LOWER_IS_BETTER else max(known)
+    cells = []
+    for method, mean in zip(methods, first, strict=True):
+        numbers = [_number(method.spread(condition, m), m, deviation=m == metrics[0]) for m in metrics]
+        cells.append(_bold(" / ".join(numbers), mean is not None and mean == best))
+    return cells
+
+
+def _corruption(results: Results, metrics: Sequence[str]) -> str:
+    conditions = [
+        Condition(name, corrupted)
+        for name in HEADLINES
+        for corrupted in (False, True)
+        if results.methods[0].spread(Condition(name), metrics[0])
+    ]
+    lines = [
+        [f"{c.regime}, {'corrupted' if c.corrupted else 'clean'}", *_cells(results.methods, c, metrics)]
+        for c in conditions
+    ]
+    return markdown_table([_title(metrics), *(method.name for method in results.methods)], lines)
+
+
+def _tests(tests: Sequence[Tested]) -> str:
+    metrics = list(dict.fromkeys(test.metric for test in tests))
+    cells: dict[tuple[str, str, str], dict[str, str]] = {}
+    for test in tests:
+        place = f"{test.ours} − {test.theirs}", test.regime, str(test.comparison.pairs)
+        p = _ABSENT if test.comparison.p is None else f"{test.comparison.p:.2g}"
+        cells.setdefault(place, {})[test.metric] = f"{test.comparison.difference:+.{_digits(test.metric)}f} (p {p})"
+    lines = [[*place, *(found[m] for m in metrics)] for place, found in cells.items()]
+    return markdown_table(["difference", "regime", "pairs", *(TITLES[m] for m in metrics)], lines)
+
+
+def _title(metrics: Sequence[str]) -> str:
+    return " / ".join(TITLES[m] for m in metrics)
+
+
+def _number(spread: Spread | None, metric: str, *, deviation: bool = True) -> str:
+    if spread is None:
+        return _ABSENT
+    digits = _digits(metric)
+    text = f"{spread.mean:.{digits}f}"
+    return f"{text} ± {spread.deviation:.{digits}f}" if deviation and spread.deviation is not None else text
+
+
+def _digits(metric: str) -> int:
+    return 3 if metric in ("mae", "corr") else 1
+
+
+def _bold(text: str, is_best: bool) -> str:
+    return f"**{text}**" if is_best else text
+
+
+_KINDS = {"fixed": "fixed patterns", "rate": "missing rates"}

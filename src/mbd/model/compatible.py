@@ -1,0 +1,55 @@
+"""Whether a model and a FeatureSet belong together.
+
+They do if both have the same task and classes, and if the data has every modality that the model takes, with the same
+dimension. What else the data has (a modality that was revoked, or that the model never saw) stays closed.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import MANIFEST, FeatureSet
+from mbd.model.record import ModelRecord
+
+
+def open_for(record: ModelRecord, folder: Path) -> FeatureSet:
+    """Open a FeatureSet with the modalities of a model and no others."""
+    data = FeatureSet.open(folder)
+    manifest, file = data.manifest, folder / MANIFEST
+    if manifest.task != record.task:
+        raise DataError(
+            f"the model is made for {record.task}, and the data for {manifest.task}", file=file, way_out=_OTHER_DATA
+        )
+    if manifest.classes != record.classes:
+        raise DataError(
+            "the model and the data have different classes",
+            file=file,
+            value=f"model {', '.join(record.classes)}; data {', '.join(manifest.classes)}",
+            way_out=_OTHER_DATA,
+        )
+    for name, dim in record.modalities.items():
+        found = data.modalities.get(name)
+        if found != dim:
+            raise DataError(
+                f"the model takes {name} with {dim} columns, and the data has "
+                + (f"{found}" if found else f"no {name}: only {', '.join(data.modalities)}"),
+                file=file,
+                key=name,
+                way_out=_OTHER_DATA,
+            )
+    return FeatureSet.open(folder, without=tuple(m for m in data.modalities if m not in record.modalities))
+
+
+def refuse_foreign(record: ModelRecord, names: Iterable[str]) -> None:
+    """Refuse a modality that was revoked or that the model never had."""
+    for name in names:
+        if name in record.revoked:
+            problem = f"the modality {name} was revoked: this model takes no {name} input"
+        elif name not in record.modalities:
+            problem = f"the model has no modality {name}"
+        else:
+            continue
+        raise UsageError(problem, key=name, way_out=f"it takes {', '.join(record.modalities)}")
+
+
+_OTHER_DATA = "give the data that the model was made for, or another model"

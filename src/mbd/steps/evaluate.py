@@ -1,0 +1,104 @@
+"""Step `evaluate`: what models are worth when modalities are missing or damaged, beside ridge on the same rows.
+
+Each model folder is one method; it holds a model, or one for each seed in `seed-0`, `seed-1`, …. All methods are judged
+on the test rows and on the modalities that all of them take: a model without m, or with m revoked, is never shown m,
+and neither is what stands beside it. Train rows serve the baselines only; the calibration split is not opened.
+
+    metrics.json         headline numbers of the first model; every regime of every method; t-tests; notes
+    regimes.csv          a line for each method, seed and regime
+    missing_rates.csv    the first metric over η, for plots
+    report.md            the tables
+    figures/*.png        losses, metric over η and by pattern, reconstructions, drift of the property embeddings
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mbd.evaluation.baseline import ImputedRidge, PatternRidge
+from mbd.evaluation.candidates import open_candidates, shared_data
+from mbd.evaluation.inside import property_drift
+from mbd.evaluation.regimes import Bench, build_bench, evaluate_predictor
+from mbd.evaluation.results import Method, Results, to_csv, to_metrics, to_rates_csv
+from mbd.evaluation.tables import to_markdown
+from mbd.features.contract import FeatureSet
+from mbd.files import to_json, write_file
+from mbd.params import Params
+from mbd.report.evaluation import draw_figures
+from mbd.steps.step import step_run
+
+NAME = "evaluate"
+METRICS = "metrics.json"
+RIDGE = "ridge by pattern"
+
+
+def run(
+    params: Params, features: Path, models: Sequence[Path], out: Path, *, against: Path | None = None
+) -> dict[str, Any]:
+    """Judge `models` on the FeatureSet `features`; return what `metrics.json` says.
+
+    Every model is tested against ridge and, over seeds, against the model in `against`.
+    """
+    folders = [*models, *([against] if against and against not in models else [])]
+    with step_run(NAME, out, {"evaluation": params.evaluation}, features=features) as step:
+        candidates = open_candidates(folders)
+        for candidate in candidates:
+            for seed, folder in candidate.folders.items():
+                step.read(f"model {candidate.name} seed {seed}", folder)
+        data, left_out = shared_data(features, candidates)
+        test = data.split("test").load()
+        bench = build_bench(test, data.manifest.task, params.evaluation)
+        methods = [
+            Method(c.name, {seed: evaluate_predictor(model.predict, bench) for seed, model in c.models.items()})
+            for c in candidates
+        ]
+        results = Results(
+            bench,
+            (*methods, *_baselines(data, bench)),
+            against=(RIDGE, *([candidates[folders.index(against)].name] if against else [])),
+            notes=tuple(_notes(bench, len(test), left_out, params)),
+        )
+        drift = property_drift(candidates[0].first, bench)
+        metrics = to_metrics(results) | {
+            "property_drift": {modality: values["clean_to_corrupted"] for modality, values in drift.items()},
+            "property_deviations": [{"modality": modality, **values} for modality, values in drift.items()],
+        }
+        write_file(step.folder / METRICS, to_json(metrics))
+        write_file(step.folder / "regimes.csv", to_csv(results))
+        write_file(step.folder / "missing_rates.csv", to_rates_csv(results))
+        write_file(step.folder / "report.md", to_markdown(results))
+        if params.evaluation.figures:
+            for name, png in draw_figures(results, candidates, data.manifest.classes, params.evaluation.seed):
+                write_file(step.folder / "figures" / f"{name}.png", png)
+    return metrics
+
+
+def _baselines(data: FeatureSet, bench: Bench) -> list[Method]:
+    train, classes = data.split("train").load(), len(data.manifest.classes)
+    predictors: dict[str, PatternRidge | ImputedRidge] = {
+        RIDGE: PatternRidge(train, classes),
+        "zero imputation": ImputedRidge.fit(train, classes, with_mean=False),
+        "mean imputation": ImputedRidge.fit(train, classes, with_mean=True),
+    }
+    return [
+        Method(name, {"": evaluate_predictor(predictor.predict, bench)}, baseline=True)
+        for name, predictor in predictors.items()
+    ]
+
+
+def _notes(bench: Bench, test_rows: int, left_out: list[str], params: Params) -> list[str]:
+    notes = []
+    if left_out:
+        notes.append(f"Not shown to any method, because not every model takes it: {', '.join(left_out)}.")
+    if empty := test_rows - len(bench.rows):
+        notes.append(f"{empty} of {test_rows} test rows have none of these modalities and are left out.")
+    if bench.rates_left_out:
+        rates = ", ".join(f"{rate:g}" for rate in bench.rates_left_out)
+        share = f"{len(bench.modalities) - 1}/{len(bench.modalities)}"
+        notes.append(f"Missing rates that these rows cannot have: {rates} (every row keeps one modality: η ≤ {share}).")
+    for regime in bench.regimes:
+        if regime.kind == "fixed" and regime.rows < len(bench.rows):
+            notes.append(f"{regime.name}: only the {regime.rows} rows that have any of it.")
+    damaged = 100 * params.evaluation.corruption.share
+    notes.append(f"Corruption damages {damaged:g} % of the rows; baselines are fitted on clean train rows.")
+    return notes

@@ -1,0 +1,138 @@
+"""`predict`: score the rows of one split with any model, and write a table.
+
+A row is scored from what it has: its own availability bits and, with `available`, only those modalities. A row that
+has none of them keeps its line with an empty prediction, and the summary counts it. Columns:
+
+    id, used, prediction, sign                     regression; sign is negative or non-negative, as Acc2 reads it
+    id, used, prediction, p_CLASS …                classification; prediction is the most probable class
+
+The table is CSV, or Parquet where the name of the file ends with `.parquet`.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mbd.errors import DataError, MissingExtraError, UsageError
+from mbd.evaluation.candidates import seed_folders
+from mbd.features.contract import Split
+from mbd.files import write_file
+from mbd.model.compatible import open_for, refuse_foreign
+from mbd.model.predictor import Model, load
+from mbd.tensors import Array
+
+_BATCH = 8192
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Rows with their scores; where `some` is false there was nothing to predict from."""
+
+    ids: Array
+    used: Array
+    some: Array
+    scores: Array
+
+
+def run(
+    features: Path, model_folder: Path, out: Path, *, split: str = "test", available: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Write the predictions for `split` to `out`; return how many rows there were, and how many had nothing."""
+    if out.is_dir():
+        raise UsageError("the output must be a file, and a folder is there", key="--out", value=out)
+    seeds = seed_folders(model_folder)
+    if seeds and seeds != [model_folder]:
+        raise UsageError(
+            "this folder holds models of several seeds, and rows are scored by one",
+            key="--model",
+            value=model_folder,
+            way_out=f"choose one of {', '.join(map(str, seeds))}",
+        )
+    model = load(model_folder)
+    chosen = _chosen(model, available)
+    data = open_for(model.record, features)
+    scored = _joined(list(_batches(model, data.split(split), chosen)))
+    if not scored.some.any():
+        raise DataError(
+            "no row has any of the modalities to predict from",
+            file=features,
+            key="--available",
+            value=", ".join(chosen),
+            way_out=f"the model takes {', '.join(model.modalities)}",
+        )
+    columns = _columns(scored.scores, model.record.classes)
+    write_file(out, _parquet(scored, columns) if out.suffix == ".parquet" else _csv(scored, columns))
+    rows, empty = len(scored.ids), int((~scored.some).sum())
+    return {"rows": rows, "without_prediction": empty, "split": split, "modalities": list(chosen)}
+
+
+def _chosen(model: Model, available: Sequence[str] | None) -> tuple[str, ...]:
+    if available is None:
+        return tuple(model.modalities)
+    if not available:
+        raise UsageError(
+            "no modality was named", key="--available", way_out=f"name some of {', '.join(model.modalities)}"
+        )
+    refuse_foreign(model.record, available)
+    return tuple(m for m in model.modalities if m in available)
+
+
+def _batches(model: Model, split: Split, chosen: tuple[str, ...]) -> Iterator[_Scored]:
+    width = [len(model.record.classes)] if model.record.classes else []
+    for start in range(0, len(split), _BATCH):
+        rows = split.take(slice(start, start + _BATCH))
+        there = {m: rows.available[m] for m in chosen}
+        some = np.any(list(there.values()), axis=0)
+        scores = np.zeros((len(rows), *width))
+        if some.any():
+            inputs = {m: rows.features[m][some] for m in chosen}
+            scores[some] = model.predict(inputs, {m: bits[some] for m, bits in there.items()})
+        yield _Scored(rows.ids, _used(there), some, scores)
+
+
+def _used(there: dict[str, Array]) -> Array:
+    """Name the modalities that each row was scored from: one name for each pattern, looked up by its bits."""
+    bits = np.stack(list(there.values()), axis=1)
+    patterns, which = np.unique(bits, axis=0, return_inverse=True)
+    names = ["+".join(m for m, bit in zip(there, pattern, strict=True) if bit) for pattern in patterns]
+    return np.array(names)[which.ravel()]
+
+
+def _joined(parts: list[_Scored]) -> _Scored:
+    return _Scored(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Scored)))
+
+
+def _columns(scores: Array, classes: tuple[str, ...]) -> dict[str, Array]:
+    """Return the columns that say what was predicted, by name."""
+    # Six decimals: what lies below depends on the number of threads.
+    scores = np.round(scores, 6) + 0.0
+    if not classes:
+        return {"prediction": scores, "sign": np.where(scores >= 0, "non-negative", "negative")}
+    shares = {f"p_{name}": scores[:, k] for k, name in enumerate(classes)}
+    return {"prediction": np.array(classes)[scores.argmax(1)]} | shares
+
+
+def _csv(scored: _Scored, columns: dict[str, Array]) -> str:
+    told = [np.where(scored.some, column.astype(np.str_), "").tolist() for column in columns.values()]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", "used", *columns])
+    writer.writerows(zip(scored.ids.tolist(), scored.used.tolist(), *told, strict=True))
+    return text.getvalue()
+
+
+def _parquet(scored: _Scored, columns: dict[str, Array]) -> bytes:
+    try:
+        import pyarrow as pa  # noqa: PLC0415 -- part of an extra, and slow to import
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtraError("writing Parquet", "train", "pyarrow") from error
+    told = {name: pa.array(column, mask=~scored.some) for name, column in columns.items()}
+    buffer = io.BytesIO()
+    parquet.write_table(pa.table({"id": pa.array(scored.ids), "used": pa.array(scored.used), **told}), buffer)
+    return buffer.getvalue()

@@ -1,0 +1,136 @@
+"""What comes out for machines and for people, from real scores of real baselines."""
+
+import csv
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mbd.evaluation.baseline import ImputedRidge, PatternRidge
+from mbd.evaluation.regimes import Condition, build_bench, evaluate_predictor
+from mbd.evaluation.results import Method, Results, compare, to_csv, to_metrics, to_rates_csv
+from mbd.evaluation.tables import markdown_table, to_markdown
+from mbd.params.learning import Evaluation
+from tests.features.build import small_rows
+
+RATES = (0.2, 0.4)
+
+
+@pytest.fixture(scope="module", params=["regression", "classification"])
+def results(request: pytest.FixtureRequest) -> Results:
+    """Two methods of three runs each, fitted on different rows, and a baseline."""
+    classes = 3 if request.param == "classification" else 0
+    bench = build_bench(small_rows("test", 40, classes=classes), request.param, Evaluation(missing_rates=RATES))
+    rows = [small_rows("train" * k, 30 + k, classes=classes) for k in (1, 2, 3, 4)]
+
+    def runs(kind: Any) -> dict[str, Any]:
+        return {str(k): evaluate_predictor(kind(rows[k]).predict, bench) for k in range(3)}
+
+    return Results(
+        bench,
+        (
+            Method("pattern", runs(lambda train: PatternRidge(train, classes))),
+            Method("mean", runs(lambda train: ImputedRidge.fit(train, classes, with_mean=True))),
+            Method("fixed", {"": evaluate_predictor(PatternRidge(rows[3], classes).predict, bench)}, baseline=True),
+        ),
+        against=("fixed", "mean"),
+        notes=("a note",),
+    )
+
+
+def test_the_headline_is_the_first_methods_mean_over_seeds(results: Results) -> None:
+    metrics = to_metrics(results)
+    first = results.methods[0]
+    for metric in results.metrics:
+        expected = np.mean([scores[Condition("full")][metric] for scores in first.runs.values()])
+        assert metrics[metric] == pytest.approx(expected, abs=1e-4)
+    for metric in results.shown:
+        fix = np.mean([scores[Condition("FIX")][metric] for scores in first.runs.values()])
+        assert metrics["fix"][metric] == pytest.approx(fix, abs=1e-4)
+    damaged = np.mean([scores[Condition("MR", True)][results.primary] for scores in first.runs.values()])
+    assert metrics["corrupted"]["mr"][results.primary] == pytest.approx(damaged, abs=1e-4)
+    assert (metrics["model"], metrics["seeds"], metrics["rows"]) == ("pattern", 3, 40)
+
+
+def test_what_dvc_shows_as_metrics_stays_short(results: Results) -> None:
+    def leaves(value: object) -> int:
+        if isinstance(value, dict):
+            return sum(map(leaves, value.values()))
+        return 0 if isinstance(value, list) else 1
+
+    assert leaves(to_metrics(results)) < 30
+
+
+def test_every_regime_of_every_method_is_listed(results: Results) -> None:
+    records = to_metrics(results)["results"]
+    assert len(records) == 3 * 2 * (1 + 6 + len(RATES) + 2)
+    found = next(r for r in records if (r["method"], r["regime"], r["corrupted"]) == ("mean", "audio", False))
+    values = list(results.methods[1].values(Condition("audio"), results.primary).values())
+    assert found["metrics"][results.primary]["deviation"] == pytest.approx(np.std(values, ddof=1), abs=1e-4)
+    assert next(r for r in records if r["baseline"])["metrics"][results.primary]["deviation"] is None
+
+
+def test_the_csv_has_a_line_for_each_run_and_regime(results: Results) -> None:
+    lines = list(csv.DictReader(io.StringIO(to_csv(results))))
+    assert len(lines) == (3 + 3 + 1) * 2 * (1 + 6 + len(RATES) + 2)
+    one = next(li for li in lines if (li["method"], li["seed"], li["regime"]) == ("mean", "1", "η=0.4"))
+    assert (one["kind"], one["eta"], one["corrupted"]) == ("rate", "0.4", "false")
+    value = results.methods[1].runs["1"][Condition("η=0.4")][results.primary]
+    assert float(one[results.primary]) == pytest.approx(value, abs=1e-4)
+
+
+def test_the_curve_for_plots_starts_with_nothing_missing(results: Results) -> None:
+    lines = list(csv.DictReader(io.StringIO(to_rates_csv(results))))
+    assert [line["eta"] for line in lines] == ["0", "0.2", "0.4"]
+    assert list(lines[0]) == ["eta", results.primary, "fixed"]
+    assert float(lines[0][results.primary]) == pytest.approx(to_metrics(results)[results.primary], abs=1e-4)
+
+
+def test_methods_are_paired_by_seed_and_a_baseline_stands_beside_each(results: Results) -> None:
+    pattern, mean, fixed = results.methods
+    fewer = Method("fewer", {"9": mean.runs["0"], "2": mean.runs["2"], "1": mean.runs["1"]})
+    found = compare(pattern, fewer, Condition("full"), results.primary)
+    assert found is not None
+    assert found.pairs == 2
+    gaps = [pattern.runs[s][Condition("full")][results.primary] for s in ("1", "2")]
+    gaps = [g - mean.runs[s][Condition("full")][results.primary] for g, s in zip(gaps, ("1", "2"), strict=True)]
+    assert found.difference == pytest.approx(np.mean(gaps))
+    against_baseline = compare(pattern, fixed, Condition("FIX"), results.primary)
+    assert against_baseline is not None
+    assert against_baseline.pairs == 3
+    assert compare(pattern, Method("other", {"9": mean.runs["0"]}), Condition("full"), results.primary) is None
+
+
+def test_the_report_has_every_table_and_the_numbers_of_the_results(results: Results) -> None:
+    text = to_markdown(results)
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert [h.split(":")[0] for h in headings] == [
+        "## Overview",
+        "## Fixed patterns",
+        "## Missing rates",
+        "## Corruption",
+        "## Paired two-tailed t-tests over seeds",
+        "## Notes",
+    ]
+    spread = results.methods[1].spread(Condition("text+visual"), results.primary)
+    assert spread is not None
+    line = next(line for line in text.splitlines() if line.startswith("| text+visual |"))
+    assert f"{spread.mean:.1f} ± {spread.deviation:.1f} / " in line
+    assert "- a note" in text
+    assert "| pattern − mean | FIX | 3 |" in text
+
+
+def test_the_best_of_a_line_is_bold_and_less_error_is_better(results: Results) -> None:
+    metric = "mae" if results.bench.task == "regression" else "wa"
+    tables = to_markdown(results).split("\n\n")
+    title = "| MAE" if metric == "mae" else "| WA"
+    table = next(t for t in tables if t.startswith(title) and "| audio |" in t)
+    cells = next(line for line in table.splitlines() if line.startswith("| audio |")).split(" | ")[1:]
+    means = [method.mean(Condition("audio"), metric) or 0.0 for method in results.methods]
+    best = min(means) if metric == "mae" else max(means)
+    assert [cell.strip(" |").startswith("**") for cell in cells] == [mean == best for mean in means]
+
+
+def test_a_markdown_table_aligns_numbers_to_the_right() -> None:
+    assert markdown_table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"

@@ -1,0 +1,71 @@
+"""A model and data that do not belong together are told apart, with what differs."""
+
+from pathlib import Path
+
+import pytest
+
+from mbd.errors import DataError, UsageError
+from mbd.model.checkpoint import load_model
+from mbd.model.compatible import open_for, refuse_foreign
+from mbd.model.record import ModelRecord
+from tests.evaluation.models import as_revoked, tiny_model
+from tests.features.build import synthetic_set
+
+CLASSES = ("features.source.synthetic.classes=3",)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    synthetic_set(folder / "data")
+    tiny_model(folder / "data", folder / "model")
+    as_revoked(tiny_model(folder / "data", folder / "silent", without=("audio",)), folder / "revoked", "audio")
+    return folder
+
+
+def record(folder: Path) -> ModelRecord:
+    return load_model(folder)[0]
+
+
+def test_data_opens_with_the_modalities_of_the_model_only(home: Path) -> None:
+    assert tuple(open_for(record(home / "model"), home / "data").modalities) == ("text", "audio", "visual")
+    revoked = open_for(record(home / "revoked"), home / "data")
+    assert tuple(revoked.modalities) == ("text", "visual")
+    assert not any("audio" in name for name in revoked.digests())
+
+
+def test_data_whose_revoked_modality_is_gone_still_opens(home: Path, tmp_path: Path) -> None:
+    two = synthetic_set(tmp_path / "two", "features.source.modalities=[text, visual]")
+    assert tuple(open_for(record(home / "revoked"), two).modalities) == ("text", "visual")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (CLASSES, "made for regression, and the data for classification"),
+        (
+            ["features.source.synthetic.dims={text: 12, audio: 7, visual: 8}"],
+            "audio with 6 columns, and the data has 7",
+        ),
+        (["features.source.modalities=[text, visual]"], "the data has no audio: only text, visual"),
+    ],
+)
+def test_other_data_is_refused(home: Path, tmp_path: Path, settings: list[str], says: str) -> None:
+    other = synthetic_set(tmp_path / "other", *settings)
+    with pytest.raises(DataError, match=says):
+        open_for(record(home / "model"), other)
+
+
+def test_other_classes_are_refused(tmp_path: Path) -> None:
+    model = tiny_model(synthetic_set(tmp_path / "three", *CLASSES), tmp_path / "model")
+    four = synthetic_set(tmp_path / "four", "features.source.synthetic.classes=4")
+    with pytest.raises(DataError, match="different classes"):
+        open_for(record(model), four)
+
+
+def test_a_revoked_and_an_unknown_modality_are_refused_by_name(home: Path) -> None:
+    refuse_foreign(record(home / "revoked"), ["text", "visual"])
+    with pytest.raises(UsageError, match="audio was revoked"):
+        refuse_foreign(record(home / "revoked"), ["text", "audio"])
+    with pytest.raises(UsageError, match="no modality smell"):
+        refuse_foreign(record(home / "revoked"), ["smell"])

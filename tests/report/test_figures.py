@@ -1,0 +1,99 @@
+"""Figures: the same bytes for the same numbers, nothing of the day or the machine inside, and any shape of input."""
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.errors import DataError
+from mbd.evaluation.baseline import ImputedRidge, PatternRidge
+from mbd.evaluation.inside import map_of
+from mbd.evaluation.regimes import build_bench, evaluate_predictor
+from mbd.evaluation.results import Method, Results
+from mbd.params.learning import Evaluation
+from mbd.report.evaluation import read_history
+from mbd.report.figures import (
+    loss_curves,
+    metric_by_pattern,
+    metric_over_rates,
+    property_drift_bars,
+    reconstruction_map,
+)
+from tests.features.build import small_rows
+
+
+def chunks(png: bytes) -> Iterator[bytes]:
+    """Yield the names of a PNG's chunks."""
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    place = 8
+    while place < len(png):
+        (length,) = struct.unpack(">I", png[place : place + 4])
+        yield png[place + 4 : place + 8]
+        place += 12 + length
+
+
+def rates() -> bytes:
+    return metric_over_rates(results())
+
+
+def patterns() -> bytes:
+    return metric_by_pattern(results())
+
+
+def results() -> Results:
+    bench = build_bench(small_rows("test", 30), "regression", Evaluation(missing_rates=(0.2, 0.5)))
+    runs = {str(k): evaluate_predictor(PatternRidge(small_rows("t" * k, 30), 0).predict, bench) for k in (1, 2)}
+    mean = ImputedRidge.fit(small_rows("train", 30), 0, with_mean=True)
+    methods = (Method("ours", runs), Method("mean", {"": evaluate_predictor(mean.predict, bench)}, baseline=True))
+    return Results(bench, methods)
+
+
+def losses() -> bytes:
+    epochs = np.arange(4.0)
+    return loss_curves([{"epoch": epochs[:n], "total": epochs[:n] + n, "task": epochs[:n] ** 2} for n in (3, 4)], "x")
+
+
+def drift() -> bytes:
+    values = {"clean_to_corrupted": 1e-4, "property_to_clean": 0.0, "property_to_corrupted": 3.0}
+    return property_drift_bars({"text": values, "audio": values}, "x")
+
+
+def maps() -> bytes:
+    rng = np.random.default_rng(0)
+    labels = np.arange(24) % 2
+    matrix = rng.standard_normal((24, 6)) + 4 * labels[:, None]
+    return reconstruction_map({"one": map_of(matrix, labels, 0)}, labels, ["negative", "non-negative"])
+
+
+@pytest.mark.parametrize("draw", [rates, patterns, losses, drift, maps])
+def test_a_figure_is_the_same_twice_and_carries_no_date(draw: Callable[[], bytes]) -> None:
+    png = draw()
+    assert png == draw()
+    assert set(chunks(png)) <= {b"IHDR", b"pHYs", b"IDAT", b"IEND"}
+    width, height = struct.unpack(">II", png[16:24])
+    assert min(width, height) > 300
+
+
+def test_classes_that_lie_apart_have_a_high_silhouette() -> None:
+    labels = np.arange(30) % 2
+    noise = np.random.default_rng(0).standard_normal((30, 5))
+    apart, mixed = (map_of(noise + gap * labels[:, None], labels, 0) for gap in (20, 0))
+    assert apart[0].shape == (30, 2)
+    assert apart[1] > 0.8 > 0.2 > mixed[1]
+
+
+def test_a_history_is_read_by_column(tmp_path: Path) -> None:
+    file = tmp_path / "history.csv"
+    file.write_text("epoch,total,valid_mae\n0,2.5,\n1,1.5,0.7\n")
+    history = read_history(file)
+    assert history["total"].tolist() == [2.5, 1.5]
+    assert np.isnan(history["valid_mae"][0])
+
+
+@pytest.mark.parametrize("text", ["", "epoch,total\n", "total\n1\n", "epoch,total\n0,much\n"])
+def test_a_damaged_history_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "history.csv").write_text(text)
+    with pytest.raises(DataError, match="training history"):
+        read_history(tmp_path / "history.csv")
