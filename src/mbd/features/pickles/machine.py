@@ -1,0 +1,297 @@
+"""The stack machine that a pickle is a program for, without the parts that reach outside the file.
+
+It cannot import, look up or call anything that the file names: a name becomes one of the builders of `values`, or it is
+noted in `refused` and a blank takes its place. The walk goes on after that, so that `refused` holds all that the file
+asks for, however the names reach the opcode that uses them.
+"""
+
+import mmap
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mbd.features.pickles.reader import (
+    BYTE,
+    COUNTED,
+    LINES,
+    LONG,
+    NUMBERS,
+    SHORT,
+    SIGNED,
+    UNSIGNED,
+    DamagedError,
+    Reader,
+    latin1,
+    utf8,
+)
+from mbd.features.pickles.values import BLANK, BUILDERS, Named, Unfinished, UnusableError, check_key, takes_content
+
+_STOP = ord(".")
+_STARTS = b"\x80(]})cNIJKMLFGSTUVX"
+_CONSTANTS: dict[bytes, object] = {b"N": None, b"\x88": True, b"\x89": False, b")": ()}
+_EMPTY: dict[bytes, Callable[[], Any]] = {b"]": list, b"}": dict, b"\x8f": set}
+_CONTENT = (bytes, bytearray, latin1)
+_VIEWED = 4096
+_NAME_SHOWN = 100
+
+
+class Machine:
+    """The stack, the marks and the memo of one pickle, and a step for each opcode."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.refused: dict[str, None] = {}
+        """what the file asks for beyond data, in its order"""
+        self.begun = 0
+        """where the opcode at work begins"""
+        self._read = Reader(data)
+        self._stack: list[Any] = []
+        self._marks: list[list[Any]] = []
+        self._memo: dict[int, Any] = {}
+        # Names and unfinished objects that are about. Data has used them all up in the end.
+        self._scaffolding = 0
+
+    def run(self) -> object:
+        """Take every step up to the end mark and return the value that is left."""
+        read, data, steps = self._read, self._read.data, self._steps()
+        if data[0] not in _STARTS:
+            raise DamagedError("no pickle begins like this")
+        try:
+            while (code := data[read.at]) != _STOP:
+                self.begun = read.at
+                read.at += 1
+                steps[code]()
+            (value,) = self._stack
+        except (LookupError, ValueError, TypeError) as error:
+            ended = read.at >= read.size
+            raise DamagedError("it ends without its end mark" if ended else "its steps do not fit together") from error
+        if self._scaffolding:
+            self._refuse("a class, or an array without content, as a value")
+        return value
+
+    def _steps(self) -> dict[int, Callable[[], object]]:
+        """Return what to do for each opcode (they are described in the standard library's pickletools)."""
+        steps: dict[bytes, Callable[[], object]] = {
+            b"\x80": partial(self._read.number, BYTE),
+            b"\x95": partial(self._read.number, LONG),
+            b"G": self._floats,
+            b"(": self._mark,
+            b"0": self._pop,
+            b"1": self._pop_mark,
+            b"l": lambda: self._push(self._above_mark()),
+            b"t": lambda: self._push(tuple(self._above_mark())),
+            b"\x91": lambda: self._push(frozenset(self._keys(self._above_mark()))),
+            b"d": lambda: self._push(self._pairs(self._above_mark())),
+            b"\x85": lambda: self._tuple(1),
+            b"\x86": lambda: self._tuple(2),
+            b"\x87": lambda: self._tuple(3),
+            b"a": lambda: self._extend(self._take(1)),
+            b"e": lambda: self._extend(self._above_mark()),
+            b"s": lambda: self._update(self._take(2)),
+            b"u": lambda: self._update(self._above_mark()),
+            b"\x90": lambda: self._add(self._above_mark()),
+            b"\x94": lambda: self._put(len(self._memo)),
+            b"p": lambda: self._put(int(self._read.line())),
+            b"q": lambda: self._put(self._read.number(BYTE)),
+            b"r": lambda: self._put(self._read.number(UNSIGNED)),
+            b"g": lambda: self._get(int(self._read.line())),
+            b"h": lambda: self._get(self._read.number(BYTE)),
+            b"j": lambda: self._get(self._read.number(UNSIGNED)),
+            b"c": lambda: self._name(utf8(self._read.line()), utf8(self._read.line())),
+            b"\x93": lambda: self._name(*self._take(2)),
+            b"R": self._reduce,
+            b"b": self._build,
+            **{code: partial(self._push, value) for code, value in _CONSTANTS.items()},
+            **{code: partial(self._empty, kind) for code, kind in _EMPTY.items()},
+            **{code: partial(self._push_number, layout) for code, layout in NUMBERS.items()},
+            **{code: partial(self._push_line, make) for code, make in LINES.items()},
+            **{code: partial(self._counted, *how) for code, how in COUNTED.items()},
+            **self._refused_steps(),
+        }
+        return {code[0]: step for code, step in steps.items()}
+
+    def _refused_steps(self) -> dict[bytes, Callable[[], object]]:
+        outside = "an object from outside the file"
+        return {
+            b"P": lambda: self._blank(f"{outside} (PERSID)", self._read.line()),
+            b"Q": lambda: self._blank(f"{outside} (BINPERSID)", self._take(1)),
+            b"\x82": lambda: self._blank(f"the extension code {self._read.number(BYTE)}"),
+            b"\x83": lambda: self._blank(f"the extension code {self._read.number(SHORT)}"),
+            b"\x84": lambda: self._blank(f"the extension code {self._read.number(SIGNED)}"),
+            b"\x97": lambda: self._blank("a buffer from outside the file"),
+            b"\x98": lambda: self._blank("a buffer from outside the file", self._take(1)),
+            b"2": lambda: self._blank("the opcode DUP"),
+            b"i": lambda: self._blank(_dotted(utf8(self._read.line()), utf8(self._read.line())), self._above_mark()),
+            b"o": lambda: self._instance(self._above_mark()[0]),
+            b"\x81": lambda: self._instance(self._take(2)[0]),
+            b"\x92": lambda: self._instance(self._take(3)[0]),
+        }
+
+    # Stack
+
+    def _floats(self) -> None:
+        self._stack += self._read.floats(self.begun)
+
+    def _counted(self, layout: struct.Struct, make: Callable[[bytes], Any]) -> None:
+        begin, end = self._read.span(layout)
+        # Below the mark stands what is being filled. If that is an array, its content is not copied.
+        below = self._marks[-1][-1:] if self._marks else ()
+        if end - begin >= _VIEWED and make in _CONTENT and any(map(takes_content, below)):
+            self._stack.append(memoryview(self._read.data)[begin:end])
+        else:
+            self._stack.append(make(self._read.data[begin:end]))
+
+    def _push(self, value: object) -> None:
+        self._stack.append(value)
+
+    def _empty(self, kind: Callable[[], Any]) -> None:
+        self._stack.append(kind())
+
+    def _push_number(self, layout: struct.Struct) -> None:
+        self._stack.append(self._read.number(layout))
+
+    def _push_line(self, make: Callable[[bytes], Any]) -> None:
+        self._stack.append(make(self._read.line()))
+
+    def _take(self, count: int) -> list[Any]:
+        taken = self._stack[-count:]
+        if len(taken) < count:
+            raise IndexError
+        del self._stack[-count:]
+        return taken
+
+    def _tuple(self, count: int) -> None:
+        self._stack.append(tuple(self._take(count)))
+
+    def _mark(self) -> None:
+        self._marks.append(self._stack)
+        self._stack = []
+
+    def _above_mark(self) -> list[Any]:
+        items, self._stack = self._stack, self._marks.pop()
+        return items
+
+    def _pop_mark(self) -> None:
+        self._forget(self._above_mark())
+
+    def _pop(self) -> None:
+        self._forget(self._take(1) if self._stack else self._above_mark())
+
+    def _forget(self, items: list[Any]) -> None:
+        self._scaffolding -= sum(type(item) in (Named, Unfinished) for item in items)
+
+    # Containers
+
+    def _keys(self, keys: list[Any]) -> list[Any]:
+        try:
+            return [check_key(key) for key in keys]
+        except UnusableError as error:
+            self._refuse(str(error))
+            return []
+
+    def _pairs(self, items: list[Any]) -> dict[Any, Any]:
+        keys = self._keys(items[::2])
+        return dict(zip(keys, items[1::2], strict=True)) if keys else {}
+
+    def _extend(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        if type(target) is list:
+            target += items
+        elif target is not BLANK:
+            raise TypeError
+
+    def _update(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        if isinstance(target, dict):
+            target.update(self._pairs(items))
+        elif target is not BLANK:
+            raise TypeError
+
+    def _add(self, items: list[Any]) -> None:
+        target = self._stack[-1]
+        if type(target) is set:
+            target.update(self._keys(items))
+        elif target is not BLANK:
+            raise TypeError
+
+    # Memo
+
+    def _put(self, key: int) -> None:
+        if not 0 <= key <= self._read.size:
+            raise DamagedError(f"it remembers a value as number {key} in a file of {self._read.size} bytes")
+        self._memo[key] = value = self._stack[-1]
+        if type(value) is Unfinished:
+            value.memo_keys.append(key)
+
+    def _get(self, key: int) -> None:
+        value = self._memo[key]
+        if type(value) is Named:
+            self._scaffolding += 1
+        elif type(value) is Unfinished:
+            self._refuse("an array that holds itself")
+            value = BLANK
+        self._stack.append(value)
+
+    # Names and what is made of them
+
+    def _name(self, module: object, name: object) -> None:
+        if not (isinstance(module, str) and isinstance(name, str)):
+            self._blank("a name that it computes")
+        elif (module, name) in BUILDERS:
+            self._scaffolding += 1
+            self._stack.append(BUILDERS[module, name])
+        else:
+            self._blank(_dotted(module, name))
+
+    def _reduce(self) -> None:
+        maker, arguments = self._take(2)
+        if type(maker) is Named and type(arguments) is tuple:
+            self._forget([maker, *arguments])
+            value = self._attempt(maker.name, maker.build, arguments)
+        elif maker is BLANK or arguments is BLANK:
+            value = BLANK
+        else:
+            raise TypeError
+        self._scaffolding += type(value) is Unfinished
+        self._stack.append(value)
+
+    def _build(self) -> None:
+        (state,) = self._take(1)
+        target = self._stack[-1]
+        if type(target) is Unfinished:
+            self._scaffolding -= 1
+            self._stack[-1] = value = self._attempt(target.name, target.finish, state)
+            self._memo.update(dict.fromkeys(target.memo_keys, value))
+        elif target is not BLANK:
+            self._refuse(f"a state for a {type(target).__name__}")
+
+    def _attempt(self, name: str, make: Callable[[Any], Any], given: object) -> object:
+        """Return what `make` makes of what the file gives, or a blank."""
+        try:
+            return make(given)
+        except (UnusableError, LookupError, ValueError, TypeError) as error:
+            if not (type(given) is tuple and any(part is BLANK for part in given)):
+                reason = str(error) if isinstance(error, UnusableError) else "used as no data needs it"
+                self._refuse(f"{name} ({reason})")
+            return BLANK
+
+    def _instance(self, kind: object) -> None:
+        if kind is BLANK:
+            self._stack.append(BLANK)
+            return
+        self._forget([kind])
+        self._blank(f"{kind.name if isinstance(kind, Named) else 'something'} (as a class to make objects of)")
+
+    def _blank(self, what: str, _consumed: object = None) -> None:
+        self._refuse(what)
+        self._stack.append(BLANK)
+
+    def _refuse(self, what: str) -> None:
+        self.refused[what] = None
+
+
+def _dotted(module: str, name: str) -> str:
+    """Return a name as it may be printed, whatever is in it."""
+    dotted = f"{module}.{name}"
+    printable = "".join(c if c.isprintable() else c.encode("unicode-escape").decode() for c in dotted[:_NAME_SHOWN])
+    return printable + "…" * (len(dotted) > _NAME_SHOWN)

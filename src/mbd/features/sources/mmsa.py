@@ -1,0 +1,233 @@
+"""Source `mmsa`: the aligned and unaligned feature pickles of MMSA (https://github.com/thuiar/MMSA).
+
+The file is a dictionary with train, valid and test. Each is a dictionary with
+
+    id                                            n texts, such as `video$_$clip`
+    text, audio, vision                           n × T × d, padded with all-zero frames
+    audio_lengths, vision_lengths, text_lengths   n true lengths, in unaligned files
+    text_bert                                     n × 3 × T: token ids, mask, segments
+    regression_labels                             n numbers
+    classification_labels and/or annotations      n classes
+
+A sequence becomes its mean frame (`mbd.features.pooling`). `vision` is called visual here. `text_bert` holds no
+vectors; its mask gives the length of `text`. NaN and infinite values (some audio has −∞) count as 0 and are noted.
+A modality of which a row has no frame is not available in that row.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mbd.errors import DataError
+from mbd.features.pickles import load_pickle
+from mbd.features.pooling import pool
+from mbd.features.rows import SPLITS, Collection, Rows
+from mbd.features.splits import with_groups_from_ids
+from mbd.params.features import Features, Task
+from mbd.tensors import Array
+
+_ENTRIES = {"text": "text", "audio": "audio", "visual": "vision"}
+_ALIASES = {"val": "valid", "dev": "valid"}
+_MOST_CLASSES = 1000
+_POLARITIES = ("Negative", "Neutral", "Positive")
+_WAY_OUT = "give a feature file of MMSA (such as aligned_50.pkl or unaligned_50.pkl)"
+
+
+def read(params: Features) -> Collection:
+    """Read the file named by `features.source.path`."""
+    path = Path(params.source.path or "")
+    splits = _splits(path, load_pickle(path))
+    modalities = _modalities(path, splits, params.source.modalities)
+    choices = (params.source.task, params.source.mmsa.labels)
+    task: Task = "classification" if "classification" in choices else "regression"
+    notes: dict[str, Any] = {}
+    if task == "classification":
+        labels, classes = _classes(splits, notes)
+    else:
+        labels, classes = {s.name: s.numbers("regression_labels").astype(np.float32) for s in splits}, ()
+    rows = {split.name: _rows(split, labels[split.name], modalities, notes) for split in splits}
+    return Collection(
+        name=path.stem,
+        task=task,
+        classes=classes,
+        splits=with_groups_from_ids(rows, params.source.group_pattern),
+        files=(str(path),),
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True)
+class _Split:
+    """One split of the file, whose entries are checked when they are taken."""
+
+    path: Path
+    name: str
+    entries: dict[Any, Any]
+
+    def wrong(self, key: str, problem: str, value: object = None, way_out: str = _WAY_OUT) -> DataError:
+        """Return the error of one entry."""
+        return DataError(problem, file=self.path, key=f"{self.name}.{key}", value=value, way_out=way_out)
+
+    def get(self, key: str) -> Any:  # noqa: ANN401 -- whatever the file holds
+        """Return an entry."""
+        if key not in self.entries:
+            there = ", ".join(str(entry) for entry in self.entries)
+            raise self.wrong(key, f"the entry {key} is missing in {self.name}", f"there is {there or 'none'}")
+        return self.entries[key]
+
+    def texts(self, key: str) -> list[str]:
+        """Return an entry of texts."""
+        entry = self.get(key)
+        texts = entry.ravel().tolist() if isinstance(entry, np.ndarray) else entry
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str | bytes) for text in texts):
+            raise self.wrong(key, f"{key} must be a list of texts", type(entry).__name__)
+        return [text if isinstance(text, str) else text.decode("utf-8", "replace") for text in texts]
+
+    def numbers(self, key: str) -> Array:
+        """Return an entry of one number for each row."""
+        entry = self.get(key)
+        if isinstance(entry, list | tuple) and all(isinstance(x, int | float | np.number) for x in entry):
+            entry = np.array(entry)
+        if not isinstance(entry, np.ndarray) or entry.dtype.kind not in "fiub" or entry.shape[:1] != (entry.size,):
+            raise self.wrong(key, f"{key} must be a list of numbers, one for each row", _described(entry))
+        return entry.ravel()
+
+    def sequences(self, key: str) -> Array:
+        """Return an entry of sequences, n × T × d."""
+        entry = self.get(key)
+        if not isinstance(entry, np.ndarray) or entry.dtype.kind not in "fiu" or entry.ndim not in (2, 3):
+            raise self.wrong(key, f"{key} must be an array of numbers (rows × frames × dimension)", _described(entry))
+        return entry if entry.ndim == 3 else entry[:, None, :]
+
+
+def _described(entry: object) -> str:
+    return f"{entry.shape} {entry.dtype}" if isinstance(entry, np.ndarray) else type(entry).__name__
+
+
+def _splits(path: Path, content: object) -> list[_Split]:
+    if not isinstance(content, dict):
+        raise DataError(
+            "an MMSA file is a dictionary with train, valid and test",
+            file=path,
+            value=_described(content),
+            way_out=_WAY_OUT,
+        )
+    named = {_ALIASES.get(name, name): entries for name, entries in content.items() if isinstance(name, str)}
+    missing = [split for split in ("train", "valid", "test") if split not in named]
+    if missing:
+        raise DataError(
+            f"the split {missing[0]} is missing",
+            file=path,
+            value=f"there is {', '.join(str(name) for name in content) or 'none'}",
+            way_out=_WAY_OUT,
+        )
+    for name in (split for split in SPLITS if split in named):
+        if not isinstance(named[name], dict):
+            raise DataError(
+                f"the split {name} must be a dictionary of entries",
+                file=path,
+                key=name,
+                value=_described(named[name]),
+                way_out=_WAY_OUT,
+            )
+    return [_Split(path, split, named[split]) for split in SPLITS if split in named]
+
+
+def _modalities(path: Path, splits: list[_Split], asked: tuple[str, ...] | None) -> tuple[str, ...]:
+    there = tuple(m for m, entry in _ENTRIES.items() if any(entry in split.entries for split in splits))
+    for modality in asked or ():
+        if modality not in there:
+            tokens = modality == "text" and "text_bert" in splits[0].entries
+            raise DataError(
+                f"the file has no modality {modality!r}"
+                + (": text_bert holds token ids, not vectors" if tokens else ""),
+                file=path,
+                key="features.source.modalities",
+                way_out=f"it has {', '.join(there) or 'none'}",
+            )
+    return there if asked is None else asked
+
+
+def _rows(split: _Split, labels: Array, modalities: tuple[str, ...], notes: dict[str, Any]) -> Rows:
+    ids = split.texts("id")
+    features, available = {}, {}
+    for modality in modalities:
+        key = _ENTRIES[modality]
+        sequences = split.sequences(key)
+        if len(sequences) != len(ids):
+            raise split.wrong(key, f"there must be as many rows of {key} as ids", f"{len(sequences)} and {len(ids)}")
+        pooled = pool(sequences, _lengths(split, key, sequences, notes))
+        features[modality], available[modality] = pooled.vectors, pooled.available
+        for what, count in (
+            ("values that were NaN or infinite, set to 0", pooled.mended),
+            ("rows with frames beyond their length", pooled.left_out),
+            ("rows without the modality", int((~pooled.available).sum())),
+        ):
+            _note(notes, what, split.name, modality, count)
+    return Rows.of(ids, labels, features, available=available)
+
+
+def _note(notes: dict[str, Any], what: str, split: str, modality: str, count: int) -> None:
+    if count:
+        notes.setdefault(what, {}).setdefault(split, {})[modality] = count
+
+
+def _lengths(split: _Split, key: str, sequences: Array, notes: dict[str, Any]) -> Array | None:
+    """Return the true length of each row, if the file gives it."""
+    rows, frames = sequences.shape[:2]
+    lengths_key = f"{key}_lengths"
+    if lengths_key in split.entries:
+        lengths = split.numbers(lengths_key)
+    elif key == "text" and "text_bert" in split.entries:
+        lengths_key = "text_bert"
+        tokens = split.sequences(lengths_key)
+        mask = tokens[:, 1] if tokens.shape[1] == 3 else tokens[:, :, 1] if tokens.shape[2] == 3 else None
+        if mask is None or mask.shape[1] != frames:
+            return None
+        lengths = (mask > 0).sum(axis=1)
+    else:
+        return None
+    if len(lengths) != rows:
+        raise split.wrong(lengths_key, f"{lengths_key} must have one for each row", f"{len(lengths)} for {rows} rows")
+    if not (np.isfinite(lengths) & (lengths >= 0)).all():
+        raise split.wrong(lengths_key, f"a length in {lengths_key} is negative or no number", lengths.min())
+    longer = lengths > frames
+    _note(notes, "lengths beyond the sequence, cut to it", split.name, key, int(longer.sum()))
+    return np.where(longer, frames, lengths).astype(np.int64)
+
+
+def _classes(splits: list[_Split], notes: dict[str, Any]) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Return the class of each row from 0 up, and the classes' names."""
+    annotations = {s.name: s.texts("annotations") for s in splits if "annotations" in s.entries}
+    if not any("classification_labels" in split.entries for split in splits) and len(annotations) == len(splits):
+        found = {name for names in annotations.values() for name in names}
+        classes = tuple(p for p in _POLARITIES if p in found) + tuple(sorted(found - set(_POLARITIES)))
+        place = {name: k for k, name in enumerate(classes)}
+        return {s: np.array([place[n] for n in names], np.int64) for s, names in annotations.items()}, classes
+    codes = {}
+    for split in splits:
+        numbers = split.numbers("classification_labels")
+        if not np.isin(numbers, np.arange(-_MOST_CLASSES, _MOST_CLASSES)).all():
+            problem = f"classes must be whole numbers below {_MOST_CLASSES}"
+            raise split.wrong("classification_labels", problem, f"{numbers.min()} to {numbers.max()}")
+        codes[split.name] = numbers.astype(np.int64)
+    every = np.concatenate(list(codes.values()))
+    first, last = min(0, int(every.min(initial=0))), int(every.max(initial=0))
+    if first:
+        notes["classes"] = f"numbered from {first} in the file, from 0 here"
+    names = _names(codes, annotations)
+    return {s: c - first for s, c in codes.items()}, tuple(names.get(k, str(k)) for k in range(first, last + 1))
+
+
+def _names(codes: dict[str, Array], annotations: dict[str, list[str]]) -> dict[int, str]:
+    """Return the name of each class number, if the annotations give each exactly one."""
+    pairs = {
+        pair
+        for s, names in annotations.items()
+        if len(names) == len(codes[s])
+        for pair in zip(codes[s].tolist(), names, strict=True)
+    }
+    names = dict(pairs)
+    return names if len(names) == len(set(names.values())) == len(pairs) else {}
