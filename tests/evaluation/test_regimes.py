@@ -36,16 +36,21 @@ def weighted_sum(shown: Mapping[str, Array]) -> Array:
     return total
 
 
-@pytest.mark.parametrize(("count", "rates"), [(1, 0), (2, 3), (3, 4), (4, 5)])
+@pytest.mark.parametrize(("count", "rates"), [(1, 0), (2, 3), (3, 5), (4, 5)])
 def test_every_set_and_every_rate_that_can_be(count: int, rates: int) -> None:
     dims = dict(zip(("text", "audio", "visual", "touch"), (5, 3, 4, 2), strict=True))
     bench = build_bench(small_rows("test", 30, dict(list(dims.items())[:count])), "regression", PARAMS)
     names = [regime.name for regime in bench.regimes if regime.kind != "rate"]
     proper = ["+".join(s) for k in range(1, count) for s in combinations(bench.modalities, k)]
     assert names == ["full", *proper]
-    kept = [regime.rate for regime in bench.regimes if regime.kind == "rate"]
-    assert kept == list(PARAMS.missing_rates[:rates])
+    kept = [regime.name for regime in bench.regimes if regime.kind == "rate"]
+    assert kept == [f"η={rate:g}" for rate in PARAMS.missing_rates[:rates]]
     assert bench.rates_left_out == PARAMS.missing_rates[rates:]
+
+
+def test_the_first_rate_out_of_reach_is_taken_at_the_limit() -> None:
+    bench = build_bench(small_rows("test", 30), "regression", PARAMS)
+    assert {r.name: r.rate for r in bench.regimes if r.kind == "rate"}["η=0.7"] == pytest.approx(2 / 3)
 
 
 def test_a_rate_hides_that_share_and_leaves_something_to_every_row() -> None:
@@ -98,8 +103,8 @@ def test_the_averages_are_over_proper_sets_and_over_rates() -> None:
     bench = build_bench(small_rows("test", 40), "regression", PARAMS)
     scores = evaluate_predictor(weighted_sum, bench)
     six = ["text", "audio", "visual", "text+audio", "text+visual", "audio+visual"]
-    four = ["η=0.1", "η=0.3", "η=0.5", "η=0.6"]
-    for name, parts in (("FIX", six), ("MR", four)):
+    five = ["η=0.1", "η=0.3", "η=0.5", "η=0.6", "η=0.7"]
+    for name, parts in (("FIX", six), ("MR", five)):
         for corrupted in (False, True):
             expected = np.mean([scores[Condition(part, corrupted)]["mae"] for part in parts])
             assert scores[Condition(name, corrupted)]["mae"] == pytest.approx(expected)
@@ -119,7 +124,7 @@ def test_each_row_is_predicted_once_for_each_pattern_and_only_damaged_rows_again
 
     bench = build_bench(small_rows("test", 50), "regression", PARAMS)
     evaluate_predictor(counting, bench)
-    assert len(bench.regimes) == 11
+    assert len(bench.regimes) == 12
     assert asked[:7] == [(pattern, 50) for pattern, _ in asked[:7]]
     assert len({pattern for pattern, _ in asked[:7]}) == 7
     assert asked[7:] == [(pattern, 5) for pattern, _ in asked[:7]]

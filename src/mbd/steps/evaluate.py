@@ -97,6 +97,8 @@ def _notes(bench: Bench, test_rows: int, left_out: list[str], params: Params) ->
         share = f"{len(bench.modalities) - 1}/{len(bench.modalities)}"
         notes.append(f"Missing rates that these rows cannot have: {rates} (every row keeps one modality: η ≤ {share}).")
     for regime in bench.regimes:
+        if regime.rate is not None and regime.name != f"η={regime.rate:g}":
+            notes.append(f"{regime.name} is out of reach and was taken as η={regime.rate:.3f}.")
         if regime.kind == "fixed" and regime.rows < len(bench.rows):
             notes.append(f"{regime.name}: only the {regime.rows} rows that have any of it.")
     damaged = 100 * params.evaluation.corruption.share

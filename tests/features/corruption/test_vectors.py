@@ -23,8 +23,10 @@ def some_rows(n: int = 60) -> Rows:
 
 
 def snr(signals: Array, damaged: Array) -> Array:
-    noise = damaged.astype(np.float64) - signals
-    ratio: Array = 10 * np.log10(np.square(signals).sum(axis=1) / np.square(noise).sum(axis=1))
+    """The ratio in each row, every entry in units of its own size."""
+    size = np.sqrt(np.square(signals).mean(axis=0))
+    clean, noise = signals / size, (damaged.astype(np.float64) - signals) / size
+    ratio: Array = 10 * np.log10(np.square(clean).sum(axis=1) / np.square(noise).sum(axis=1))
     return ratio
 
 
@@ -83,6 +85,14 @@ def test_audio_and_unknown_modalities_get_noise_at_the_ratio_in_each_row(modalit
     rows = some_rows()
     damaged = corrupt(rows, Corruption(share=1.0, snr_db=snr_db), 0)
     np.testing.assert_allclose(snr(rows.features[modality], damaged.features[modality]), snr_db, atol=0.01)
+
+
+def test_a_large_entry_does_not_drown_the_others() -> None:
+    rows = some_rows()
+    rows.features["audio"][:, 0] *= 1000
+    damaged = corrupt(rows, Corruption(share=1.0, snr_db=10), 0).features["audio"]
+    noise = np.abs(damaged - rows.features["audio"]).mean(axis=0)
+    assert noise[1:].max() < 1 < noise[0]
 
 
 def test_visual_blur_keeps_each_row_mean_and_smooths() -> None:

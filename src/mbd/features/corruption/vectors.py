@@ -4,7 +4,8 @@ visual  a blur along the vector; then a share of the entries is set to the least
         has in any row, as pixels are to black or white
 text    a share of the entries is taken from another row, as a misspelt token is read as another one; then entries
         change places nearby
-others  white noise at the given ratio to the row's own power
+others  noise at the given ratio to the row's power, both measured in units of each entry's own size over all rows: a
+        vector holds loudness beside pitch, and one large entry must not drown the others
 """
 
 from collections.abc import Callable
@@ -60,7 +61,9 @@ def _visual(context: _Context) -> Array:
 
 
 def _audio(context: _Context) -> Array:
-    return with_noise(context.rows[context.damaged], context.params.snr_db, context.rng)
+    size = np.sqrt(np.square(context.rows, dtype=np.float64).mean(axis=0))
+    own = context.rows[context.damaged] / np.where(size > 0, size, 1)
+    return with_noise(own, context.params.snr_db, context.rng) * size
 
 
 def _text(context: _Context) -> Array:
