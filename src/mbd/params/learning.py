@@ -59,6 +59,8 @@ class Lattice(Section):
     """drawn points to which the kernel part compares a row; 0: ridge alone"""
     lengths: tuple[Positive, ...] = (1.0, 2.0)
     """kernel lengths ℓ to choose from"""
+    trust: NonNegative = 0.05
+    """κ, how much a difference in out-of-fold error counts when modules answer together"""
 
 
 class Model(Section):

@@ -1,0 +1,1 @@
+"""Deleting a modality: three methods, three kinds of guarantee, one outcome."""

@@ -1,0 +1,129 @@
+"""Method `exact`: on the lattice, what has seen the modality is dropped, and what is left never saw it.
+
+Whole modalities: every tensor whose provenance names one goes. The rest is, bit for bit, the model that training
+without these modalities gives (ε = 0), which anyone with the data can check by training it.
+
+Named subjects: every module whose tag holds the modality is trained anew from the rows without these subjects'
+recordings of it; all other tensors stay as they are. The result is, bit for bit, training without these recordings.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mbd.deletion.outcome import Claim, Original, Outcome, Phases, Request
+from mbd.errors import DataError, UsageError
+from mbd.features.rows import Rows
+from mbd.model.record import DataRecord, Guarantee
+from mbd.params import Params
+from mbd.params.learning import Lattice
+from mbd.tensors import Array
+
+_ASSUMPTIONS = (
+    "The provenance in model.json is true: each tensor was computed from the data of the modalities it names and from "
+    "nothing else. Training without the modality gives the same bytes for every retained tensor; anyone who holds the "
+    "retained data can check this by training.",
+    "The architecture and the hyper-parameters were not chosen by looking at the deleted data.",
+)
+_OF_SUBJECTS = (
+    "The subjects' recordings of this modality are forgotten; their other modalities and their labels are not.",
+)
+
+
+def delete(request: Request, original: Original, params: Params) -> Outcome:
+    """Carry out `request` on a lattice model; the parameters that count are those the model was trained with."""
+    del params
+    if request.subjects:
+        return _forget_subjects(request, original)
+    phases = Phases()
+    with phases.phase("drop"):
+        gone = set(request.modalities)
+        kept = {name: t for name, t in original.record.tensors.items() if not gone & set(t.sees)}
+        record = original.record.model_copy(
+            update={
+                "modalities": {m: d for m, d in original.record.modalities.items() if m not in gone},
+                "revoked": (*original.record.revoked, *request.modalities),
+                "data": _without(original.record.data, gone),
+                "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0),
+                "tensors": kept,
+            }
+        )
+        tensors = {name: original.tensors[name] for name in kept}
+    dropped = sorted(set(original.record.tensors) - set(kept))
+    return Outcome(
+        record=record,
+        tensors=tensors,
+        claim=Claim("exact", _ASSUMPTIONS, epsilon=0.0, delta=0.0),
+        indices={},
+        facts={"dropped_tensors": dropped, "kept_tensors": len(kept)},
+        phases=phases,
+    )
+
+
+def _forget_subjects(request: Request, original: Original) -> Outcome:
+    if len(request.modalities) != 1:
+        raise UsageError(
+            "subjects can be forgotten in one modality at a time",
+            key="--modality",
+            value=", ".join(request.modalities),
+            way_out="delete again for the next modality",
+        )
+    modality, phases, record = request.modalities[0], Phases(), original.record
+    with phases.phase("read"):
+        rows = original.data.split("train").load()
+        theirs = _recordings(rows, modality, request.subjects)
+        available = {**rows.available, modality: rows.available[modality] & ~theirs}
+        rows = replace(rows, available=available)
+    with phases.phase("retrain"):
+        from mbd.training.lattice import train_modules  # noqa: PLC0415 -- dropping modules needs no training code
+
+        spec = Lattice.model_validate(record.spec)
+        anew, provenance, _ = train_modules(
+            rows, spec, seed=int(record.seed), classes=len(record.classes), only=modality
+        )
+    kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
+    tensors: dict[str, Array] = {name: original.tensors[name] for name in kept} | anew
+    return Outcome(
+        record=record.model_copy(
+            update={"tensors": kept | provenance, "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0)}
+        ),
+        tensors=tensors,
+        claim=Claim("exact", (*_ASSUMPTIONS, *_OF_SUBJECTS), epsilon=0.0, delta=0.0),
+        indices={},
+        facts={
+            "subjects": len(request.subjects),
+            "recordings_forgotten": int(theirs.sum()),
+            "retrained_tensors": len(anew),
+            "kept_tensors": len(kept),
+        },
+        phases=phases,
+    )
+
+
+def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:
+    """Return which rows are recordings of these subjects (groups) in this modality."""
+    for subject in subjects:
+        if subject not in rows.groups:
+            raise DataError(
+                "no train row belongs to this subject",
+                key="--subject",
+                value=subject,
+                way_out="subjects are the groups of the FeatureSet (video or speaker)",
+            )
+    theirs: Array = np.isin(rows.groups, subjects) & rows.available[modality]
+    others = np.any([bits for m, bits in rows.available.items() if m != modality], axis=0)
+    if (theirs & ~others).any():
+        raise DataError(
+            f"{int((theirs & ~others).sum())} rows of these subjects have no other modality and would be left empty",
+            key="--subject",
+            value=rows.groups[theirs & ~others][0],
+            way_out="drop these rows from the data and train again",
+        )
+    return theirs
+
+
+def _without(data: DataRecord, gone: set[str]) -> DataRecord:
+    files = {
+        name: d for name, d in data.files.items() if name.rpartition("/")[2].removesuffix(".safetensors") not in gone
+    }
+    return data.model_copy(update={"files": files})

@@ -1,0 +1,74 @@
+"""What every deletion method takes and returns.
+
+A method is a module `mbd.deletion.METHOD` with `delete(request, original, params) -> Outcome`. It decides nothing about
+files: the step `delete` reads the model and the data, and writes the outcome.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mbd.features.contract import FeatureSet
+from mbd.model.record import ModelRecord
+from mbd.tensors import Array
+
+Kind = Literal["empirical", "certified", "exact"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be forgotten: whole modalities, or modalities of named subjects (groups) only."""
+
+    modalities: tuple[str, ...]
+    subjects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Original:
+    """The model before the deletion, and the data it was made from, open with all of the model's modalities."""
+
+    record: ModelRecord
+    tensors: Mapping[str, Array]
+    data: FeatureSet
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is guaranteed, and under which assumptions, in words; ε and δ only where they are proven."""
+
+    kind: Kind
+    assumptions: tuple[str, ...]
+    epsilon: float | None = None
+    delta: float | None = None
+
+
+@dataclass
+class Phases:
+    """How long each phase of a deletion took, in seconds."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time what happens within."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The model after the deletion and everything there is to say about how it came about."""
+
+    record: ModelRecord
+    tensors: Mapping[str, Array]
+    claim: Claim
+    indices: Mapping[str, Array]
+    """for each tensor of the new model, the flat positions that were edited (int64, ascending)"""
+    facts: Mapping[str, Any]
+    """the method's own part of deletion.json: parameters that came into effect, counts, σ, commitment, budget, …"""
+    phases: Phases

@@ -1,0 +1,1 @@
+"""Training: the loop, its random draws, resuming, and several processes."""

@@ -1,0 +1,181 @@
+"""Training of the lattice: every module from the rows that have its tag, on one thread each.
+
+Folds are whole groups and depend on the rows' groups alone. Modules of single modalities come first, because larger
+ones start their search from their strengths. Factorisations run on one thread, because their last bits depend on the
+number of threads; several modules run side by side instead. So for every m, training without m gives the same bytes
+for every module that is left.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+from tqdm import tqdm
+
+from mbd.errors import DataError
+from mbd.features.contract import FeatureSet
+from mbd.features.rows import Rows
+from mbd.model.checkpoint import describe
+from mbd.model.lattice import Projection, Tag, on_grid, projection_name, tags, tensor_name
+from mbd.model.record import ColumnRange, ModelRecord, TensorRecord
+from mbd.params import Params
+from mbd.params.learning import Lattice
+from mbd.randomness import stream
+from mbd.tensors import Array
+from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
+from mbd.training.trained import Trained, data_record
+
+_SMALLEST_DEVIATION = 1e-6
+
+
+def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
+    """Train on `feature_set`. It takes seconds and keeps nothing in `work`: a killed run is run again."""
+    del work
+    manifest, rows = feature_set.manifest, feature_set.split("train").load()
+    seed, spec = params.training.seed, params.model.lattice
+    tensors, provenance, report = train_modules(rows, spec, seed=seed, classes=len(manifest.classes), progress=progress)
+    record = ModelRecord(
+        backbone="lattice",
+        spec=spec.model_dump(mode="json"),
+        task=manifest.task,
+        classes=manifest.classes,
+        label_range=manifest.label_range,
+        modalities=manifest.modalities,
+        seed=str(seed),
+        data=data_record(feature_set),
+        tensors=provenance,
+        sha256="",
+    )
+    return Trained(record, tensors, report)
+
+
+def train_modules(
+    rows: Rows, spec: Lattice, *, seed: int, classes: int, only: str | None = None, progress: bool = False
+) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
+    """Train all modules, or those whose tag holds the modality `only`; return their tensors, provenance and report."""
+    with threadpool_limits(limits=1):
+        course = _Course(rows, spec, seed, classes)
+        wanted = [tag for tag in tags(rows.features) if only is None or only in tag]
+        modules = course.train(wanted, progress)
+    own = {m: p for m, p in course.projections.items() if only is None or only == m}
+    tensors, provenance = _named(modules, own, course.projections)
+    return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in modules]
+
+
+def make_projection(matrix: Array, components: int) -> Projection:
+    """Return the projection of one modality, from the train rows that have it."""
+    x = np.asarray(matrix, np.float64)
+    deviation = x.std(0)
+    deviation = np.where(deviation > _SMALLEST_DEVIATION, deviation, 1.0)
+    empty = np.zeros((x.shape[1], 0), np.float32)
+    z = Projection(x.mean(0), deviation, empty, empty[0]).standardise(x)
+    values, vectors = np.linalg.eigh(z.T @ z / len(z))
+    strongest = np.argsort(-values, kind="stable")[:components]
+    return Projection(
+        mean=x.mean(0),
+        deviation=deviation,
+        directions=vectors[:, strongest].astype(np.float32),
+        variances=np.maximum(values[strongest], 0),
+    )
+
+
+def assign_folds(groups: Array, folds: int, seed: int) -> Array:
+    """Return a fold for each row: whole groups in random order, each to the fold that has the fewest rows so far."""
+    names, member = np.unique(groups, return_inverse=True)
+    counts, sizes = np.bincount(member), np.zeros(folds, np.int64)
+    fold_of = np.zeros(len(names), np.int64)
+    for group in stream(seed, "lattice", "folds").permutation(len(names)):
+        fold_of[group] = sizes.argmin()
+        sizes[fold_of[group]] += counts[group]
+    assigned: Array = fold_of[member]
+    return assigned
+
+
+class _Course:
+    """One training: the rows' coordinates, and what single modalities have found so far."""
+
+    def __init__(self, rows: Rows, spec: Lattice, seed: int, classes: int) -> None:
+        self.rows, self.spec, self.seed, self.classes = rows, spec, seed, classes
+        self.targets = np.eye(classes)[rows.labels] if classes else on_grid(rows.labels.astype(np.float64))[:, None]
+        self.folds = assign_folds(rows.groups, spec.folds, seed)
+        _refuse_too_few_groups(self.folds, rows)
+        self.projections: dict[str, Projection] = {}
+        self.points: dict[str, Array] = {}
+        for m, matrix in rows.features.items():
+            there = rows.available[m]
+            if not there.any():
+                raise DataError(f"no train row has the modality {m}", key=m, way_out=f"train with --without {m}")
+            self.projections[m] = make_projection(matrix[there], spec.components)
+            self.points[m] = np.zeros((len(rows), len(self.projections[m].variances)))
+            self.points[m][there] = self.projections[m](matrix[there])
+        self.strengths: dict[str, float] = {}
+
+    def train(self, wanted: list[Tag], progress: bool) -> list[TrainedModule]:
+        """Train the modules of `wanted`, smaller tags first in the result."""
+        needed = {(m,) for tag in wanted for m in tag}
+        singles = sorted(needed)
+        larger = sorted((tag for tag in wanted if len(tag) > 1), key=lambda tag: -len(tag))  # a long task first
+        trained: dict[Tag, TrainedModule] = {}
+        bar = tqdm(
+            total=len(singles) + len(larger), desc="modules", file=sys.stderr, disable=None if progress else True
+        )
+        with ThreadPoolExecutor(os.cpu_count()) as pool, bar:
+            for batch in (singles, larger):
+                for tag, module in zip(batch, pool.map(self._module, batch), strict=True):
+                    bar.update()
+                    if module:
+                        trained[tag] = module
+                        if len(tag) == 1:
+                            self.strengths[tag[0]] = float(module.tensors["ridge.strengths"][0])
+        return [trained[tag] for tag in wanted if tag in trained]
+
+    def _module(self, tag: Tag) -> TrainedModule | None:
+        there = np.all([self.rows.available[m] for m in tag], axis=0)
+        if len(np.unique(self.folds[there])) < 2:
+            return None
+        own = ModuleRows({m: self.points[m][there] for m in tag}, self.targets[there], self.folds[there])
+        start = {m: self.strengths[m] for m in tag} if len(tag) > 1 else {}
+        return train_module(tag, own, self.projections, start, self.spec, seed=self.seed, classes=self.classes)
+
+
+def _refuse_too_few_groups(folds: Array, rows: Rows) -> None:
+    if len(np.unique(folds)) < 2:
+        raise DataError(
+            "the train split has a single group, and out-of-fold errors need at least two",
+            key="train",
+            value=rows.groups[0],
+            way_out="give groups (speakers or videos), or set features.source.group_pattern=null",
+        )
+
+
+def _named(
+    modules: list[TrainedModule], own: Mapping[str, Projection], projections: Mapping[str, Projection]
+) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
+    """Return the tensors of `modules` and `own` projections by name, and what each has seen."""
+    tensors, provenance = {}, {}
+    for m, projection in own.items():
+        for part in Projection.__dataclass_fields__:
+            name = projection_name(m, part)
+            tensors[name] = getattr(projection, part)
+            provenance[name] = describe(tensors[name], (m,), belongs_to=m)
+    for module in modules:
+        columns, start = [], 0
+        for m in module.tag:
+            width = len(projections[m].variances)
+            columns.append(ColumnRange(start=start, stop=start + width, reads=m))
+            start += width
+        for part, tensor in module.tensors.items():
+            name = tensor_name(module.tag, part)
+            tensors[name] = tensor
+            # Rows of W, not columns, multiply the coordinates here: the ridge maps p to the targets as p W.
+            provenance[name] = describe(
+                tensor,
+                module.tag,
+                belongs_to=module.tag[0] if len(module.tag) == 1 else None,
+                columns=tuple(columns) if part == "ridge.weights" else (),
+            )
+    return tensors, provenance

@@ -1,0 +1,111 @@
+"""Training of one module, from the rows that have its tag and from strengths found for smaller tags only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mbd.model.lattice import Projection, Tag, kernel_features, on_grid, softmax
+from mbd.params.learning import Lattice
+from mbd.randomness import stream
+from mbd.tensors import Array
+from mbd.training.lattice.ridge import FoldedRidge, Strengths
+
+_KERNEL_STRENGTHS = (-4.0, -3.0, -2.0, -1.0, 0.0)
+_PULL = 0.05  # towards γ = ½, as a share of the labels' variance
+_SHARPNESS = tuple((2.0 ** np.arange(0, 6.01, 0.25)).tolist())
+
+
+@dataclass(frozen=True)
+class ModuleRows:
+    """The train rows that have a tag: coordinates in each modality, targets, folds."""
+
+    points: Mapping[str, Array]
+    targets: Array
+    folds: Array
+
+
+@dataclass(frozen=True)
+class TrainedModule:
+    """The tensors of a module, and how well it did out of fold."""
+
+    tag: Tag
+    tensors: dict[str, Array]
+    report: dict[str, float]
+
+
+def train_module(
+    tag: Tag,
+    rows: ModuleRows,
+    projections: Mapping[str, Projection],
+    start: Mapping[str, float],
+    params: Lattice,
+    *,
+    seed: int,
+    classes: int,
+) -> TrainedModule:
+    """Train the module of `tag`; `start` holds the strengths of its single modalities, empty for a single one."""
+    points = np.hstack([rows.points[m] for m in tag])
+    ridge = FoldedRidge(points, rows.targets, rows.folds, tuple(rows.points[m].shape[1] for m in tag))
+    strengths = ridge.best_from(tuple(start[m] for m in tag)) if start else ridge.best_alone()
+    weights, offset = ridge.fit(strengths)
+    tensors: dict[str, Array] = {
+        "ridge.weights": weights,
+        "ridge.offset": offset,
+        "ridge.strengths": np.array(strengths),
+    }
+    scores = ridge.out_of_fold(strengths)
+    report = {"rows": float(len(points)), "ridge_rmse": _rmse(rows.targets, scores)}
+    if params.landmarks:
+        kernel, kernel_scores = _train_kernel(tag, rows, projections, params, seed)
+        gamma = _blend(rows.targets, scores, kernel_scores)
+        report |= {"kernel_rmse": _rmse(rows.targets, kernel_scores), "gamma": gamma}
+        scores = (1 - gamma) * scores + gamma * kernel_scores
+        tensors |= kernel | {"gamma": np.array(gamma)}
+    report["rmse"] = _rmse(rows.targets, scores)
+    tensors |= {"sigma": np.array(max(report["rmse"], 1e-12)), "rows": np.array(len(points))}
+    if classes:
+        tensors["sharpness"] = np.array(_sharpness(rows.targets, scores))
+    return TrainedModule(tag, tensors, report)
+
+
+def _train_kernel(
+    tag: Tag, rows: ModuleRows, projections: Mapping[str, Projection], params: Lattice, seed: int
+) -> tuple[dict[str, Array], Array]:
+    draw = stream(seed, "lattice", "landmarks", *tag)
+    landmarks = {
+        m: on_grid(draw.standard_normal((params.landmarks, len(v))) * np.sqrt(v)).astype(np.float32)
+        for m, v in ((m, projections[m].variances) for m in tag)
+    }
+    fits = {}
+    for length in params.lengths:
+        features = kernel_features({m: rows.points[m] for m in tag}, landmarks, projections, length)
+        fits[length] = FoldedRidge(features, rows.targets, rows.folds, (params.landmarks,))
+    tried: list[tuple[float, float, Strengths]] = [
+        (fit.error((strength,)), length, (strength,)) for length, fit in fits.items() for strength in _KERNEL_STRENGTHS
+    ]
+    _, length, strengths = min(tried)
+    weights, offset = fits[length].fit(strengths)
+    tensors = {f"landmarks.{m}": points for m, points in landmarks.items()}
+    tensors |= {"kernel.weights": weights, "kernel.offset": offset, "kernel.length": np.array(length)}
+    return tensors, fits[length].out_of_fold(strengths)
+
+
+def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
+    """Return the γ of least out-of-fold error, pulled towards ½."""
+    difference, pull = kernel - ridge, _PULL * float(targets.var(axis=0).mean())
+    gain, energy = float((difference * (targets - ridge)).mean()), float((difference**2).mean())
+    return float(np.clip((gain + 0.5 * pull) / max(energy + pull, 1e-12), 0, 1))
+
+
+def _sharpness(targets: Array, scores: Array) -> float:
+    """Return the c at which softmax(c f) gives the true class the greatest out-of-fold likelihood."""
+
+    def loss(sharpness: float) -> float:
+        return float(-np.log(np.maximum((softmax(sharpness * scores) * targets).sum(1), 1e-12)).mean())
+
+    return float(min(_SHARPNESS, key=loss))
+
+
+def _rmse(targets: Array, scores: Array) -> float:
+    return float(np.sqrt(((targets - scores) ** 2).mean()))

@@ -1,0 +1,105 @@
+"""Exact deletion: equal, byte for byte, to a model that never saw what was deleted."""
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.deletion.exact import delete
+from mbd.deletion.outcome import Original, Request
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.features.rows import Rows
+from mbd.model.checkpoint import save_model
+from mbd.model.lattice import from_tensors
+from mbd.model.predictor import Model
+from mbd.params import Params, load_params
+from mbd.tensors import Array
+from mbd.training.lattice import train_lattice, train_modules
+from tests.features.build import synthetic_set
+
+PARAMS = load_params(None, ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"])
+NAMES = ("text", "audio", "visual")
+
+
+def original(folder: Path, *without: str) -> Original:
+    data = FeatureSet.open(folder, without=without)
+    trained = train_lattice(data, PARAMS, work=folder, progress=False)
+    return Original(trained.record, trained.tensors, data)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Original:
+    return original(synthetic_set(tmp_path_factory.mktemp("exact") / "set"))
+
+
+@pytest.mark.parametrize("gone", [c for size in (1, 2) for c in combinations(NAMES, size)], ids="+".join)
+def test_the_released_file_is_the_one_of_a_model_that_never_saw_it(
+    whole: Original, gone: tuple[str, ...], tmp_path: Path
+) -> None:
+    outcome = delete(Request(gone), whole, PARAMS)
+    reference = original(whole.data.folder, *gone)
+    records = []
+    for name, record, tensors in (
+        ("deleted", outcome.record, outcome.tensors),
+        ("reference", reference.record, reference.tensors),
+    ):
+        (tmp_path / name).mkdir()
+        records.append(save_model(tmp_path / name, record, tensors))
+    assert records[0].sha256 == records[1].sha256
+    told = {"revoked", "guarantee"}
+    assert records[0].model_dump(exclude=told) == records[1].model_dump(exclude=told)
+    assert outcome.claim.kind == "exact"
+    assert outcome.claim.epsilon == 0
+
+
+def test_deleting_twice_is_deleting_both(whole: Original) -> None:
+    first = delete(Request(("audio",)), whole, PARAMS)
+    again = delete(Request(("visual",)), Original(first.record, first.tensors, whole.data), PARAMS)
+    both = delete(Request(("audio", "visual")), whole, PARAMS)
+    assert again.record == both.record
+    assert {n: t.tobytes() for n, t in again.tensors.items()} == {n: t.tobytes() for n, t in both.tensors.items()}
+
+
+def test_the_deleted_model_refuses_the_modality(whole: Original) -> None:
+    outcome = delete(Request(("audio",)), whole, PARAMS)
+    model = Model(outcome.record, from_tensors(outcome.record, outcome.tensors))
+    test = whole.data.split("test").load()
+    with pytest.raises(UsageError, match="revoked"):
+        model.predict({"audio": test.features["audio"]})
+    retained = {m: test.features[m] for m in ("text", "visual")}
+    before = Model(whole.record, from_tensors(whole.record, whole.tensors)).predict(retained)
+    np.testing.assert_array_equal(model.predict(retained), before)
+
+
+def test_forgetting_subjects_is_training_without_their_recordings(whole: Original) -> None:
+    subjects = tuple(np.unique(whole.data.split("train").groups)[:3])
+    outcome = delete(Request(("audio",), subjects), whole, PARAMS)
+    rows = whole.data.split("train").load()
+    theirs = np.isin(rows.groups, subjects)
+    rows = replace(rows, available={**rows.available, "audio": rows.available["audio"] & ~theirs})
+    expected = _trained(rows, PARAMS)
+    assert outcome.tensors.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert outcome.tensors[name].tobytes() == tensor.tobytes(), name
+    changed = {n for n, t in outcome.tensors.items() if t.tobytes() != whole.tensors[n].tobytes()}
+    assert changed
+    assert all("audio" in whole.record.tensors[name].sees for name in changed)
+    assert outcome.facts["recordings_forgotten"] == theirs.sum()
+
+
+def _trained(rows: Rows, params: Params) -> dict[str, Array]:
+    return train_modules(rows, params.model.lattice, seed=params.training.seed, classes=0)[0]
+
+
+def test_a_subject_that_is_not_there_is_named(whole: Original) -> None:
+    with pytest.raises(DataError, match="no train row belongs") as refusal:
+        delete(Request(("audio",), ("nobody",)), whole, PARAMS)
+    assert refusal.value.value == "nobody"
+
+
+def test_subjects_are_forgotten_in_one_modality_at_a_time(whole: Original) -> None:
+    with pytest.raises(UsageError, match="one modality at a time"):
+        delete(Request(("audio", "text"), ("train-v0000",)), whole, PARAMS)

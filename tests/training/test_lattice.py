@@ -1,0 +1,205 @@
+"""The lattice: what a module may see, what is left without a modality, and that it predicts."""
+
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.errors import DataError
+from mbd.evaluation.metrics import classification_metrics, regression_metrics
+from mbd.features.contract import FeatureSet
+from mbd.model.checkpoint import load_model, save_model
+from mbd.model.lattice import LatticeBackbone, from_tensors, tags
+from mbd.model.predictor import Model, load
+from mbd.params import Params, load_params
+from mbd.steps import features
+from mbd.training.lattice import assign_folds, train_lattice
+from mbd.training.trained import Trained
+from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
+
+PARAMS = load_params(None, ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"])
+
+
+def train(folder: Path, *without: str, params: Params = PARAMS) -> Trained:
+    return train_lattice(FeatureSet.open(folder, without=without), params, work=folder, progress=False)
+
+
+def model_of(trained: Trained) -> Model:
+    return Model(trained.record, from_tensors(trained.record, trained.tensors))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic_set(tmp_path_factory.mktemp("lattice") / "set")
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path) -> Trained:
+    return train(data)
+
+
+def test_there_is_a_module_for_every_set(whole: Trained) -> None:
+    assert len(tags("abcd")) == 15
+    modules = {name.split(".")[1] for name in whole.tensors if name.startswith("module.")}
+    assert modules == {"+".join(tag) for tag in tags(["text", "audio", "visual"])}
+
+
+@pytest.mark.parametrize(
+    "without", [c for size in (1, 2) for c in combinations(("text", "audio", "visual"), size)], ids="+".join
+)
+def test_training_without_a_modality_gives_the_same_bytes_for_all_that_is_left(
+    data: Path, whole: Trained, without: tuple[str, ...]
+) -> None:
+    never_exposed = train(data, *without)
+    left = {n: t for n, t in whole.tensors.items() if not set(whole.record.tensors[n].sees) & set(without)}
+    assert left.keys() == never_exposed.tensors.keys()
+    for name, tensor in left.items():
+        assert tensor.tobytes() == never_exposed.tensors[name].tobytes(), name
+
+
+def test_one_thread_or_two_give_the_same_bytes(data: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from tests.training.test_lattice import train\n"
+        "from mbd.model.checkpoint import save_model\n"
+        "out = Path(sys.argv[2]); out.mkdir(); t = train(Path(sys.argv[1]))\n"
+        "print(save_model(out, t.record, t.tensors).sha256)\n"
+    )
+    digests = set()
+    for threads in ("1", "2"):
+        environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "PATH": ""}
+        command = [sys.executable, "-c", script, str(data), str(tmp_path / threads)]
+        repository = Path(__file__).parents[2]
+        digests.add(subprocess.check_output(command, env=environment, text=True, cwd=repository))
+    assert len(digests) == 1
+
+
+def test_every_tensor_says_what_it_has_seen(whole: Trained) -> None:
+    for name, record in whole.record.tensors.items():
+        kind, of = name.split(".")[:2]
+        assert record.sees == tuple(of.split("+")), name
+        assert kind in {"module", "projection"}
+
+
+def test_a_value_of_a_modality_moves_nothing_that_has_not_seen_it(data: Path, whole: Trained, tmp_path: Path) -> None:
+    changed = synthetic_set(tmp_path / "set")
+    file = changed / "splits/train/audio.safetensors"
+    content = bytearray(file.read_bytes())
+    content[1000:1400] = bytes(400)
+    file.write_bytes(content)
+    other = train(changed)
+    moved = {n for n, t in other.tensors.items() if t.tobytes() != whole.tensors[n].tobytes()}
+    assert moved
+    assert all("audio" in whole.record.tensors[name].sees for name in moved)
+
+
+def test_more_modalities_help_and_chance_is_beaten(tmp_path: Path) -> None:
+    dims = "features.source.synthetic.dims={text: 40, audio: 20, visual: 30}"
+    rows = "features.source.synthetic.rows={train: 600, valid: 20, test: 400}"
+    folder = synthetic_set(tmp_path / "set", dims, rows)
+    model, test = model_of(train(folder)), FeatureSet.open(folder).split("test").load()
+
+    def acc2(*shown: str) -> float:
+        return regression_metrics(test.labels, model.predict({m: test.features[m] for m in shown}))["acc2"]
+
+    assert acc2("audio", "text", "visual") > acc2("text") > acc2("audio") + 5
+    assert acc2("audio") > 57
+
+
+def test_classes_have_probabilities(tmp_path: Path) -> None:
+    folder = synthetic_set(tmp_path / "set", "features.source.synthetic.classes=3")
+    model, test = model_of(train(folder)), FeatureSet.open(folder).split("test").load()
+    probabilities = model.predict(test.features)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
+    assert classification_metrics(test.labels, probabilities.argmax(1))["wa"] > 45
+
+
+@pytest.mark.parametrize("dims", ["{a: 3, b: 5}", "{text: 4, audio: 3, visual: 2, pulse: 9}"])
+def test_two_or_four_modalities_of_any_size(tmp_path: Path, dims: str) -> None:
+    folder = synthetic_set(tmp_path / "set", f"features.source.synthetic.dims={dims}")
+    trained = train(folder)
+    test = FeatureSet.open(folder).split("test").load()
+    assert np.isfinite(model_of(trained).predict(test.features)).all()
+
+
+def test_each_row_is_scored_by_what_it_has(data: Path, whole: Trained) -> None:
+    model, test = model_of(whole), FeatureSet.open(data).split("test").load()
+    even = np.arange(len(test)) % 2 == 0
+    mixed = model.predict(test.features, {"audio": even})
+    np.testing.assert_array_equal(mixed[even], model.predict(test.features)[even])
+    without = {m: x for m, x in test.features.items() if m != "audio"}
+    np.testing.assert_array_equal(mixed[~even], model.predict(without)[~even])
+
+
+def test_a_saved_model_predicts_as_the_trained_one(data: Path, whole: Trained, tmp_path: Path) -> None:
+    save_model(tmp_path, whole.record, whole.tensors)
+    test = FeatureSet.open(data).split("test").load()
+    np.testing.assert_array_equal(load(tmp_path).predict(test.features), model_of(whole).predict(test.features))
+    assert load_model(tmp_path)[0].tensors == whole.record.tensors
+
+
+def test_a_set_that_no_train_row_has_is_answered_by_those_below(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    third = np.arange(24) % 3
+    for place, m in enumerate(("text", "audio", "visual")):
+        arrays[f"train_{m}_available"] = third == place
+    file = write_npz(tmp_path / "d.npz", arrays)
+    settings = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.size=0"]
+    features.run(load_params(None, settings), tmp_path / "set")
+    backbone = model_of(train(tmp_path / "set")).backbone
+    assert isinstance(backbone, LatticeBackbone)
+    weights = backbone.weights(("audio", "text", "visual"))
+    assert set(weights) <= {("audio",), ("text",), ("visual",)}
+    assert sum(weights.values()) == pytest.approx(1)
+
+
+def test_a_module_that_errs_more_counts_less(whole: Trained) -> None:
+    backbone = model_of(whole).backbone
+    assert isinstance(backbone, LatticeBackbone)
+    weights = backbone.weights(("audio", "text", "visual"))
+    ordered = sorted(weights, key=lambda tag: backbone.modules[tag].error)
+    assert sorted(weights.values(), reverse=True) == [weights[tag] for tag in ordered]
+    assert backbone.weights(("text",)) == {("text",): 1.0}
+
+
+def test_a_modality_of_constant_zeros_is_worth_nothing_and_harms_nothing(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    for split in ("train", "valid", "test"):
+        arrays[f"{split}_audio"] = np.zeros_like(arrays[f"{split}_audio"])
+    file = write_npz(tmp_path / "d.npz", arrays)
+    settings = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.size=0"]
+    features.run(load_params(None, settings), tmp_path / "set")
+    model = model_of(train(tmp_path / "set"))
+    test = FeatureSet.open(tmp_path / "set").split("test").load()
+    alone = model.predict({"audio": test.features["audio"]})
+    np.testing.assert_allclose(alone, alone[0])
+
+
+def test_a_modality_that_no_train_row_has_is_named(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    arrays["train_audio_available"] = np.zeros(24, bool)
+    file = write_npz(tmp_path / "d.npz", arrays)
+    settings = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.size=0"]
+    features.run(load_params(None, settings), tmp_path / "set")
+    with pytest.raises(DataError, match="no train row has the modality audio"):
+        train(tmp_path / "set")
+
+
+def test_one_group_alone_cannot_be_folded(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    for split in ("train", "valid", "test"):
+        arrays[f"{split}_groups"] = np.full(len(arrays[f"{split}_ids"]), split)
+    file = write_npz(tmp_path / "d.npz", arrays)
+    settings = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.size=0"]
+    features.run(load_params(None, settings), tmp_path / "set")
+    with pytest.raises(DataError, match="single group"):
+        train(tmp_path / "set")
+
+
+def test_folds_are_whole_groups_of_about_equal_size() -> None:
+    groups = np.array([f"g{i // 7}" for i in range(350)])
+    folds = assign_folds(groups, 5, 0)
+    assert all(len(set(folds[groups == g])) == 1 for g in set(groups))
+    assert set(np.bincount(folds)) == {70}
