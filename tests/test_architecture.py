@@ -1,0 +1,81 @@
+"""The rooms of the house: imports go one way, and small installs stay small."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "mbd"
+LAYERS = [
+    {"cli"},
+    {"steps", "doctor"},
+    {"deletion", "attacks", "report", "certificate", "storage", "monitoring"},
+    {"training", "evaluation", "privacy"},
+    {"model"},
+    {"features"},
+    {"params"},
+]
+TOOLS = {"errors", "files", "randomness", "tensors", "git", "urls", "remote_errors", "__version__"}
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+WITHOUT_TORCH = {"certificate", "storage", "monitoring", "params", "cli"}
+ONLY_HERE = {
+    "dvc": {"features/revision.py", "doctor"},
+    "kfp": set(),
+    "torch": {"model", "training", "features/media", "deletion", "doctor", "attacks", "evaluation"},
+    "transformers": {"features/media"},
+    "h5py": {"features/sequences.py"},
+    "boto3": {"storage", "doctor"},
+}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Yield what a module imports, wherever in it, but not for types only."""
+    tree = ast.parse(file.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ([f"mbd.{alias.name}" for alias in node.names] if node.module == "mbd" else [node.module])
+
+
+def room(file: Path) -> str:
+    return file.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("file", modules(), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_imports_go_one_way(file: Path) -> None:
+    here = room(file)
+    if here == "__init__":
+        return
+    assert here in LEVEL or here in TOOLS, f"{here} has no place in the house: give it one in LAYERS"
+    for name in imported(file):
+        parts = name.split(".")
+        if parts[0] != "mbd" or len(parts) == 1 or parts[1] in TOOLS:
+            continue
+        if here in TOOLS:
+            raise AssertionError(f"{file.name} is a tool for every room and may not import {name}")
+        assert LEVEL[parts[1]] >= LEVEL[here], f"{here} may not import {name}"
+        if LEVEL[parts[1]] == LEVEL[here] and parts[1] != here:
+            assert (here, parts[1]) in {("training", "evaluation")}, f"{here} and {parts[1]} are neighbours"
+
+
+@pytest.mark.parametrize("package", ONLY_HERE)
+def test_heavy_packages_are_imported_only_where_they_belong(package: str) -> None:
+    allowed = ONLY_HERE[package]
+    for file in modules():
+        if package in {name.partition(".")[0] for name in imported(file)}:
+            path = file.relative_to(SOURCE).as_posix()
+            assert any(path == place or path.startswith(f"{place}/") for place in allowed), f"{path} imports {package}"
