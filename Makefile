@@ -26,7 +26,7 @@ run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a
 	@mbd show build
 
 test: $(STAMP) ## all tests that need no server
-	pytest -n auto -m 'not services'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto -m 'not services'
 
 test-services: $(STAMP) ## tests against real servers (installs them with apt, starts them on loopback)
 	tests/integration/install-servers
