@@ -3,6 +3,7 @@
 The baselines are fitted on train and scored on test, for each modality alone and for all together.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,16 +40,17 @@ def label_statistics(collection: Collection) -> dict[str, Any]:
 
 
 def label_histogram(collection: Collection, label_range: tuple[float, float]) -> str:
-    """Return the share of labels in each bin or class, for each split, as CSV for a plot."""
-    lines = ["split,label,share"]
-    for split, rows in collection.splits.items():
-        if collection.task == "classification":
-            counts, names = np.bincount(rows.labels, minlength=len(collection.classes)), collection.classes
-        else:
-            counts, edges = np.histogram(rows.labels, bins=_BINS, range=label_range)
-            names = tuple(f"{middle:.2f}" for middle in (edges[:-1] + edges[1:]) / 2)
-        lines += [f"{split},{name},{count / len(rows):.4f}" for name, count in zip(names, counts, strict=True)]
-    return "\n".join(lines) + "\n"
+    """Return the share of labels in each bin or class, a column for each split, as CSV for a plot."""
+    if collection.task == "classification":
+        names: Sequence[str] = collection.classes
+        counts = [np.bincount(rows.labels, minlength=len(names)) for rows in collection.splits.values()]
+    else:
+        edges = np.linspace(*label_range, _BINS + 1)
+        names = [f"{middle:.2f}" for middle in (edges[:-1] + edges[1:]) / 2]
+        counts = [np.histogram(rows.labels, bins=edges)[0] for rows in collection.splits.values()]
+    shares = np.array([count / count.sum() for count in counts]).T
+    lines = [f"{name},{','.join(f'{share:.4f}' for share in row)}" for name, row in zip(names, shares, strict=True)]
+    return "\n".join([f"label,{','.join(collection.splits)}", *lines]) + "\n"
 
 
 def availability(collection: Collection) -> dict[str, dict[str, float]]:
