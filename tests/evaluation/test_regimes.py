@@ -12,7 +12,8 @@ from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import regression_metrics
 from mbd.evaluation.regimes import Bench, Condition, build_bench, evaluate_predictor
 from mbd.features.rows import Rows
-from mbd.params.learning import Corruption, Evaluation
+from mbd.params.corruption import Corruption
+from mbd.params.learning import Evaluation
 from mbd.tensors import Array
 from tests.features.build import small_rows
 

@@ -3,9 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
+from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.files import file_digests, path_digest, sha256_file
 from mbd.params import load_params
+from mbd.params.corruption import Corruption
 from mbd.steps import features
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
@@ -44,3 +50,44 @@ def test_the_source_file_is_recorded_by_digest(tmp_path: Path) -> None:
     assert manifest.provenance["files"] == {"data.npz": sha256_file(file)}
     assert (manifest.calibration.requested, manifest.calibration.used) == (5000, 12)
     assert manifest.calibration.carved_from == "train"
+
+
+def write_set(folder: Path, kind: str, name: str, *settings: str) -> FeatureSet:
+    """Write a FeatureSet of a synthetic source or of an .npz file."""
+    if kind == "synthetic":
+        synthetic_set(folder / name, *settings)
+    else:
+        file = write_npz(folder / "data.npz", npz_arrays(small_collection()))
+        source = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.share=0.5"]
+        features.run(load_params(None, [*source, *settings]), folder / name)
+    return FeatureSet.open(folder / name, verify=True)
+
+
+@pytest.mark.parametrize("kind", ["synthetic", "npz"])
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_a_damaged_twin_differs_in_the_chosen_rows_of_one_split(tmp_path: Path, kind: str, split: str) -> None:
+    damage = [f"features.damage.split={split}", "features.damage.corruption.share=0.3"]
+    clean, twin = write_set(tmp_path, kind, "clean"), write_set(tmp_path, kind, "twin", *damage)
+    rows, damaged = clean.split(split).load(), twin.split(split).load()
+    chosen = corrupted_rows(len(rows), 0.3, 0)
+    assert chosen.sum() == round(0.3 * len(rows)) > 0
+    expected = corrupt(rows, Corruption(share=0.3), 0)
+    for modality, matrix in rows.features.items():
+        assert (matrix != damaged.features[modality]).any(axis=1).tolist() == chosen.tolist()
+        np.testing.assert_array_equal(damaged.features[modality], expected.features[modality])
+    different = {name for name, digest in clean.digests().items() if twin.digests()[name] != digest}
+    assert different == {f"splits/{split}/{modality}.safetensors" for modality in clean.modalities}
+    strengths = {"snr_db": 10.0, "pepper": 0.05, "blur": 1.5, "typos": 0.1, "reorder": 3}
+    said = {"split": split, "rows": int(chosen.sum()), "level": "features", "share": 0.3, **strengths}
+    assert twin.manifest.provenance["notes"]["damage"] == said
+    assert json.loads((tmp_path / "twin" / "summary.json").read_text())["notes"]["damage"] == said
+    assert "damage" not in clean.manifest.provenance["notes"]
+    write_set(tmp_path, kind, "again", *damage)
+    assert path_digest(tmp_path / "again") == path_digest(tmp_path / "twin")
+
+
+def test_train_and_calibration_rows_are_never_damaged() -> None:
+    for split in ("train", "calibration"):
+        with pytest.raises(UsageError) as caught:
+            load_params(None, [f"features.damage.split={split}"])
+        assert caught.value.key == "features.damage.split"

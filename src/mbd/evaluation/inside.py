@@ -98,10 +98,10 @@ def property_drift(model: Model, bench: Bench) -> dict[str, dict[str, float]]:
 
 
 def _inputs(model: Model, rows: Rows) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return features and availability for every modality of the model; one that `rows` lacks is missing."""
-    n = len(rows)
-    features = {m: rows.features.get(m, np.zeros((n, d), np.float32)) for m, d in model.modalities.items()}
-    return features, {m: rows.available.get(m, np.zeros(n, bool)) for m in model.modalities}
+    """Return features and availability for every modality the model is built for; one that `rows` lacks is missing."""
+    n, built_for = len(rows), model.record.modalities
+    features = {m: rows.features.get(m, np.zeros((n, d), np.float32)) for m, d in built_for.items()}
+    return features, {m: rows.available.get(m, np.zeros(n, bool)) for m in built_for}
 
 
 def _mse(a: Array, b: Array) -> float:

@@ -41,6 +41,8 @@ class Certified(Section):
     """C, the norm to which all shared weights are clipped (sensitivity 2C)"""
     finetune_epochs: Annotated[int, Field(ge=0)] = 10
     """epochs of fine-tuning without the deleted modality"""
+    escrow: str | None = None
+    """file (mode 0600) that keeps the noise keys for a court or an auditor; null: keys are destroyed"""
 
 
 class Deletion(Section):
@@ -54,5 +56,7 @@ class Deletion(Section):
     """δ_mod"""
     budget_limit: Positive = 8.0
     """cumulative ε of one lineage at which deletions stop"""
+    ledgers: str = "build/ledgers"
+    """folder with the budget ledger of each lineage; all deletions must use the same one"""
     surgery: Surgery = Surgery()
     certified: Certified = Certified()

@@ -1,10 +1,11 @@
 """Parameters of the feature data: where it comes from and how it is split."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from mbd.params.base import Count, Name, Section, Seed, Share
+from mbd.params.corruption import Corruption
 
 SourceKind = Literal["synthetic", "npz", "mmsa", "csd", "iemocap", "media"]
 Task = Literal["regression", "classification"]
@@ -106,15 +107,31 @@ class Calibration(Section):
     """at most this share of the train rows is given up when the source has no calibration split"""
 
 
+class Damage(Section):
+    """A damaged twin of the data: of one split a share of the rows is damaged while reading.
+
+    Raw frames, sound and text are damaged where the source has them (media), their feature-level equivalents otherwise.
+    """
+
+    split: Literal["valid", "test"] | None = None
+    """split of which a share of the rows is damaged: raw where the source has raw media, else vectors; null: none"""
+    corruption: Corruption = Corruption()
+
+    def note(self, level: Literal["raw", "features"], rows: int) -> dict[str, Any]:
+        """Return what the notes of a data set say of this damage, done to `rows` rows."""
+        return {"split": self.split, "rows": rows, "level": level, **self.corruption.model_dump(mode="json")}
+
+
 class Features(Section):
     """Feature data."""
 
     seed: Seed = 0
-    """seed of synthetic data and of the splits that are drawn here"""
+    """seed of synthetic data, of the splits that are drawn here and of damage"""
     label_range: tuple[float, float] = (-3.0, 3.0)
     """regression labels outside are an error"""
     source: Source = Source()
     calibration: Calibration = Calibration()
+    damage: Damage = Damage()
 
     @model_validator(mode="after")
     def _range_in_order(self) -> Self:

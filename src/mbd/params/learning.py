@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mbd.params.base import Count, NonNegative, Positive, Section, Seed, Share
+from mbd.params.base import Count, NonNegative, Positive, Section, Seed
+from mbd.params.corruption import Corruption
 
 
 class Losses(Section):
@@ -37,7 +38,7 @@ class Joint(Section):
     """d_p, width of P^m, Σ^m, μ^m and of the back-translation"""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """dropout of the hidden units of the fusion network"""
-    input_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    input_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """dropout of the inputs of the fusion network"""
     property_pathway: bool = True
     """ablation: false trains without P^m, DE_m and L_pe"""
@@ -81,7 +82,7 @@ class Training(Section):
     """passes over the train split"""
     batch_size: Count = 64
     """rows in a step"""
-    learning_rate: Positive = 0.03
+    learning_rate: Positive = 0.02
     """SGD rate of everything but P^m"""
     property_learning_rate: Positive = 1e-3
     """SGD rate of P^m"""
@@ -103,23 +104,6 @@ class Training(Section):
     """auto: a GPU if there is one"""
     mixed_precision: bool = False
     """bfloat16 products on a GPU"""
-
-
-class Corruption(Section):
-    """Damage done to a share of the test rows."""
-
-    share: Share = 0.1
-    """share of rows damaged (paper: 10 %)"""
-    snr_db: Annotated[float, Field(ge=-40, le=80)] = 10.0
-    """signal to noise ratio of the additive noise"""
-    pepper: Share = 0.05
-    """share of pixels or entries set to the extremes"""
-    blur: NonNegative = 1.5
-    """standard deviation of the blur, in pixels or entries; 0: none"""
-    typos: Share = 0.1
-    """share of characters misspelt; at feature level the share of entries taken from another row"""
-    reorder: Annotated[int, Field(ge=0)] = 3
-    """how far tokens or entries may move; 0: not at all"""
 
 
 class Evaluation(Section):

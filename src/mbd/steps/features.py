@@ -5,12 +5,14 @@ the same digests at both ends.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mbd.evaluation.baseline import ridge_baselines
 from mbd.features.check import check_collection
 from mbd.features.contract import MANIFEST, CalibrationEntry, FeatureSet, write_manifest, write_splits
+from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.features.revision import fetch_revision
 from mbd.features.rows import Collection
 from mbd.features.sources import read_source
@@ -77,10 +79,10 @@ def _loaded(feature_set: FeatureSet) -> Collection:
 
 
 def convert(params: Features, step: StepRun) -> Collection:
-    """Read and check the source, carve a calibration split if it has none, and write the FeatureSet."""
+    """Read and check the source, damage rows if asked to, carve a calibration split if it has none, and write it."""
     source = read_source(params)
     check_collection(source, params)
-    collection = with_calibration(source, params.calibration, params.seed)
+    collection = with_calibration(_with_damage(source, params), params.calibration, params.seed)
     with ThreadPoolExecutor() as pool:
         reading = {file: pool.submit(sha256_file, Path(file)) for file in source.files}
         step.known_digests = write_splits(step.folder, collection)
@@ -105,6 +107,20 @@ def convert(params: Features, step: StepRun) -> Collection:
         },
     )
     return collection
+
+
+def _with_damage(source: Collection, params: Features) -> Collection:
+    """Damage the vectors of the split named by `features.damage`, unless the source has damaged what they are from."""
+    split, corruption = params.damage.split, params.damage.corruption
+    if split is None or "damage" in source.notes:
+        return source
+    rows = source.splits[split]
+    count = int(corrupted_rows(len(rows), corruption.share, params.seed).sum())
+    return replace(
+        source,
+        splits={**source.splits, split: corrupt(rows, corruption, params.seed)},
+        notes={**source.notes, "damage": params.damage.note("features", count)},
+    )
 
 
 def _summary(collection: Collection) -> dict[str, Any]:

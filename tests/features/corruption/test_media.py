@@ -6,7 +6,7 @@ import pytest
 from mbd.errors import DataError
 from mbd.features.corruption import corrupt_frames, corrupt_waveform
 from mbd.features.corruption.media import blur_frames, noisy_waveform, salt_and_pepper
-from mbd.params.learning import Corruption
+from mbd.params.corruption import Corruption
 from mbd.randomness import stream
 from mbd.tensors import Array
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mbd.features.corruption import corrupt_text
 from mbd.features.corruption.text import misspell, reorder
-from mbd.params.learning import Corruption
+from mbd.params.corruption import Corruption
 from mbd.randomness import stream
 
 SENTENCE = "The film was not bad at all, and the second half of it was a real pleasure to watch."

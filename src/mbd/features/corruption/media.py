@@ -4,7 +4,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.corruption.signal import gaussian_blur, share_mask, with_noise
-from mbd.params.learning import Corruption
+from mbd.params.corruption import Corruption
 from mbd.randomness import stream
 from mbd.tensors import Array
 

@@ -11,18 +11,25 @@ def gaussian_blur(array: Array, deviation: float, axis: int) -> Array:
     Beyond its ends the array continues as its mirror image; with that every entry's weights add up to one over all
     outputs, so the blur keeps the mean. A deviation of zero changes nothing.
     """
+    values = array.astype(np.result_type(array, np.float32))
     if not deviation:
-        return array.astype(np.result_type(array, np.float32))
+        return values
     radius = int(np.ceil(4 * deviation))
-    kernel = np.exp(-0.5 * (np.arange(-radius, radius + 1) / deviation) ** 2)
-    kernel /= kernel.sum()
-    length = array.shape[axis]
-    moved = np.moveaxis(array, axis, -1).astype(np.float64)
-    padded = np.pad(moved, [(0, 0)] * (moved.ndim - 1) + [(radius, radius)], mode="symmetric")
-    blurred: Array = np.zeros_like(moved)
-    for shift, weight in enumerate(kernel):
-        blurred += weight * padded[..., shift : shift + length]
-    return np.moveaxis(blurred, -1, axis).astype(np.result_type(array, np.float32), copy=False)
+    kernel = np.exp(-0.5 * (np.arange(radius + 1) / deviation) ** 2)
+    kernel = (kernel / (2 * kernel.sum() - kernel[0])).astype(values.dtype)
+    axis = axis % array.ndim
+    padded = np.pad(values, [(radius, radius) if a == axis else (0, 0) for a in range(array.ndim)], mode="symmetric")
+
+    def shifted(by: int) -> Array:
+        at = tuple(slice(radius + by, radius + by + n) if a == axis else slice(None) for a, n in enumerate(array.shape))
+        return padded[at]
+
+    blurred, pair = kernel[0] * values, np.empty_like(values)
+    for distance in range(1, radius + 1):
+        np.add(shifted(-distance), shifted(distance), out=pair)
+        pair *= kernel[distance]
+        blurred += pair
+    return blurred
 
 
 def with_noise(signals: Array, snr_db: float, rng: np.random.Generator) -> Array:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mbd.features.corruption.signal import local_order, share_mask
-from mbd.params.learning import Corruption
+from mbd.params.corruption import Corruption
 from mbd.randomness import stream
 from mbd.tensors import Array
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from mbd.features.corruption.signal import gaussian_blur, local_order, share_mask, with_noise
 from mbd.features.rows import Rows
-from mbd.params.learning import Corruption
+from mbd.params.corruption import Corruption
 from mbd.randomness import stream
 from mbd.tensors import Array
 

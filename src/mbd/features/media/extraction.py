@@ -47,7 +47,8 @@ def extract(
     unique: dict[str, Content] = {}
     for content in filter(None, contents):
         unique.setdefault(content.digest, content)  # the first cell that names a content stands for it
-    with tqdm(total=len(unique), desc=encoder.modality, unit="row", disable=None) as bar:
+    title = f"{encoder.modality}, damaged" if encoder.damage else encoder.modality
+    with tqdm(total=len(unique), desc=title, unit="row", disable=None) as bar:
         vectors = {digest: vector for digest in unique if (vector := kept.get(digest)) is not None}
         bar.update(len(vectors))
         missing = [content for digest, content in unique.items() if digest not in vectors]

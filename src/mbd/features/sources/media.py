@@ -4,6 +4,9 @@ The CSV is described in :mod:`mbd.features.media.table`. Modalities are `text` (
 (the column audio; in a table without one, the sound of the videos) and `visual` (video), or those of them that
 features.source.modalities names. An empty cell, or a video without sound, leaves the row without the modality; a
 file that is named and is not there or cannot be decoded is an error.
+
+Of the split that features.damage names, some rows are decoded, damaged and then encoded; nothing is computed from
+these rows as they are.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError
+from mbd.features.corruption import corrupted_rows
+from mbd.features.media.damage import raw_damage
 from mbd.features.media.encoders import Encoder, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.media.table import Table, read_table
@@ -38,8 +43,9 @@ def read(params: Features) -> Collection:
     files = _files(table, columns)
     encoders = {modality: _ENCODERS[modality](own) for modality in columns}
     digests = digests_of_files(files, own.workers)
+    damaged = _damaged_rows(table, params)
     vectors = {
-        modality: extract(encoders[modality], _contents(table, modality, column, digests), Path(own.cache), own.workers)
+        modality: _vectors(encoders[modality], _contents(table, modality, column, digests), damaged, params)
         for modality, column in columns.items()
     }
     lacking = [modality for modality, found in vectors.items() if not any(vector.size for vector in found)]
@@ -64,6 +70,7 @@ def read(params: Features) -> Collection:
             "media files": {"count": len(files), "digest": canonical_digest(sorted(digests.values()))},
             **({"modalities that no row has": lacking} if lacking else {}),
             **({"columns not used": list(table.unused)} if table.unused else {}),
+            **({"damage": params.damage.note("raw", int(damaged.sum()))} if params.damage.split else {}),
         },
     )
 
@@ -140,6 +147,28 @@ def _contents(table: Table, modality: str, column: str, digests: Mapping[Path, s
         return Content(path, digests[path], table.file, place, needed=not may_lack)
 
     return [content(row, cell) for row, cell in enumerate(table.columns[column])]
+
+
+def _damaged_rows(table: Table, params: Features) -> Array:
+    """Tell for each row of the table whether it is damaged: the rows that would be if there were only vectors."""
+    members = np.array(table.columns["split"]) == params.damage.split
+    damaged = np.zeros(len(table), dtype=bool)
+    damaged[members] = corrupted_rows(int(members.sum()), params.damage.corruption.share, params.seed)
+    return damaged
+
+
+def _vectors(encoder: Encoder, contents: list[Content | None], damaged: Array, params: Features) -> list[Array]:
+    """Return the vector of each of `contents`, of what damage leaves of it where the row is `damaged`."""
+    cache, workers = Path(params.source.media.cache), params.source.media.workers
+    whole = [None if harmed else content for content, harmed in zip(contents, damaged, strict=True)]
+    vectors = extract(encoder, whole, cache, workers)
+    if damaged.any():
+        harmful = encoder.damaged(raw_damage(encoder.modality, params.damage.corruption, params.seed))
+        places = np.flatnonzero(damaged)
+        found = extract(harmful, [contents[place] for place in places], cache, workers)
+        for place, vector in zip(places, found, strict=True):
+            vectors[place] = vector
+    return vectors
 
 
 def _matrix(vectors: list[Array]) -> Array:

@@ -1,0 +1,173 @@
+"""A damaged twin of raw media: chosen rows are decoded, damaged and encoded, and nothing else changes."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.features.contract import FeatureSet
+from mbd.features.corruption import corrupted_rows
+from mbd.features.media.encoders import Encoder
+from mbd.features.rows import Rows
+from mbd.files import path_digest
+from mbd.params import load_params
+from mbd.steps import features
+from tests.features.media.build import (
+    moving_colours,
+    tone,
+    write_table,
+    write_text_encoder,
+    write_video,
+    write_visual_encoder,
+)
+
+SPLIT_OF = ["train", "test", "train", "test", "train", "test", "train", "test", "test", "test", "valid"]
+SHARE = 0.67  # 4 of the 6 test rows, so at least one that lacks a modality
+MODALITIES = ("text", "audio", "visual")
+
+
+@pytest.fixture(scope="module")
+def media(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Clips, encoders and a table, splits mixed; of the test rows 1 has no sound, 3 no video, 5 no transcript."""
+    folder = tmp_path_factory.mktemp("media")
+    write_text_encoder(folder / "text")
+    write_visual_encoder(folder / "visual")
+    rows = []
+    for k, split in enumerate(SPLIT_OF):
+        sound = None if k == 1 else tone(120 + 20 * k, 0.3)
+        write_video(folder / f"{k}.mp4", moving_colours(8 * k, count=4), sound)
+        row = {"id": f"clip{k}_0", "video": f"{k}.mp4", "transcript": "the film was " + "good " * k}
+        rows.append({**row, "label": str(k % 7 - 3), "split": split})
+    rows[3]["video"] = ""
+    rows[5]["transcript"] = ""
+    write_table(folder / "table.csv", rows)
+    return folder
+
+
+def run(media: Path, cache: Path, out: Path, *settings: str) -> Path:
+    source = "features.source"
+    features.run(
+        load_params(
+            None,
+            [
+                f"{source}.kind=media",
+                f"{source}.path={media / 'table.csv'}",
+                f"{source}.media.text_encoder={media / 'text'}",
+                f"{source}.media.visual_encoder={media / 'visual'}",
+                f"{source}.media.frames=2",
+                f"{source}.media.cache={cache}",
+                "features.calibration.size=0",
+                *settings,
+            ],
+        ),
+        out,
+    )
+    return out
+
+
+def damage(media: Path, cache: Path, out: Path, *settings: str) -> Path:
+    return run(media, cache, out, "features.damage.split=test", f"features.damage.corruption.share={SHARE}", *settings)
+
+
+@pytest.fixture(scope="module")
+def clean(media: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The set as it is, and its cache."""
+    folder = tmp_path_factory.mktemp("clean")
+    return run(media, folder / "cache", folder / "out"), folder / "cache"
+
+
+@pytest.fixture(scope="module")
+def damaged(media: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Its damaged twin, and the cache of its own that began empty."""
+    folder = tmp_path_factory.mktemp("damaged")
+    return damage(media, folder / "cache", folder / "out"), folder / "cache"
+
+
+def rows_of(out: Path, split: str = "test") -> Rows:
+    return FeatureSet.open(out, verify=True).split(split).load()
+
+
+def entries(cache: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(cache)): path.read_bytes() for path in cache.rglob("*.vector")}
+
+
+def changed(one: Rows, other: Rows, modality: str) -> list[bool]:
+    pairs = zip(one.features[modality], other.features[modality], strict=True)
+    return [a.tobytes() != b.tobytes() for a, b in pairs]
+
+
+def test_the_chosen_rows_differ_in_all_they_have_and_the_others_in_nothing(
+    clean: tuple[Path, Path], damaged: tuple[Path, Path]
+) -> None:
+    before, after = rows_of(clean[0]), rows_of(damaged[0])
+    chosen = corrupted_rows(6, SHARE, 0)
+    assert chosen.sum() == 4
+    for modality in MODALITIES:
+        available = before.available[modality]
+        assert after.available[modality].tolist() == available.tolist()
+        assert changed(before, after, modality) == (chosen & available).tolist()
+    assert any((chosen & ~before.available[modality]).any() for modality in MODALITIES)
+    files = {out: FeatureSet.open(out).digests() for out in (clean[0], damaged[0])}
+    different = {name for name, digest in files[clean[0]].items() if files[damaged[0]][name] != digest}
+    assert different == {f"splits/test/{modality}.safetensors" for modality in MODALITIES}
+
+
+def test_provenance_says_what_was_damaged(clean: tuple[Path, Path], damaged: tuple[Path, Path]) -> None:
+    notes = FeatureSet.open(damaged[0]).manifest.provenance["notes"]
+    strengths = {"snr_db": 10.0, "pepper": 0.05, "blur": 1.5, "typos": 0.1, "reorder": 3}
+    assert notes["damage"] == {"split": "test", "rows": 4, "level": "raw", "share": SHARE, **strengths}
+    assert "damage" not in FeatureSet.open(clean[0]).manifest.provenance["notes"]
+
+
+def test_whole_vectors_of_the_cache_do_not_stand_for_damaged_rows(
+    media: Path, clean: tuple[Path, Path], damaged: tuple[Path, Path], tmp_path: Path
+) -> None:
+    cache = Path(shutil.copytree(clean[1], tmp_path / "cache"))
+    whole = entries(cache)
+    assert path_digest(damage(media, cache, tmp_path / "damaged")) == path_digest(damaged[0])
+    assert entries(cache).items() >= whole.items()
+    chosen = set(rows_of(damaged[0]).ids[corrupted_rows(6, SHARE, 0)])
+    expected = {
+        "text": len(chosen - {"clip5_0"}),
+        "audio": len(chosen - {"clip3_0"}),  # that clip1 has no sound is remembered too
+        "visual": len(chosen - {"clip3_0"}),
+    }
+    new = [name.partition("/")[0] for name in entries(cache).keys() - whole.keys()]
+    assert {modality: new.count(modality) for modality in MODALITIES} == expected
+    assert path_digest(run(media, cache, tmp_path / "clean")) == path_digest(clean[0])
+
+
+def test_a_second_run_encodes_nothing_and_gives_the_same_bytes(
+    media: Path, damaged: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, cache = damaged
+    before = entries(cache)
+
+    def load(encoder: Encoder) -> None:
+        raise AssertionError(f"{encoder.modality} was loaded")
+
+    monkeypatch.setattr(Encoder, "loaded", load)
+    assert path_digest(damage(media, cache, tmp_path / "again")) == path_digest(out)
+    assert entries(cache) == before
+
+
+def test_another_strength_is_another_damage_to_its_modality_alone(
+    media: Path, damaged: tuple[Path, Path], tmp_path: Path
+) -> None:
+    cache = Path(shutil.copytree(damaged[1], tmp_path / "cache"))
+    louder = damage(media, cache, tmp_path / "louder", "features.damage.corruption.snr_db=0")
+    one, other = rows_of(damaged[0]), rows_of(louder)
+    assert changed(one, other, "audio") == (corrupted_rows(6, SHARE, 0) & one.available["audio"]).tolist()
+    for modality in ("text", "visual"):
+        np.testing.assert_array_equal(one.features[modality], other.features[modality])
+
+
+def test_another_seed_damages_other_rows(media: Path, damaged: tuple[Path, Path], tmp_path: Path) -> None:
+    cache = Path(shutil.copytree(damaged[1], tmp_path / "cache"))
+    other = rows_of(
+        damage(media, cache, tmp_path / "other", "features.seed=1", "features.source.modalities=[text, visual]")
+    )
+    first = rows_of(damaged[0])
+    either = corrupted_rows(6, SHARE, 0) | corrupted_rows(6, SHARE, 1)
+    assert changed(first, other, "visual") == (either & first.available["visual"]).tolist()
