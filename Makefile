@@ -40,5 +40,16 @@ lint: $(STAMP) ## ruff and mypy --strict
 bench: $(STAMP) ## the performance claims, as ratios measured in one run
 	@for file in benchmarks/*.py; do echo "== $$file"; python $$file || exit 1; done
 
+STUDY := build/study
+DATA  ?=
+SOURCE := $(if $(DATA),--set features.source.kind=npz --set features.source.path=$(DATA) --set features.calibration.size=0)
+study: $(STAMP) ## both backbones over five seeds, evaluated side by side (DATA=FILE.npz for your own data)
+	mbd features $(SOURCE) --out $(STUDY)/features
+	mbd train --features $(STUDY)/features --seeds 0,1,2,3,4 --set model.backbone=joint --out $(STUDY)/joint
+	mbd train --features $(STUDY)/features --seeds 0,1,2,3,4 --set model.backbone=lattice --out $(STUDY)/lattice
+	mbd evaluate --features $(STUDY)/features --model $(STUDY)/joint --model $(STUDY)/lattice --against $(STUDY)/joint \
+	  --out $(STUDY)/evaluation
+	@echo "look at $(STUDY)/evaluation/report.md and $(STUDY)/evaluation/figures"
+
 clean: ## remove what the targets above made, but not the virtual environment
 	rm -rf build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info
