@@ -1,4 +1,4 @@
-"""Claims about feature data, at MOSEI size (22,856 rows of 768 + 74 + 512 numbers):
+"""Claims about feature data, at MOSEI size (22,856 rows of 768 + 74 + 512 numbers).
 
 1. npz → FeatureSet takes at most 1.5× of numpy reading the file and writing the same bytes (both synced to disk);
 2. opening a FeatureSet and drawing one random batch makes resident memory grow by less than a tenth of the set.

@@ -1,4 +1,4 @@
-"""Claims about training, on synthetic data of MOSI and MOSEI size:
+"""Claims about training, on synthetic data of MOSI and MOSEI size.
 
 1. the whole lattice takes at most as long as the joint model (25 epochs);
 2. from MOSI to MOSEI size the time grows no faster than the rows;
@@ -60,7 +60,7 @@ def counted_operations() -> Iterator[list[float]]:
         total[0] += width**3 / 3 + 2 * len(self.features) * width / len(self._rows)
         return solve(self, gram, strengths)
 
-    FoldedRidge.__init__, FoldedRidge._solve = counted_make, counted_solve  # type: ignore[method-assign]
+    FoldedRidge.__init__, FoldedRidge._solve = counted_make, counted_solve  # type: ignore[method-assign,assignment]
     try:
         yield total
     finally:

@@ -27,7 +27,7 @@ def open_for(record: ModelRecord, folder: Path) -> FeatureSet:
             value=f"model {', '.join(record.classes)}; data {', '.join(manifest.classes)}",
             way_out=_OTHER_DATA,
         )
-    for name, dim in record.modalities.items():
+    for name, dim in record.inputs.items():
         found = data.modalities.get(name)
         if found != dim:
             raise DataError(
@@ -37,7 +37,7 @@ def open_for(record: ModelRecord, folder: Path) -> FeatureSet:
                 key=name,
                 way_out=_OTHER_DATA,
             )
-    return FeatureSet.open(folder, without=tuple(m for m in data.modalities if m not in record.modalities))
+    return FeatureSet.open(folder, without=tuple(m for m in data.modalities if m not in record.inputs))
 
 
 def refuse_foreign(record: ModelRecord, names: Iterable[str]) -> None:
@@ -49,7 +49,7 @@ def refuse_foreign(record: ModelRecord, names: Iterable[str]) -> None:
             problem = f"the model has no modality {name}"
         else:
             continue
-        raise UsageError(problem, key=name, way_out=f"it takes {', '.join(record.modalities)}")
+        raise UsageError(problem, key=name, way_out=f"it takes {', '.join(record.inputs)}")
 
 
 _OTHER_DATA = "give the data that the model was made for, or another model"

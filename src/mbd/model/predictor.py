@@ -38,7 +38,7 @@ class Model:
     @property
     def modalities(self) -> dict[str, int]:
         """Name and dimension of every modality that the model takes."""
-        return dict(self.record.modalities)
+        return self.record.inputs
 
     @property
     def guarantee(self) -> Guarantee:
@@ -78,7 +78,7 @@ class Model:
             raise DataError(
                 f"{int(nothing.sum())} rows have no modality that the model takes",
                 value=f"first: row {int(nothing.argmax())}",
-                way_out=f"give at least one of {', '.join(self.record.modalities)} for every row",
+                way_out=f"give at least one of {', '.join(self.record.inputs)} for every row",
             )
         parts = []
         for start in range(0, n, batch_size):
@@ -94,13 +94,13 @@ class Model:
                 raise UsageError(
                     f"the modality {name} was revoked: this model takes no {name} input",
                     key=name,
-                    way_out=f"give only {', '.join(self.record.modalities)}",
+                    way_out=f"give only {', '.join(self.record.inputs)}",
                 )
             if name not in self.record.modalities:
                 raise UsageError(
                     f"the model has no modality {name}",
                     key=name,
-                    way_out=f"it takes {', '.join(self.record.modalities)}",
+                    way_out=f"it takes {', '.join(self.record.inputs)}",
                 )
 
 

@@ -64,7 +64,7 @@ class ModelRecord(_Part):
     classes: tuple[str, ...]
     label_range: tuple[float, float] | None
     modalities: dict[str, int]
-    """the modalities the model takes, with their dimensions, in order"""
+    """the modalities the model is built for, with their dimensions, in order"""
     revoked: tuple[str, ...] = ()
     """modalities deleted after training"""
     seed: str
@@ -73,3 +73,8 @@ class ModelRecord(_Part):
     tensors: dict[str, TensorRecord]
     sha256: str
     """of model.safetensors"""
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """The modalities that may be given; one that was revoked without being cut out is built in, but refused."""
+        return {name: dim for name, dim in self.modalities.items() if name not in self.revoked}

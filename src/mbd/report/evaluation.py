@@ -60,7 +60,8 @@ def draw_figures(
     for candidate in candidates:
         suffix = f"_{candidate.name.replace('/', '_')}" if len(candidates) > 1 else ""
         files = [folder / HISTORY for folder in candidate.folders.values()]
-        if histories := [read_history(file) for file in files if file.is_file()]:
+        histories = [read_history(file) for file in files if file.is_file()]
+        if histories := [history for history in histories if history]:
             yield f"losses{suffix}", loss_curves(histories, candidate.name)
         if drift := property_drift(candidate.first, results.bench):
             yield f"property_drift{suffix}", property_drift_bars(drift, candidate.name)
@@ -69,11 +70,11 @@ def draw_figures(
 
 
 def read_history(file: Path) -> History:
-    """Return the columns of a `history.csv`; an empty cell is not a number."""
+    """Return the columns of a `history.csv`, none if it tells of no epochs (as of a lattice); an empty cell is NaN."""
     with file.open(encoding="utf-8", newline="") as stream:
         lines = list(csv.DictReader(stream))
     if not lines or "epoch" not in lines[0]:
-        raise DataError("the training history has no epochs", file=file, key="epoch")
+        return {}
     try:
         return {name: np.array([float(line[name] or "nan") for line in lines]) for name in lines[0]}
     except (TypeError, ValueError) as error:

@@ -121,7 +121,7 @@ def metric_over_rates(results: Results) -> bytes:
                 )
         panel.set_xlabel("missing rate η (share of inputs hidden)")
         panel.set_ylabel(f"{TITLES[results.primary]} (%)")
-        panel.set_xticks(rates)
+        panel.set_xticks(rates, [f"{rate:.2g}" for rate in rates])
         panel.set_title(f"{TITLES[results.primary]} over the missing rate")
         figure.legend(loc="outside lower center", ncols=min(len(results.methods), 4))
     return png.getvalue()

@@ -29,6 +29,7 @@ from mbd.steps.step import step_run
 
 NAME = "evaluate"
 METRICS = "metrics.json"
+REPORT = "report.md"
 RIDGE = "ridge by pattern"
 
 
@@ -66,7 +67,9 @@ def run(
         write_file(step.folder / METRICS, to_json(metrics))
         write_file(step.folder / "regimes.csv", to_csv(results))
         write_file(step.folder / "missing_rates.csv", to_rates_csv(results))
-        write_file(step.folder / "report.md", to_markdown(results))
+        write_file(step.folder / REPORT, to_markdown(results))
+        step.look_at = REPORT
+        (step.folder / "figures").mkdir()
         if params.evaluation.figures:
             for name, png in draw_figures(results, candidates, data.manifest.classes, params.evaluation.seed):
                 write_file(step.folder / "figures" / f"{name}.png", png)

@@ -40,6 +40,8 @@ class StepRun:
     """digests of output files that the step has computed anyway"""
     look_at: str = ""
     """the output file that a person should open first"""
+    phases: dict[str, float] = field(default_factory=dict)
+    """seconds that parts of the step took, where that is of interest"""
 
     def read(self, name: str, path: Path) -> None:
         """Record an input file or folder with its digest."""
@@ -70,6 +72,7 @@ def step_run(name: str, out: Path, params: Mapping[str, BaseModel], **inputs: Pa
             "versions": _versions(),
             "started": started.isoformat(timespec="seconds"),
             "duration_seconds": round(time.perf_counter() - clock, 3),
+            **({"phases_seconds": {name: round(s, 6) for name, s in run.phases.items()}} if run.phases else {}),
         }
         write_file(folder / STEP_FILE, to_json(record))
 

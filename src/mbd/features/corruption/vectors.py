@@ -63,7 +63,8 @@ def _visual(context: _Context) -> Array:
 def _audio(context: _Context) -> Array:
     size = np.sqrt(np.square(context.rows, dtype=np.float64).mean(axis=0))
     own = context.rows[context.damaged] / np.where(size > 0, size, 1)
-    return with_noise(own, context.params.snr_db, context.rng) * size
+    noisy: Array = with_noise(own, context.params.snr_db, context.rng) * size
+    return noisy
 
 
 def _text(context: _Context) -> Array:

@@ -1,0 +1,43 @@
+"""`mbd train`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mbd.cli.common import FOLDER, with_params
+
+if TYPE_CHECKING:
+    from mbd.params import Params
+
+
+@click.command()
+@click.option("--features", type=FOLDER, required=True, help="FeatureSet to train on.")
+@click.option("--out", type=FOLDER, required=True, help="Folder to write the model to.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="MODALITY",
+    help="Train as if the data had no such modality; repeatable.",
+)
+@click.option("--seeds", metavar="N,N,…", help="Train one model for each seed, in OUT/seed-N.")
+@with_params
+def command(params: "Params", features: Path, out: Path, without: tuple[str, ...], seeds: str | None) -> None:
+    """Train a model; run again after a kill, it goes on where it was."""
+    from mbd.report.training import training_summary
+    from mbd.steps import train
+
+    if seeds is None:
+        summaries = [train.run(params, features, out, without, progress=True)]
+    else:
+        summaries = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
+    if any(summaries):  # under torchrun only the first process has something to say
+        click.echo(training_summary(summaries))
+        click.echo(f"\nwritten to {out}")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers like 0,1,2", param_hint="--seeds") from None

@@ -1,0 +1,144 @@
+"""The backbone `joint`: the paper's networks as a model that is stored, loaded and looked into.
+
+Every tensor is trained on all modalities given, so it `sees` all of them; only a modality's scaling sees nothing but
+that modality, and the labels' scaling none. `modality.NAME.…` belongs to NAME. A first layer that reads raw inputs
+lists which of its columns read which modality.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mbd.model.checkpoint import describe
+from mbd.model.networks import JointNetwork
+from mbd.model.record import ColumnRange, ModelRecord, TensorRecord
+from mbd.params.features import Task
+from mbd.params.learning import Joint
+from mbd.tensors import Array
+
+_SCALING = ("mean", "scale")
+
+
+class JointBackbone:
+    """A trained joint model: numpy in, numpy out."""
+
+    def __init__(self, network: JointNetwork, task: Task) -> None:
+        self.network, self.task = network.eval(), task
+
+    def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
+        """Return scores (n), or class probabilities (n × classes)."""
+        with torch.inference_mode():
+            output = self.network(*self.to_tensors(features, available))
+            return to_array(output.softmax(dim=1) if self.task == "classification" else output[:, 0])
+
+    def embed(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
+        """Return the fused embedding Z of each row."""
+        with torch.inference_mode():
+            return to_array(self.network.embed(*self.to_tensors(features, available)))
+
+    def reconstruct(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
+        """Return X̂^m of every modality in the units of the features; empty where generators were ablated."""
+        if not self.network.shape.reconstruction:
+            return {}
+        with torch.inference_mode():
+            inputs = self.network.standardise(*self.to_tensors(features, available))
+            paths = self.network.modality.items()
+            return {m: to_array(self.network.generate(m, inputs) * path.scale + path.mean) for m, path in paths}
+
+    def property_embeddings(self) -> dict[str, Array]:
+        """Return P^m of every modality; empty where the property pathway was ablated."""
+        if not self.network.shape.property_pathway:
+            return {}
+        return {m: to_array(path.property[0]) for m, path in self.network.modality.items()}
+
+    def invariant_mean(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
+        """Return μ̄^m, the mean of μ^m over the rows that have m, for every modality that some row has."""
+        if not self.network.shape.property_pathway:
+            return {}
+        with torch.inference_mode():
+            raw, there = self.to_tensors(features, available)
+            inputs = self.network.standardise(raw, there)
+            return {
+                m: to_array(path.decompose(inputs[m][there[m]])[1].mean(0))
+                for m, path in self.network.modality.items()
+                if there[m].any()
+            }
+
+    def to_tensors(
+        self, features: Mapping[str, Array], available: Mapping[str, Array]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return features and availability of the model's modalities as tensors on its device."""
+        device = self.network.label_mean.device
+        names = self.network.modalities
+        raw = {m: torch.from_numpy(np.array(features[m], np.float32)).to(device) for m in names}
+        return raw, {m: torch.from_numpy(np.array(available[m], bool)).to(device) for m in names}
+
+
+def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> JointBackbone:
+    """Build the backbone that `record` describes around its weights."""
+    network = empty_network(record.modalities, max(len(record.classes), 1), Joint.model_validate(record.spec))
+    network.load_state_dict({name: torch.from_numpy(np.array(tensor)) for name, tensor in tensors.items()}, assign=True)
+    return JointBackbone(network.requires_grad_(False), record.task)
+
+
+def empty_network(modalities: Mapping[str, int], outputs: int, shape: Joint) -> JointNetwork:
+    """Return a network without values: no random number is drawn for weights that are set anyway."""
+    with torch.device("meta"), warnings.catch_warnings():
+        # The generator of a modality that is the only one left may have nothing to read.
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+        return JointNetwork(modalities, outputs, shape)
+
+
+def to_tensor_dict(network: nn.Module) -> dict[str, Array]:
+    """Return copies of all weights and scalings by name."""
+    return {name: np.array(to_array(tensor)) for name, tensor in network.state_dict().items()}
+
+
+def provenance(tensors: Mapping[str, Array], modalities: Mapping[str, int]) -> dict[str, TensorRecord]:
+    """Return what the training of each tensor of a joint model on `modalities` could see."""
+    records = {}
+    for name, tensor in tensors.items():
+        owner, part = _owner(name)
+        if name.startswith("label_"):
+            sees: tuple[str, ...] = ()
+        else:
+            sees = (owner,) if owner and part in _SCALING else tuple(modalities)
+        columns = tuple(_columns(_raw_inputs(owner, part, modalities)))
+        records[name] = describe(tensor, sees, belongs_to=owner, columns=columns)
+    return records
+
+
+def _owner(name: str) -> tuple[str | None, str]:
+    """Split `modality.NAME.PART` into NAME and PART; a shared tensor has no owner."""
+    top, _, rest = name.partition(".")
+    if top != "modality":
+        return None, name
+    owner, _, part = rest.partition(".")
+    return owner, part
+
+
+def _raw_inputs(owner: str | None, part: str, modalities: Mapping[str, int]) -> dict[str, int]:
+    """Return the modalities, in order, whose raw inputs the tensor multiplies."""
+    if part == "fusion.hidden.weight":
+        return dict(modalities)
+    if part == "generator.hidden.weight":
+        return {m: d for m, d in modalities.items() if m != owner}
+    if owner and part in ("decomposition.hidden.weight", "projection.weight"):
+        return {owner: modalities[owner]}
+    return {}
+
+
+def _columns(modalities: Mapping[str, int]) -> Iterator[ColumnRange]:
+    start = 0
+    for modality, dim in modalities.items():
+        yield ColumnRange(start=start, stop=start + dim, reads=modality)
+        start += dim
+
+
+def to_array(tensor: Tensor) -> Array:
+    """Return a tensor's values in main memory."""
+    array: Array = tensor.detach().float().cpu().numpy()
+    return array

@@ -1,0 +1,39 @@
+"""What a deletion came to, for the terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mbd.model.deletion import DeletionRecord
+from mbd.report.text import table
+
+_KINDS = {
+    "empirical": "empirical: nothing is proven; the attacks have to show that nothing is left",
+    "certified": "certified",
+    "exact": "exact: what is left is, bit for bit, what training without it gives",
+}
+
+
+def deletion_summary(summary: Mapping[str, Any]) -> str:
+    """Return what was deleted, how, what is guaranteed, and how long it took."""
+    record: DeletionRecord = summary["record"]
+    request, guarantee = record.request, record.guarantee
+    of = f" of {', '.join(request.subjects)}" if request.subjects else ""
+    claim = _KINDS[guarantee.kind]
+    if guarantee.kind == "certified":
+        claim += f": ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}"
+    lines = [
+        f"deleted {', '.join(request.modalities)}{of} by {record.method}; left: {', '.join(summary['modalities'])}",
+        f"guarantee: {claim}",
+        f"edited positions: {record.indices.count:,}",
+        f"weights: {record.before[:16]}… → {record.after[:16]}…",
+    ]
+    if variant := record.facts.get("variant"):
+        lines.append(f"variant: {variant}")
+    if record.budget:
+        spent = record.budget
+        lines.append(f"budget: ε = {spent.epsilon_before:.3g} → {spent.epsilon_after:.3g} of {spent.limit:g}")
+    if record.reference:
+        rows = [[when, *record.reference[when].values()] for when in ("before", "after")]
+        lines += ["", table(["distance to the reference", *record.reference["before"]], rows)]
+    seconds = [[phase, f"{value:.3f}"] for phase, value in summary["seconds"].items()]
+    return "\n".join([*lines, "", table(["phase", "seconds"], seconds)])

@@ -1,0 +1,67 @@
+"""A killed training goes on from its last snapshot, and ends with the bytes of an undisturbed one.
+
+A snapshot is one safetensors file, written whole or not at all: the weights, the momentum, the best weights so far and,
+as JSON, the losses of the epochs done. All draws depend on the epoch alone, so there is no random state to keep.
+A snapshot is used only by a run with the same parameters, data, number of processes and versions: they make its key.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save
+
+from mbd.errors import DataError
+from mbd.files import write_file
+from mbd.tensors import Array, open_tensors
+
+_STATE = "state"
+
+
+@dataclass
+class Course:
+    """How far a training has come."""
+
+    weights: dict[str, Array] = field(default_factory=dict)
+    momentum: dict[str, Array] = field(default_factory=dict)
+    best: dict[str, Array] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+class Snapshots:
+    """The snapshot of one training, in one file."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._file, self._key = folder / "snapshot.safetensors", key
+
+    def save(self, course: Course) -> None:
+        """Replace the snapshot by `course`."""
+        state = json.dumps({"key": self._key, "history": course.history})
+        tensors = {_STATE: np.frombuffer(state.encode(), np.uint8)}
+        for kind, group in _groups(course).items():
+            tensors |= {f"{kind}/{name}": np.ascontiguousarray(tensor) for name, tensor in group.items()}
+        write_file(self._file, save(tensors))
+
+    def load(self) -> Course | None:
+        """Return the snapshot, or None if there is none, or none of this very training."""
+        if not self._file.is_file():
+            return None
+        try:
+            tensors = {name: np.array(tensor) for name, tensor in open_tensors(self._file).items()}
+            state = json.loads(tensors.pop(_STATE).tobytes())
+        except (DataError, KeyError, ValueError):
+            return None
+        if state["key"] != self._key:
+            return None
+        course = Course(history=state["history"])
+        groups = _groups(course)
+        for path, tensor in tensors.items():
+            kind, _, name = path.partition("/")
+            groups[kind][name] = tensor
+        return course
+
+
+def _groups(course: Course) -> Mapping[str, dict[str, Array]]:
+    return {"weights": course.weights, "momentum": course.momentum, "best": course.best}

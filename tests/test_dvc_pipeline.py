@@ -1,0 +1,99 @@
+"""`dvc repro` on this repository's own dvc.yaml: all of it, then nothing, then only what depends on a change."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from mbd.files import read_json
+
+REPOSITORY = Path(__file__).parents[1]
+SMALL = {
+    "features": {
+        "source": {
+            "synthetic": {
+                "dims": {"text": 12, "audio": 6, "visual": 8},
+                "rows": {"train": 160, "valid": 48, "test": 64, "calibration": 64},
+            }
+        }
+    },
+    "model": {"joint": {"hidden": 16, "embedding": 8, "property_dim": 8}},
+    "training": {"epochs": 2},
+    "evaluation": {"figures": False},
+}
+
+
+def merge(tree: dict[str, object], change: dict[str, object]) -> dict[str, object]:
+    merged = dict(tree)
+    for key, value in change.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+class Project:
+    """A clone of this repository with small parameters."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore"):
+            shutil.copy(REPOSITORY / name, folder / name)
+        shutil.copytree(REPOSITORY / "data", folder / "data")
+        shutil.copytree(REPOSITORY / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        self.stages = list(yaml.safe_load((folder / "dvc.yaml").read_text())["stages"])
+        self.change(SMALL)
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "DVC_"))},
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "DVC_NO_ANALYTICS": "1",
+            "DVC_SITE_CACHE_DIR": str(folder / ".site"),
+        }
+        self.run("git", "init", "-q")
+        self.run("dvc", "init", "-q")
+        self.run("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "start")
+
+    def run(self, *command: str) -> str:
+        result = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    def change(self, change: dict[str, object]) -> None:
+        file = self.folder / "params.yaml"
+        file.write_text(yaml.safe_dump(merge(yaml.safe_load(file.read_text()), change)))
+
+    def repro(self) -> list[str]:
+        """Return the stages that ran."""
+        output = self.run("dvc", "repro")
+        return [stage for stage in self.stages if f"Running stage '{stage}'" in output]
+
+
+def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    assert project.repro() == project.stages
+    assert project.repro() == []
+    project.change({"evaluation": {"seed": 1}})
+    assert project.repro() == ["evaluate"]
+    project.change({"training": {"seed": 1}})
+    assert project.repro() == project.stages[project.stages.index("train") :]
+    project.change({"deletion": {"epsilon": 2.0}})
+    assert "train" not in project.repro()
+    check_that_outputs_are_versioned_with_how_they_came_about(project)
+    assert "acc2" in project.run("dvc", "metrics", "show")
+    assert "index.html" in project.run("dvc", "plots", "show", "--out", "plots")
+
+
+def check_that_outputs_are_versioned_with_how_they_came_about(project: Project) -> None:
+    stages = yaml.safe_load((project.folder / "dvc.yaml").read_text())["stages"]
+    for name, stage in stages.items():
+        folder = Path(stage["outs"][0]).parents[0]
+        assert f"{folder}/step.json" in stage["outs"], name
+        written = set(read_json(project.folder / folder / "step.json")["outputs"]["files"])
+        tracked = {str(Path(out).relative_to(folder)) for out in [*stage["outs"], *stage.get("metrics", [])]}
+        # What DVC does not know it does not remove either, and the step would not overwrite it.
+        assert not {file for file in written if not any(file == t or file.startswith(f"{t}/") for t in tracked)}, name

@@ -1,0 +1,56 @@
+"""Two processes give the loss curve and the weights of one."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mbd.model.checkpoint import load_model
+from mbd.params import load_params
+from mbd.steps import train
+from mbd.training.distributed import Group
+from tests.training.build import SMALL, joint_data
+
+# 107 rows: the last batch has one row, so the second process has none of it.
+SETTINGS = [*SMALL, "training.batch_size=53", "training.epochs=6", "model.joint.losses.gamma=0.5"]
+
+
+@given(st.integers(1, 200), st.integers(1, 9))
+def test_every_row_is_one_process_s(rows: int, size: int) -> None:
+    parts = [range(rows)[Group(rank, size).part(rows)] for rank in range(size)]
+    assert [row for part in parts for row in part] == list(range(rows))
+
+
+def test_two_processes_give_the_loss_curve_of_one(tmp_path: Path) -> None:
+    data = joint_data(tmp_path / "set")
+    train.run(load_params(None, SETTINGS), data, tmp_path / "one")
+    mbd = Path(sys.executable).with_name("mbd")
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"),
+            *(str(mbd), "train", "--features", str(data), "--out", str(tmp_path / "two")),
+            *(part for setting in SETTINGS for part in ("--set", setting)),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("written to") == 1
+    one, two = (_history(tmp_path / name / "history.csv") for name in ("one", "two"))
+    np.testing.assert_allclose(two, one, rtol=2e-5, atol=1e-6)
+    (_, alone), (_, together) = (load_model(tmp_path / name) for name in ("one", "two"))
+    for name, tensor in alone.items():
+        np.testing.assert_allclose(together[name], tensor, rtol=1e-3, atol=2e-5, err_msg=name)
+
+
+def _history(file: Path) -> list[list[float]]:
+    with file.open() as stream:
+        return [[float(value) for value in row.values()] for row in csv.DictReader(stream)]
