@@ -1,0 +1,243 @@
+"""What the deletions of one lineage have cost so far, and whether another one fits.
+
+A lineage is a trained model and all that deletions have made of it. Every noisy release of the same weights costs ρ,
+and costs add up: two deletions from the same model, both published, hide as much as one with less noise. (A deletion
+from a model that is noised already gives away no more than that model did; it is added all the same.)
+
+    with open_ledger(folder, lineage) as ledger:           # locked: one deletion of a lineage at a time
+        budget = ledger.charge(deletion, rho, …)           # refused if the sum would pass the limit
+        …                                                  # delete, and write the model
+        ledger.release(deletion, digest_of_the_new_model)  # the charge is settled
+
+Each line of `LINEAGE.jsonl` is an entry with its digest and that of the one before it; the file only grows, and is
+replaced whole. A charge without a release (its deletion was killed) is taken up by the next run of the same one:
+it counts once. A charge with a release stands: deleting again, with fresh noise, is a second release and costs again.
+"""
+
+import fcntl
+import math
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mbd.errors import DataError, ExitCode, MbdError
+from mbd.files import canonical_digest, write_file
+from mbd.privacy.gaussian import epsilon_by_gaussian
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class BudgetExhaustedError(MbdError):
+    """The lineage has no room for another deletion of this kind."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class Entry(BaseModel):
+    """One line: a charge, made before the noise is drawn, or a release, made when the new model is in place."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    previous: Digest
+    event: Literal["charge", "release"]
+    deletion: Digest
+    modalities: tuple[str, ...]
+    rho: Annotated[float, Field(ge=0)]
+    """what this deletion costs"""
+    epsilon: Annotated[float, Field(ge=0)]
+    """ε of the whole lineage once this deletion is counted"""
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    before: Digest
+    """SHA-256 of the weights that are deleted from"""
+    after: Digest | None = None
+    """SHA-256 of the released weights"""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the entry, and through `previous` of all before it."""
+        return canonical_digest(self.model_dump(mode="json"))
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    entry: Entry
+    sha256: Digest
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a lineage has spent before and after a deletion, in ρ and as ε at δ."""
+
+    rho_before: float
+    rho_after: float
+    epsilon_before: float
+    epsilon_after: float
+    delta: float
+    limit: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether the deletion stays within the limit."""
+        return self.epsilon_after <= self.limit
+
+
+def deletion_id(before: str, modalities: tuple[str, ...], params: str) -> str:
+    """Return the name of a deletion, the same when it is run again; `before` and `params` are digests."""
+    return canonical_digest({"before": before, "modalities": sorted(modalities), "params": params})
+
+
+class Ledger:
+    """The ledger of one lineage; made by :func:`open_ledger`."""
+
+    def __init__(self, file: Path, lineage: str) -> None:
+        self.file, self.lineage = file, lineage
+        self.entries = _read(file, lineage)
+
+    @property
+    def rho(self) -> float:
+        """What all deletions of the lineage have cost."""
+        return _sum(self.entries)
+
+    @property
+    def head(self) -> str:
+        """Digest of the last entry, or of the lineage's name if there is none."""
+        return self.entries[-1].digest if self.entries else _root(self.lineage)
+
+    def forecast(self, rho: float, delta: float, limit: float, *, deletion: str | None = None) -> Budget:
+        """Return what a deletion of cost `rho` brings the lineage to; its own open charge is not counted twice."""
+        own = self._open_charge(deletion) if deletion else None
+        before = _sum(entry for entry in self.entries if entry is not own)
+        after = math.fsum((before, rho))
+        return Budget(
+            before, after, epsilon_by_gaussian(before, delta), epsilon_by_gaussian(after, delta), delta, limit
+        )
+
+    def charge(
+        self, deletion: str, rho: float, delta: float, limit: float, *, before: str, modalities: tuple[str, ...]
+    ) -> Budget:
+        """Enter a deletion before its noise is drawn, once; raise :class:`BudgetExhaustedError` if it does not fit."""
+        budget = self.forecast(rho, delta, limit, deletion=deletion)
+        if not budget.fits:
+            raise BudgetExhaustedError(
+                f"the privacy budget of the lineage allows no such deletion: ε = {budget.epsilon_before:.4g} is spent, "
+                f"and it would be {budget.epsilon_after:.4g} at δ = {delta:g}; the limit is {limit:g}",
+                file=self.file,
+                key="deletion.budget_limit",
+                value=limit,
+                way_out="lower deletion.epsilon, raise deletion.budget_limit, or train anew without the modality",
+            )
+        if self._open_charge(deletion) is None:
+            self._append(
+                Entry(
+                    previous=self.head,
+                    event="charge",
+                    deletion=deletion,
+                    modalities=modalities,
+                    rho=rho,
+                    epsilon=budget.epsilon_after,
+                    delta=delta,
+                    before=before,
+                )
+            )
+        return budget
+
+    def release(self, deletion: str, after: str) -> str:
+        """Settle the open charge of a deletion with the digest of the new weights; return the entry's digest."""
+        charge = self._open_charge(deletion)
+        if charge is None:
+            last = [entry for entry in self.entries if entry.deletion == deletion]
+            if last and last[-1].after == after:
+                return last[-1].digest
+            raise ValueError(f"the deletion {deletion} has no open charge")
+        entry = charge.model_copy(update={"previous": self.head, "event": "release", "after": after})
+        self._append(entry)
+        return entry.digest
+
+    def _open_charge(self, deletion: str) -> Entry | None:
+        own = [entry for entry in self.entries if entry.deletion == deletion]
+        return own[-1] if own and own[-1].event == "charge" else None
+
+    def _append(self, entry: Entry) -> None:
+        entries = [*self.entries, entry]
+        lines = (_Line(entry=entry, sha256=entry.digest) for entry in entries)
+        write_file(self.file, "".join(line.model_dump_json() + "\n" for line in lines))
+        self.entries = entries
+
+
+@contextmanager
+def open_ledger(folder: Path, lineage: str, *, known: tuple[str, ...] = ()) -> Iterator[Ledger]:
+    """Open and lock the ledger of a lineage (the SHA-256 of its first model), or begin one.
+
+    `known` are digests of entries that earlier deletion records vouch for; if one is missing, lines have been lost.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{lineage}.jsonl"
+    with _locked(folder / f".{lineage}.lock", file):
+        ledger = Ledger(file, lineage)
+        digests = {entry.digest for entry in ledger.entries}
+        if any(digest not in digests for digest in known):
+            raise _damaged(file, "an entry that an earlier deletion record vouches for is not in it")
+        yield ledger
+
+
+def _sum(entries: Iterable[Entry]) -> float:
+    return math.fsum(entry.rho for entry in entries if entry.event == "charge")
+
+
+def _root(lineage: str) -> str:
+    return canonical_digest({"ledger": "urn:missing-by-design:ledger:v1", "lineage": lineage})
+
+
+def _read(file: Path, lineage: str) -> list[Entry]:
+    if not file.exists():
+        return []
+    content = file.read_bytes()
+    if not content.endswith(b"\n"):
+        raise _damaged(file, "its last line is cut off")
+    entries: list[Entry] = []
+    previous = _root(lineage)
+    for number, text in enumerate(content.splitlines(), start=1):
+        try:
+            line = _Line.model_validate_json(text)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]["msg"]
+            raise _damaged(file, f"line {number} is not an entry: {problem}") from error
+        if line.entry.digest != line.sha256:
+            raise _damaged(file, f"line {number} has been changed")
+        if line.entry.previous != previous:
+            raise _damaged(file, f"line {number} does not continue the line before it, or is of another lineage")
+        previous = line.sha256
+        entries.append(line.entry)
+    return entries
+
+
+def _damaged(file: Path, how: str) -> DataError:
+    return DataError(
+        f"the budget ledger is damaged: {how}",
+        file=file,
+        way_out="bring the file back from a backup; without it nobody knows what the lineage has spent, "
+        "and no further deletion of it can be certified",
+    )
+
+
+@contextmanager
+def _locked(lock: Path, file: Path) -> Iterator[None]:
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise MbdError(
+                "another deletion of this lineage is at work",
+                file=file,
+                way_out="wait until it is done, and run this again",
+            ) from error
+        yield
+    finally:
+        os.close(handle)
