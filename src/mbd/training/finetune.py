@@ -13,7 +13,7 @@ from mbd.params import Params
 from mbd.params.learning import Joint
 from mbd.tensors import Array
 from mbd.training.distributed import Group
-from mbd.training.joint import _as_tensors, _Run
+from mbd.training.joint import as_tensors, JointRun
 from mbd.training.reproducibility import reproducible
 from mbd.training.resume import Snapshots
 
@@ -28,8 +28,8 @@ def finetune(
     training = params.training.model_copy(update={"epochs": epochs, "snapshot_epochs": max(epochs, 1)})
     model = params.model.model_copy(update={"joint": Joint.model_validate(record.spec)})
     with reproducible(training.threads):
-        run = _Run(feature_set, params.model_copy(update={"model": model, "training": training}), Group())
+        run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), Group())
         weights = {name: tensors[name] for name, _ in run.network.named_parameters()}
-        run.network.load_state_dict(_as_tensors(weights), strict=False)
+        run.network.load_state_dict(as_tensors(weights), strict=False)
         run.finish(Snapshots(Path(), run.key), progress=False)
     return run.course.best or to_tensor_dict(run.network), run.course.history

@@ -41,7 +41,7 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
     """Train on `feature_set`; `work` keeps the snapshot from which a killed run goes on."""
     group = join_group()
     with reproducible(params.training.threads):
-        run = _Run(feature_set, params, group)
+        run = JointRun(feature_set, params, group)
         snapshots = Snapshots(work, run.key)
         run.start(snapshots)
         run.finish(snapshots, progress)
@@ -62,7 +62,7 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
     return Trained(record, tensors, run.course.history)
 
 
-class _Run:
+class JointRun:
     """One training: the network, its data, and how far it has come."""
 
     def __init__(self, feature_set: FeatureSet, params: Params, group: Group) -> None:
@@ -71,7 +71,7 @@ class _Run:
         self.training, self.shape, self.group = params.training, params.model.joint, group
         self.device = choose_device(params.training.device, group.local_rank)
         self.network = _new_network(manifest.modalities, max(len(manifest.classes), 1), params)
-        self.network.load_state_dict(_as_tensors(initial_scaling(train, self.task)), strict=False)
+        self.network.load_state_dict(as_tensors(initial_scaling(train, self.task)), strict=False)
         self.network.to(self.device)
         self.rows = TrainingRows.of(train, self.network, self.task, self.device)
         self.valid = RawRows.of(rows_with_something(feature_set, "valid"), self.task, self.device)
@@ -99,7 +99,7 @@ class _Run:
         done = len(found.history) if found else 0
         least, most = self.group.smallest(done, self.device), -self.group.smallest(-done, self.device)
         if found and least == most:
-            self.network.load_state_dict(_as_tensors(found.weights))
+            self.network.load_state_dict(as_tensors(found.weights))
             self.optimiser.restore(found.momentum)
             self.course = found
 
@@ -167,11 +167,12 @@ class _Run:
 def _new_network(modalities: dict[str, int], outputs: int, params: Params) -> JointNetwork:
     network = empty_network(modalities, outputs, params.model.joint).to_empty(device="cpu")
     shapes = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
-    network.load_state_dict(_as_tensors(initial_weights(params.training.seed, shapes)), strict=False)
+    network.load_state_dict(as_tensors(initial_weights(params.training.seed, shapes)), strict=False)
     return network
 
 
-def _as_tensors(arrays: dict[str, Array]) -> dict[str, Tensor]:
+def as_tensors(arrays: dict[str, Array]) -> dict[str, Tensor]:
+    """Return copies of arrays as tensors, by the same names."""
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 

@@ -22,9 +22,11 @@ def gaussian_blur(array: Array, deviation: float, axis: int) -> Array:
 
     def shifted(by: int) -> Array:
         at = tuple(slice(radius + by, radius + by + n) if a == axis else slice(None) for a, n in enumerate(array.shape))
-        return padded[at]
+        view: Array = padded[at]
+        return view
 
-    blurred, pair = kernel[0] * values, np.empty_like(values)
+    blurred: Array = kernel[0] * values
+    pair = np.empty_like(values)
     for distance in range(1, radius + 1):
         np.add(shifted(-distance), shifted(distance), out=pair)
         pair *= kernel[distance]
