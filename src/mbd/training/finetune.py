@@ -13,7 +13,7 @@ from mbd.params import Params
 from mbd.params.learning import Joint
 from mbd.tensors import Array
 from mbd.training.distributed import Group
-from mbd.training.joint import as_tensors, JointRun
+from mbd.training.joint import JointRun, as_tensors
 from mbd.training.reproducibility import reproducible
 from mbd.training.resume import Snapshots
 

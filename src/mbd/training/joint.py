@@ -91,6 +91,7 @@ class JointRun:
 
     @property
     def criterion(self) -> str:
+        """The error on the valid split by which an epoch is chosen."""
         return "valid_cross_entropy" if self.task == "classification" else "valid_mae"
 
     def start(self, snapshots: Snapshots) -> None:
