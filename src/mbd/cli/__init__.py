@@ -8,7 +8,7 @@ import click
 from mbd import __version__
 from mbd.errors import ExitCode, MbdError
 
-COMMANDS = ("features", "evaluate", "predict", "params", "show", "doctor")
+COMMANDS = ("features", "train", "evaluate", "predict", "delete", "params", "show", "doctor")
 
 _EPILOG = """Exit codes: 0 done, 1 failure, 2 wrong usage or parameters, 3 refused by the gate, 4 verification failed,
 5 bad data."""

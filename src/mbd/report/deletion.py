@@ -24,6 +24,7 @@ def deletion_summary(summary: Mapping[str, Any]) -> str:
     lines = [
         f"deleted {', '.join(request.modalities)}{of} by {record.method}; left: {', '.join(summary['modalities'])}",
         f"guarantee: {claim}",
+        *_removed(record.facts.get("cut")),
         f"edited positions: {record.indices.count:,}",
         f"weights: {record.before[:16]}… → {record.after[:16]}…",
     ]
@@ -37,3 +38,11 @@ def deletion_summary(summary: Mapping[str, Any]) -> str:
         lines += ["", table(["distance to the reference", *record.reference["before"]], rows)]
     seconds = [[phase, f"{value:.3f}"] for phase, value in summary["seconds"].items()]
     return "\n".join([*lines, "", table(["phase", "seconds"], seconds)])
+
+
+def _removed(cut: Mapping[str, Any] | None) -> list[str]:
+    if not cut:
+        return []
+    tensors, columns = len(cut["tensors_removed"]), cut["columns_removed"]
+    numbers = cut["numbers_before"] - cut["numbers_after"]
+    return [f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({numbers:,} numbers)"]

@@ -1,0 +1,183 @@
+"""Method `certified`: what is left of the old weights is bounded by (ε, δ), and training does the rest.
+
+    W₁ = cut(W)                           nothing takes m* as input any more
+    W₂ = W₁ · min(1, C / ‖W₁‖)            all tensors that have seen a revoked modality, as one vector
+    W₃ = W₂ + N(0, σ²)                    σ for (ε, δ) and Δ = 2C by the analytic Gaussian mechanism
+    W₄ = W₃ / σ · (spread of a fresh start)
+    W₅ = fine-tuned on the retained modalities, to which the scaling of inputs and labels is fitted anew
+
+The guarantee is complete with W₃: what follows reads nothing of m* and cannot weaken it. It holds for any two weight
+vectors, so it has no room for what the old weights knew of the *retained* modalities either: for x with ‖x‖ ≤ C
+
+    I(x; x + N(0, σ²)) ≤ C²/2σ² = ρ/4 nats      0.013 bits at ε = 1, 0.5 bits at ε = 8 (δ = 1e-5)
+
+whatever C is, and any other mechanism that hides arbitrary pairs at the same ρ (noise in several steps, in blocks, on a
+smaller trunk) keeps at most ρ nats. Hence W₄ gets the size of fresh weights, and all utility comes from fine-tuning.
+"""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mbd.deletion.cut import cut
+from mbd.deletion.outcome import Claim, Original, Outcome, Phases, Request
+from mbd.deletion.suitable import refuse_method
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.model.record import Guarantee, ModelRecord
+from mbd.params import Deletion, Params
+from mbd.privacy.gaussian import (
+    analytic_sigma,
+    classical_sigma,
+    delta_of,
+    epsilon_by_paper,
+    epsilon_by_rdp,
+    epsilon_of,
+    zcdp,
+)
+from mbd.privacy.noise import NoiseKey, one_time_key
+from mbd.privacy.sensitivity import Sensitivity, clip, of_ball
+from mbd.tensors import Array
+from mbd.training.trained import data_record
+
+
+def delete(request: Request, original: Original, params: Params, *, key: NoiseKey | None = None) -> Outcome:
+    """Carry out `request` on a joint model; `key` replaces the fresh noise key in tests."""
+    settings, phases = params.deletion, Phases()
+    _refuse_unsuitable(request, original, settings)
+    sensitivity = of_ball(settings.certified.radius)
+    sigma = analytic_sigma(settings.epsilon, settings.delta, sensitivity.value)
+    with phases.phase("cut"):
+        record, tensors = cut(original.record, original.tensors, request.modalities)
+        exposed = {
+            name: tensors[name] for name, entry in record.tensors.items() if set(entry.sees) & set(record.revoked)
+        }
+        _refuse_non_finite(exposed)
+    escrow = Path(settings.certified.escrow) if settings.certified.escrow else None
+    with phases.phase("noise"), one_time_key(escrow, key) as secret:
+        noised = add_noise(clip(exposed, settings.certified.radius), sigma, secret)
+        commitment = secret.commitment
+    with phases.phase("fine-tuning"):
+        from mbd.training.finetune import finetune  # noqa: PLC0415 -- imports torch
+
+        retained = _without(original.data, record.revoked)
+        start = tensors | fresh_size(noised, sigma)
+        tensors, history = finetune(record, start, retained, params, epochs=settings.certified.finetune_epochs)
+    record = record.model_copy(
+        update={
+            "data": data_record(retained),
+            "guarantee": Guarantee(kind="certified", epsilon=settings.epsilon, delta=settings.delta),
+        }
+    )
+    return Outcome(
+        record=record,
+        tensors=tensors,
+        claim=Claim("certified", _assumptions(record, sensitivity, settings), settings.epsilon, settings.delta),
+        indices={name: np.arange(array.size) for name, array in tensors.items()},
+        facts={
+            **accounting(settings),
+            "clip_radius": settings.certified.radius,
+            "sensitivity": {"value": sensitivity.value, "reason": sensitivity.reason},
+            "noise": {
+                "commitment": commitment,
+                "stream": "ChaCha20, Box-Muller in float64",
+                "key": "in escrow" if escrow else "destroyed",
+            },
+            "noised_parameters": sum(array.size for array in exposed.values()),
+            "tensors_without_noise": sorted(set(tensors) - set(exposed)),
+            "finetuning": {"epochs": settings.certified.finetune_epochs, "history": history},
+        },
+        phases=phases,
+    )
+
+
+def cost(settings: Deletion) -> float:
+    """Return ρ, what one such deletion costs its lineage."""
+    return zcdp(analytic_sigma(settings.epsilon, settings.delta, 1.0), 1.0)
+
+
+def accounting(settings: Deletion) -> dict[str, Any]:
+    """Return σ, ρ and ε, each by all the ways there are to compute it."""
+    epsilon, delta = settings.epsilon, settings.delta
+    sensitivity = of_ball(settings.certified.radius).value
+    sigma, classical = analytic_sigma(epsilon, delta, sensitivity), classical_sigma(epsilon, delta, sensitivity)
+    rho = zcdp(sigma, sensitivity)
+    return {
+        "sigma": sigma,
+        "sigma_by": "analytic Gaussian mechanism (dp-accounting get_sigma_gaussian)",
+        "classical_sigma": classical,
+        "classical_sigma_is_proven": epsilon <= 1,
+        "delta_achieved": delta_of(epsilon, sigma, sensitivity),
+        "delta_of_classical_sigma": delta_of(epsilon, classical, sensitivity),
+        "rho": rho,
+        "epsilon_by_analytic": epsilon_of(delta, sigma, sensitivity),
+        "epsilon_by_rdp": epsilon_by_rdp(rho, delta),
+        "epsilon_by_paper": epsilon_by_paper(rho, delta),
+        "information_bits_at_most": rho / 4 / math.log(2),
+    }
+
+
+def add_noise(vector: dict[str, Array], sigma: float, key: NoiseKey) -> dict[str, Array]:
+    """Return the tensors with independent N(0, σ²) on each coordinate (float64)."""
+    return {name: array + sigma * key.gaussian(name, array.shape) for name, array in vector.items()}
+
+
+def fresh_size(noised: dict[str, Array], sigma: float) -> dict[str, Array]:
+    """Scale noised tensors to what training starts from: matrices spread by 1/√(3 inputs), vectors zero (float32)."""
+    return {
+        name: (array * (0.0 if array.ndim < 2 else 1 / (sigma * math.sqrt(3 * array.shape[-1])))).astype(np.float32)
+        for name, array in noised.items()
+    }
+
+
+def _without(data: FeatureSet, modalities: tuple[str, ...]) -> FeatureSet:
+    """Return the data as if it had no such modalities: their files are not opened."""
+    kept = {m: dim for m, dim in data.manifest.modalities.items() if m not in modalities}
+    return replace(data, manifest=data.manifest.model_copy(update={"modalities": kept}))
+
+
+def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: Deletion) -> tuple[str, ...]:
+    names, epsilon, delta = ", ".join(record.revoked), settings.epsilon, settings.delta
+    return (
+        "Compared are this deletion and the same deletion carried out on any other weights of the same architecture, "
+        f"among them those of a model that never saw {names}. For every set of models, the probabilities to release "
+        f"one of them are within a factor e^{epsilon:g} and an addition of {delta:g} of each other.",
+        sensitivity.reason,
+        f"The vector holds every tensor whose provenance in model.json names {names}, and the provenance is true. Mean "
+        "and deviation by which inputs and labels are scaled are computed anew from the retained data.",
+        "Noise is Gaussian and independent on each coordinate: the key stream of ChaCha20 under a fresh key counts as "
+        "random, and arithmetic in float64 as exact.",
+        "What follows the noise (rescaling, fine-tuning, choice of the best epoch) reads the noised vector, the "
+        "retained modalities and labels, and nothing else, so it is post-processing.",
+        f"Which rows there are, their splits and labels are no part of {names}. They stay visible, and so do the "
+        "architecture, the parameters of training and of this deletion, and what the retained modalities themselves "
+        f"say about {names}. None of the parameters was chosen by looking at {names}.",
+        "The statement is about the released weights and all that is computed from them. The norm before clipping is "
+        "not published, because no noise hides it. A digest of the old weights, where a record lists one, tells "
+        "whoever has these weights already that they are the ones, and nothing to anyone else.",
+        "The key of the noise is in escrow; the statement holds against everyone who does not have it."
+        if settings.certified.escrow
+        else "The key of the noise was overwritten in memory after use and stored nowhere.",
+    )
+
+
+def _refuse_unsuitable(request: Request, original: Original, settings: Deletion) -> None:
+    refuse_method(original.record, settings.model_copy(update={"method": "certified"}), request.subjects)
+    if built_in := [m for m in original.record.modalities if m in original.record.revoked]:
+        raise UsageError(
+            f"{built_in[0]} was revoked from this model, but not cut out of it, so it cannot be fine-tuned without it",
+            key="deletion.method",
+            value="certified",
+            way_out="delete all of these modalities from the model before that deletion",
+        )
+
+
+def _refuse_non_finite(tensors: dict[str, Array]) -> None:
+    for name, array in tensors.items():
+        if not np.isfinite(array).all():
+            raise DataError(
+                "a weight is not a finite number, so it cannot be clipped", key=name, way_out="train the model again"
+            )

@@ -1,0 +1,101 @@
+"""The structural cut: what exists for a modality alone goes, and so does every input column that reads it.
+
+Which tensors and columns these are is read from the provenance in the model's record (`belongs_to` and `columns`), not
+from names, so the cut is right for any backbone whose record tells the truth. What is left has the shapes of a model
+trained without the modality, and takes no input of it. What the remaining values have seen (`sees`) does not change: a
+cut removes ways in and out, not what training left in shared weights.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from mbd.errors import DataError, UsageError
+from mbd.model.compatible import refuse_foreign
+from mbd.model.record import ColumnRange, ModelRecord, TensorRecord
+from mbd.tensors import Array
+
+
+def cut(
+    record: ModelRecord, tensors: Mapping[str, Array], modalities: Sequence[str]
+) -> tuple[ModelRecord, dict[str, Array]]:
+    """Return the model without `modalities`; the digest in its record stays empty until it is saved."""
+    if set(record.tensors) != set(tensors):
+        raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
+    gone = requested(record, modalities)
+    shared = {name: entry for name, entry in record.tensors.items() if entry.belongs_to not in gone}
+    smaller = record.model_copy(
+        update={
+            "modalities": {m: dim for m, dim in record.modalities.items() if m not in gone},
+            "revoked": (*record.revoked, *gone),
+            "tensors": {name: _cut_entry(name, entry, gone) for name, entry in shared.items()},
+            "sha256": "",
+        }
+    )
+    return smaller, cut_arrays(record, tensors, gone)
+
+
+def requested(record: ModelRecord, modalities: Sequence[str]) -> tuple[str, ...]:
+    """Return the modalities to delete in the model's order, if each can be deleted and one is left."""
+    refuse_foreign(record, modalities)
+    gone = tuple(m for m in record.inputs if m in modalities)
+    if not gone:
+        raise UsageError("no modality to delete was named", way_out=f"the model takes {', '.join(record.inputs)}")
+    if len(gone) == len(record.inputs):
+        raise UsageError(
+            "a model without any modality cannot predict: at least one has to be left",
+            value=", ".join(gone),
+            way_out="withdraw the whole model instead",
+        )
+    return gone
+
+
+def cut_arrays(record: ModelRecord, arrays: Mapping[str, Array], modalities: Sequence[str]) -> dict[str, Array]:
+    """Return what is left of arrays that have the names and shapes of the record's tensors (all of them or some)."""
+    left = {}
+    for name, array in arrays.items():
+        entry = record.tensors[name]
+        if entry.belongs_to in modalities:
+            continue
+        reads = any(span.reads in modalities for span in entry.columns)
+        left[name] = np.ascontiguousarray(array[..., kept_columns(entry, modalities)]) if reads else array
+    return left
+
+
+def kept_columns(entry: TensorRecord, modalities: Sequence[str]) -> Array:
+    """Tell for each column of a tensor (its last axis) whether it stays."""
+    kept = np.ones(entry.shape[-1], bool)
+    for span in entry.columns:
+        if span.reads in modalities:
+            kept[span.start : span.stop] = False
+    return kept
+
+
+def _cut_entry(name: str, entry: TensorRecord, gone: tuple[str, ...]) -> TensorRecord:
+    if not any(span.reads in gone for span in entry.columns):
+        return entry
+    _refuse_impossible(name, entry)
+    kept = kept_columns(entry, gone)
+    place = np.concatenate([[0], np.cumsum(kept)])
+    columns = tuple(
+        ColumnRange(start=int(place[span.start]), stop=int(place[span.stop]), reads=span.reads)
+        for span in entry.columns
+        if span.reads not in gone
+    )
+    return entry.model_copy(update={"shape": (*entry.shape[:-1], int(kept.sum())), "columns": columns})
+
+
+def _refuse_impossible(name: str, entry: TensorRecord) -> None:
+    """Refuse columns that lie outside the tensor or that read two things at once: they cannot be taken out."""
+    spans = sorted(entry.columns, key=lambda span: (span.start, span.stop))
+    width = entry.shape[-1] if entry.shape else 0
+    outside = [span for span in spans if not 0 <= span.start <= span.stop <= width]
+    overlapping = [other for one, other in pairwise(spans) if other.start < one.stop]
+    for span, why in [(s, f"the tensor has {width}") for s in outside] + [(s, "others overlap") for s in overlapping]:
+        raise DataError(
+            f"the record says that columns {span.start} … {span.stop - 1} read {span.reads}, but {why}: "
+            "there is nothing that could be cut",
+            key=name,
+            way_out="a lattice is deleted from with deletion.method=exact; any other model has to be trained again",
+        )

@@ -1,0 +1,175 @@
+"""Sums over samples of per-sample gradients by every parameter of a network, batch after batch.
+
+For each parameter w_q: Σ_i g_iq, Σ_i |g_iq| or Σ_i g_iq², with g_iq = ∂L_i/∂w_q. The closed forms of
+:mod:`mbd.deletion.layers` cost one forward, one backward and one product for each layer. Before they are trusted,
+Σ_i g_iq of a few samples is compared with what autograd says; a parameter for which both differ (a weight that is also
+used outside of its layer), and one of any other layer, goes through `torch.func`, sample by sample, and is listed.
+
+Sums are additive: a batch is worked off before the next is read, and the sums of shards add up to those of the whole.
+Products have the network's precision and are added up in float64. Sums of |g| or g² in float32 are added without
+rounding that way, so the order of batches and how they are shared out are of no consequence.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from mbd.deletion.layers import LARGEST, Energy, Explicit, Form, Gradient, Recorder, Row, with_closed_form
+
+Batch = Mapping[str, Tensor]
+"""tensors whose first axis is the sample"""
+Losses = Callable[[nn.Module, Batch], Tensor]
+"""from a network and a batch to n × K: K values for each sample, which depend on that sample only"""
+
+_TRIED = 32  # samples on which the closed form is compared with autograd
+_AGREES = 1e-4  # difference that rounding may explain, as a share of Σ|g|
+
+
+@dataclass
+class Sums:
+    """What is known of a loss after some samples."""
+
+    rows: int = 0
+    totals: dict[Form, dict[str, Tensor]] = field(default_factory=dict)
+    """for each form, the sum over samples by parameter; a parameter that is missing has never had a gradient"""
+    energies: dict[str, Energy] = field(default_factory=dict)
+    """of every parameter that was used; these and what follows only where some gradients are summed as they are"""
+    largest_gradient: float = 0.0
+    """largest norm of one sample's gradient by all parameters"""
+    largest_input: float = 0.0
+    """largest norm of one sample's input of a layer"""
+    by_vmap: set[str] = field(default_factory=set)
+    """parameters without a closed form"""
+
+    def __iadd__(self, other: "Sums") -> "Sums":
+        self.rows += other.rows
+        for form, totals in other.totals.items():
+            own = self.totals.setdefault(form, {})
+            for name, total in totals.items():
+                own[name] = own[name].add_(total) if name in own else total.to(torch.float64, copy=True)
+        for name, energy in other.energies.items():
+            self.energies[name] = self.energies[name] + energy if name in self.energies else energy
+        self.largest_gradient = max(self.largest_gradient, other.largest_gradient)
+        self.largest_input = max(self.largest_input, other.largest_input)
+        self.by_vmap |= other.by_vmap
+        return self
+
+
+def sum_over_samples(
+    network: nn.Module,
+    losses: Losses,
+    batches: Iterable[Batch],
+    forms: tuple[Form, ...],
+    rows: Mapping[str, Row] | None = None,
+) -> Sums:
+    """Return the sums of the gradients of `losses`, whose k-th value for a sample is summed in the k-th form.
+
+    `rows` tells which parameters the network gives to every sample, and where.
+    """
+    call, sums, rows = _Call(network, losses), Sums(), rows or {}
+    tried = False
+    with _evaluating(network), torch.enable_grad():
+        for batch in batches:
+            if not tried:
+                sums.by_vmap, tried = _without_closed_form(call, _part(batch, slice(_TRIED)), rows), True
+            _add(sums, call, batch, forms, rows)
+    return sums
+
+
+class _Call(nn.Module):
+    """Losses as a module, so that parameters can be replaced for one call."""
+
+    def __init__(self, network: nn.Module, losses: Losses) -> None:
+        super().__init__()
+        self.network, self.losses = network, losses
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.losses(self.network, batch)
+
+    def with_parameters(self, parameters: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        values: Tensor = functional_call(self, {f"network.{n}": p for n, p in parameters.items()}, (batch,))
+        return values
+
+
+def _add(sums: Sums, call: _Call, batch: Batch, forms: tuple[Form, ...], rows: Mapping[str, Row]) -> None:
+    """Add what a batch has to say."""
+    samples = _samples(batch)
+    recorder = Recorder(call.network, samples, rows)
+    with recorder.on():
+        values = call(batch)
+    sums += Sums(samples)
+    for column, form in enumerate(forms):
+        norms = values.new_zeros(samples)
+        for part, gradients in _gradients(call, batch, column, recorder, values, sums.by_vmap):
+            sums += Sums(totals={form: {name: gradient.total(form) for name, gradient in gradients.items()}})
+            if form == "plain":
+                norms[part] += sum(gradient.squared_norms() for gradient in gradients.values())
+        sums.largest_gradient = max(sums.largest_gradient, float(norms.max().sqrt()))
+    if "plain" in forms:
+        sums += Sums(energies=recorder.energies(), largest_input=recorder.largest_input())
+
+
+def _gradients(
+    call: _Call, batch: Batch, column: int, recorder: Recorder, values: Tensor, open_parameters: Collection[str]
+) -> Iterator[tuple[slice, dict[str, Gradient]]]:
+    """Yield gradients by parameter: of all samples in closed form, then of a few samples at a time by vmap."""
+    closed = recorder.gradients(values[:, column].sum())
+    yield slice(len(values)), {name: gradient for name, gradient in closed.items() if name not in open_parameters}
+    if not open_parameters:
+        return
+    free = {name: call.network.get_parameter(name).detach() for name in sorted(open_parameters)}
+
+    def loss(parameters: dict[str, Tensor], sample: dict[str, Tensor]) -> Tensor:
+        return call.with_parameters(parameters, {key: value[None] for key, value in sample.items()})[0, column]
+
+    per_sample = vmap(grad(loss), in_dims=(None, 0))
+    at_once = max(1, LARGEST // sum(parameter.numel() for parameter in free.values()))
+    for start in range(0, len(values), at_once):
+        part = slice(start, start + at_once)
+        yield part, {name: Explicit(found.detach()) for name, found in per_sample(free, _part(batch, part)).items()}
+
+
+def _without_closed_form(call: _Call, batch: Batch, rows: Mapping[str, Row]) -> set[str]:
+    """Return the parameters whose closed form is missing, or differs from autograd on this batch."""
+    recorder = Recorder(call.network, _samples(batch), rows)
+    with recorder.on():
+        closed = recorder.gradients(call(batch).sum())
+    free = {name: parameter.detach().requires_grad_() for name, parameter in call.network.named_parameters()}
+    total = call.with_parameters(free, batch).sum()
+    if not total.requires_grad:
+        return set()
+    true = torch.autograd.grad(total, list(free.values()), allow_unused=True)
+    covered = with_closed_form(call.network, rows)
+    differs = set()
+    for name, gradient in zip(free, true, strict=True):
+        if gradient is None and name not in closed:
+            continue
+        zero = torch.zeros_like(free[name])
+        told, scale = (closed[name].total(form) if name in closed else zero for form in ("plain", "absolute"))
+        if name not in covered or (told - (zero if gradient is None else gradient)).norm() > _AGREES * scale.norm():
+            differs.add(name)
+    return differs
+
+
+def _samples(batch: Batch) -> int:
+    return len(next(iter(batch.values())))
+
+
+def _part(batch: Batch, part: slice) -> dict[str, Tensor]:
+    return {key: value[part] for key, value in batch.items()}
+
+
+@contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    """Within: no dropout, and statistics of training; afterwards the network is as it was."""
+    training = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, was in training.items():
+            module.training = was

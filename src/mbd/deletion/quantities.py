@@ -1,0 +1,81 @@
+"""The quantities with which the paper argues, as measured here. None of them is a proof of anything.
+
+L    max_i ‖∇ℓ_i‖                       over the calibration rows; a Lipschitz constant is a supremum over all data
+I    P(|I| ≥ (p+η)|W|) ≤ exp(−2η²|W|)   if indices were chosen independently, which they are not
+M    max_u |d³/dt³ L(W + t u)|          along a few directions, so from below; a rectifier has none where it bends
+"""
+
+from collections.abc import Collection
+from copy import deepcopy
+from math import exp
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mbd.deletion.calibration import Calibration
+from mbd.randomness import stream
+from mbd.tensors import Array
+
+_STEP = 1e-2
+_RANDOM_DIRECTIONS = 2
+_ROWS = 32
+
+
+def candidate_bound(candidates: int, parameters: int, budget: float) -> float:
+    """Return the bound on the probability that more than a share r of all parameters become candidates.
+
+    p is the share observed and η = r − p; where p ≥ r the inequality says nothing, and the bound is 1.
+    """
+    slack = budget - candidates / parameters
+    return exp(-2 * slack**2 * parameters) if slack > 0 else 1.0
+
+
+def relative_error_bound(third_derivative: float, weights: Array, chi: Array) -> float | None:
+    """Return max_q M/3 · |w_q| / (1 − χ_q)² over the candidates, by which the paper bounds the error of its proxy."""
+    return third_derivative / 3 * float((np.abs(weights) / (1 - chi) ** 2).max()) if weights.size else None
+
+
+def rank_correlation(one: Array, other: Array) -> float | None:
+    """Return Spearman's ρ of two proxies, or None where one of them does not vary."""
+    ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (one, other)]
+    if one.size < 2 or min(np.ptp(one), np.ptp(other)) == 0:
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def third_derivative(calibration: Calibration, hidden: Collection[str], seed: int) -> float:
+    """Return the largest |d³/dt³ L(W + t u)| found along the weights, the gradient and random directions u, ‖u‖ = 1.
+
+    L is the mean supervised loss of some calibration rows; differences of third order are taken in float64.
+    """
+    network = deepcopy(calibration.network).double()
+    precise = Calibration(calibration.split, network, calibration.task)
+    losses = precise.prediction(hidden)
+    batch = {key: value[:_ROWS] for key, value in next(iter(precise.batches(hidden=hidden))).items()}
+
+    def loss() -> Tensor:
+        return losses(network, batch)[:, 0].mean()
+
+    parameters = [parameter.requires_grad_() for parameter in network.parameters()]
+    gradients = torch.autograd.grad(loss(), parameters, allow_unused=True)
+    used = [(p, g) for p, g in zip(parameters, gradients, strict=True) if g is not None]
+    weights = [p.detach().clone() for p, _ in used]
+    draw = stream(seed, "deletion", "third derivative")
+    directions = [weights, [g for _, g in used]]
+    for _ in range(_RANDOM_DIRECTIONS):
+        directions.append([torch.from_numpy(draw.standard_normal(tuple(w.shape))).to(w.device) for w in weights])
+
+    def loss_at(t: float, direction: list[Tensor], norm: Tensor) -> float:
+        for (parameter, _), w, u in zip(used, weights, direction, strict=True):
+            parameter.copy_(torch.add(w, u, alpha=t / float(norm)))
+        return float(loss())
+
+    found = [0.0]
+    with torch.no_grad():
+        for direction in directions:
+            norm = torch.stack([u.norm() for u in direction]).norm()
+            if norm > 0:
+                low2, low, high, high2 = (loss_at(k * _STEP, direction, norm) for k in (-2, -1, 1, 2))
+                found.append(abs(high2 - 2 * high + 2 * low - low2) / (2 * _STEP**3))
+    return max(found)

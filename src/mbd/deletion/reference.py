@@ -1,0 +1,72 @@
+"""How far a model is from one that never saw the modality: measured, where there is such a reference.
+
+‖W − W^{-m}‖ is taken over what both have, inside and outside the edited coordinates, before and after the deletion. It
+shows how much of the difference an edit can touch at all. It is no bound on anything: training twice with other seeds
+gives distances of the same kind.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mbd.deletion.cut import cut_arrays
+from mbd.deletion.outcome import Original, Outcome
+from mbd.errors import DataError
+from mbd.model.record import ModelRecord
+from mbd.privacy.sensitivity import distances
+from mbd.tensors import Array
+
+
+def reference_distances(
+    original: Original, outcome: Outcome, reference: ModelRecord, weights: Mapping[str, Array], gone: Sequence[str]
+) -> dict[str, Any]:
+    """Return the distances of the model before and after the deletion to the `reference` with these `weights`."""
+    _refuse_unsuitable(outcome.record, reference)
+    before = _counterparts(original.record, original.tensors, weights, gone)
+    after = _counterparts(outcome.record, outcome.tensors, weights, gone)
+    masks = {name: np.zeros(array.shape, bool) for name, array in outcome.tensors.items()}
+    for name, positions in outcome.indices.items():
+        masks[name].reshape(-1)[positions] = True
+    kept = _counterparts(outcome.record, masks, weights, gone)
+    indices = {name: np.flatnonzero(mask) for name, mask in kept.items()}
+    edited, comparable = (sum(int(mask.sum()) for mask in part.values()) for part in (masks, kept))
+    return {
+        "sha256": reference.sha256,
+        "before": distances(before, weights, indices),
+        "after": distances(after, weights, indices),
+        "edited_without_counterpart": edited - comparable,
+    }
+
+
+def _counterparts(
+    record: ModelRecord, arrays: Mapping[str, Array], weights: Mapping[str, Array], gone: Sequence[str]
+) -> dict[str, Array]:
+    """Return what is left of `arrays` where the reference has something to compare it with."""
+    left = cut_arrays(record, {name: arrays[name] for name in weights if name in arrays}, gone)
+    for name, array in weights.items():
+        if name not in left or left[name].shape != array.shape:
+            raise DataError(
+                "the reference is a model of another kind or shape",
+                key=name,
+                value=f"{array.shape}, here {left[name].shape if name in left else 'missing'}",
+                way_out="train it with the same parameters and --without the deleted modalities",
+            )
+    return left
+
+
+def _refuse_unsuitable(record: ModelRecord, reference: ModelRecord) -> None:
+    if reference.backbone != record.backbone or reference.inputs != record.inputs:
+        raise DataError(
+            f"the reference takes {', '.join(reference.inputs)} ({reference.backbone}), and the model after the "
+            f"deletion {', '.join(record.inputs)} ({record.backbone})",
+            key="--reference",
+            way_out="train it with the same parameters and --without the deleted modalities",
+        )
+    seen = {m for entry in reference.tensors.values() for m in entry.sees} & set(record.revoked)
+    if seen or reference.revoked:
+        raise DataError(
+            f"the reference has seen {', '.join(sorted(seen or reference.revoked))}, so it is none",
+            key="--reference",
+            way_out="a reference is trained --without the deleted modalities, not deleted from",
+        )

@@ -1,0 +1,135 @@
+"""Which parameters are edited: candidates by two thresholds, of these the first k in order.
+
+    candidates   s_q ≥ η_s  and  L_q ≤ η_L
+    k            ⌊r·|W|⌋
+    order        by L_q ascending (as printed in the paper), or by s_q descending
+
+η_s and η_L are given (`absolute`), or quantiles of s and L among the parameters with s > 0 (`quantile`), which do not
+depend on the scale of the loss. Equals come in the order of tensor name, then position.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import floor
+from typing import NoReturn
+
+import numpy as np
+
+from mbd.errors import UsageError
+from mbd.params.deletion import Surgery
+from mbd.tensors import Array
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen parameters and how they were found."""
+
+    indices: Mapping[str, Array]
+    """flat positions by tensor, ascending; tensors without any are left out"""
+    parameters: int
+    """|W|"""
+    salient: int
+    """parameters with s > 0"""
+    candidates: Mapping[str, Array]
+    """flat positions of all candidates by tensor"""
+    limit: int
+    """k"""
+    saliency_threshold: float | None
+    """η_s that came into effect; None if nothing is salient"""
+    importance_threshold: float | None
+    """η_L that came into effect"""
+
+    @property
+    def chosen(self) -> int:
+        """How many parameters are chosen."""
+        return sum(len(positions) for positions in self.indices.values())
+
+    @property
+    def candidate_count(self) -> int:
+        """How many candidates there are."""
+        return sum(len(positions) for positions in self.candidates.values())
+
+
+def select(saliency: Mapping[str, Array], importance: Mapping[str, Array], params: Surgery) -> Selection:
+    """Choose parameters; an empty set of candidates is an error."""
+    names = sorted(saliency)
+    s, importances = (_flat(values, names) for values in (saliency, importance))
+    limit, salient = floor(params.budget * s.size), s > 0
+    if not limit:
+        raise UsageError(
+            f"the budget allows to edit {params.budget:g} of {s.size} parameters, which is not even one",
+            key="deletion.surgery.budget",
+            value=params.budget,
+            way_out="raise it (at most 0.05)",
+        )
+    eta_s, eta_l = _thresholds(s[salient], importances[salient], params)
+    # Without the second condition a threshold of zero would take in what has nothing to do with the modality.
+    candidates = np.flatnonzero((s >= eta_s) & salient & (importances <= eta_l))
+    if not candidates.size:
+        _refuse_empty(s[salient], importances[salient], (eta_s, eta_l), params)
+    first = importances[candidates] if params.order == "importance" else -s[candidates]
+    chosen = candidates[np.argsort(first, kind="stable")[:limit]]
+    sizes = {name: saliency[name].size for name in names}
+    return Selection(
+        indices=_by_tensor(np.sort(chosen), sizes),
+        parameters=s.size,
+        salient=int(salient.sum()),
+        candidates=_by_tensor(candidates, sizes),
+        limit=limit,
+        saliency_threshold=eta_s,
+        importance_threshold=eta_l,
+    )
+
+
+def nothing_salient(saliency: Mapping[str, Array], params: Surgery) -> Selection | None:
+    """Return the empty selection if no parameter is salient, otherwise None."""
+    if any(values.any() for values in saliency.values()):
+        return None
+    size = sum(values.size for values in saliency.values())
+    return Selection({}, size, 0, {}, floor(params.budget * size), None, None)
+
+
+def _thresholds(s: Array, importances: Array, params: Surgery) -> tuple[float, float]:
+    if params.threshold == "absolute":
+        return params.saliency_threshold, params.importance_threshold
+    if not s.size:
+        return 0.0, 0.0
+    return (
+        float(np.quantile(s, params.saliency_quantile)),
+        float(np.quantile(importances, params.importance_quantile)),
+    )
+
+
+def _refuse_empty(s: Array, importances: Array, thresholds: tuple[float, float], params: Surgery) -> NoReturn:
+    if not s.size:
+        raise UsageError(
+            "no parameter has anything to do with reconstructing the modality, so there is nothing to operate on",
+            way_out="leave deletion.surgery.cut on, or train with model.joint.reconstruction=true",
+        )
+    quantiles = ", ".join(f"{q:g}: {np.quantile(s, q):.3g}" for q in (0.5, 0.9, 0.99, 1))
+    least = ", ".join(f"{q:g}: {np.quantile(importances, q):.3g}" for q in (0, 0.5, 0.9, 1))
+    raise UsageError(
+        f"no parameter has a saliency of at least η_s = {thresholds[0]:.3g} and an importance of at most "
+        f"η_L = {thresholds[1]:.3g}: {int((s >= thresholds[0]).sum())} of {s.size} salient parameters meet the first, "
+        f"{int((importances <= thresholds[1]).sum())} the second. Saliency has the scale of the loss and of the "
+        "features, so no fixed threshold suits all models",
+        key=f"deletion.surgery.threshold={params.threshold}",
+        value=f"quantiles of saliency {quantiles}; of importance {least}",
+        way_out="set deletion.surgery.threshold=quantile (saliency_quantile=0.9, importance_quantile=1), or thresholds "
+        "within these quantiles",
+    )
+
+
+def _flat(values: Mapping[str, Array], names: list[str]) -> Array:
+    return np.concatenate([np.asarray(values[name], np.float64).ravel() for name in names])
+
+
+def _by_tensor(positions: Array, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Split ascending positions in the row of all tensors into positions within each."""
+    starts = np.concatenate([[0], np.cumsum(list(sizes.values()))])
+    bounds = np.searchsorted(positions, starts)
+    return {
+        name: (positions[low:high] - start).astype(np.int64)
+        for name, start, low, high in zip(sizes, starts, bounds, bounds[1:], strict=False)
+        if high > low
+    }

@@ -1,0 +1,93 @@
+"""Whether a request can be carried out: method and model, model and data, calibration apart from train and test."""
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import MANIFEST, FeatureSet
+from mbd.files import sha256_file
+from mbd.model.record import ModelRecord
+from mbd.params.deletion import Deletion
+
+_BACKBONE = {"surgery": "joint", "certified": "joint", "exact": "lattice"}
+_READS = {"surgery": ("calibration",), "certified": ("train", "valid")}
+"""the splits that a method works with; exact drops modules without a look at data, and trains anew for subjects"""
+
+
+def refuse_method(record: ModelRecord, settings: Deletion, subjects: Collection[str]) -> None:
+    """Refuse a method that is not made for the model's backbone, or not for single subjects."""
+    method, fitting = settings.method, [m for m, backbone in _BACKBONE.items() if backbone == record.backbone]
+    if method not in fitting:
+        raise UsageError(
+            f"the method {method} is for the {_BACKBONE[method]} backbone, and this model is a {record.backbone}",
+            key="deletion.method",
+            value=method,
+            way_out=f"set deletion.method={' or '.join(fitting)}, or train with model.backbone={_BACKBONE[method]}",
+        )
+    if subjects and method != "exact":
+        raise UsageError(
+            f"the method {method} forgets whole modalities, not those of single subjects",
+            key="--subject",
+            value=", ".join(subjects),
+            way_out="train with model.backbone=lattice and delete with deletion.method=exact",
+        )
+
+
+def refuse_data(record: ModelRecord, data: FeatureSet, settings: Deletion, subjects: Collection[str]) -> None:
+    """Refuse data that the model was not made from, files that changed since, and calibration rows used elsewhere."""
+    _refuse_other(record, data)
+    reads = _READS.get(settings.method, ("train",) if subjects else ())
+    _refuse_changed(data, reads)
+    if "calibration" in reads:
+        _refuse_calibration(data)
+
+
+def _refuse_other(record: ModelRecord, data: FeatureSet) -> None:
+    listed = data.digests()
+    names = {"_rows", *record.inputs}
+    for name, digest in record.data.files.items():
+        if name.rpartition("/")[2].removesuffix(".safetensors") in names and listed.get(name) != digest:
+            raise DataError(
+                f"the model was made from other data ({record.data.name})",
+                file=data.folder / MANIFEST,
+                key=name,
+                value=f"sha256 {listed.get(name, 'missing')}, the model was made from {digest}",
+                way_out="give the FeatureSet that the model was trained on",
+            )
+
+
+def _refuse_changed(data: FeatureSet, splits: Collection[str]) -> None:
+    """Compare the bytes that are about to be read with the manifest."""
+    listed = {name: digest for name, digest in data.digests().items() if name.split("/")[1] in splits}
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(lambda name: sha256_file(data.folder / name), listed)
+    for (name, digest), now in zip(listed.items(), found, strict=True):
+        if now != digest:
+            raise DataError(
+                "the file is not the one that the manifest lists",
+                file=data.folder / name,
+                value=f"sha256 {now}, listed {digest}",
+                way_out="make or fetch the FeatureSet again",
+            )
+
+
+def _refuse_calibration(data: FeatureSet) -> None:
+    """Refuse a missing calibration split, or one that shares rows or groups with train or test."""
+    if "calibration" not in data.manifest.splits:
+        raise DataError(
+            "there is no calibration split, from which surgery finds out what to edit",
+            file=data.folder / MANIFEST,
+            way_out="make the FeatureSet with features.calibration.size above 0, and train again",
+        )
+    own = data.split("calibration")
+    for split in ("train", "test"):
+        other = data.split(split)
+        for what, one, two in (("id", own.ids, other.ids), ("group", own.groups, other.groups)):
+            if common := set(one.tolist()) & set(two.tolist()):
+                raise DataError(
+                    f"the calibration split shares {len(common)} {what}{'s' * (len(common) > 1)} with {split}",
+                    file=own.folder,
+                    key=what,
+                    value=min(common),
+                    way_out="calibration rows must be apart from train and test rows; make the FeatureSet again",
+                )

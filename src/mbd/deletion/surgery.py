@@ -1,0 +1,193 @@
+"""Method `surgery`: the paper's Algorithm 1, and the structural cut that makes it do something.
+
+    saliency     s_q of the reconstruction of m*, on the calibration rows
+    cut          all that belongs to m* or reads it goes (unless `cut` is off)
+    importance   L_q of what is left
+    selection    at most r·|W| candidates of what is left
+    edit         w_q ← 0, or w_q + N(0, σ²) with the paper's σ = Δ √(2 ln(1.25/δ)) / ε and Δ = 2 ‖w_chosen‖
+
+With a backbone whose generators share nothing, the cut removes every parameter with s_q > 0, and nothing is left to be
+edited. Nothing here proves an (ε, δ): shared weights were trained with m*, and no bound is known of how far that moved
+them. So the guarantee is `empirical`, whatever the edit.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from mbd.deletion.calibration import Calibration
+from mbd.deletion.cut import cut, cut_arrays, requested
+from mbd.deletion.findings import Chosen, calibration_facts, cut_facts
+from mbd.deletion.importance import importance
+from mbd.deletion.outcome import Claim, Original, Outcome, Phases, Request
+from mbd.deletion.quantities import third_derivative
+from mbd.deletion.saliency import saliency
+from mbd.deletion.selection import nothing_salient, select
+from mbd.errors import UsageError
+from mbd.model.joint import from_tensors
+from mbd.model.record import Guarantee, ModelRecord
+from mbd.params import Deletion, Params
+from mbd.params.deletion import Surgery
+from mbd.privacy.gaussian import analytic_sigma, classical_sigma
+from mbd.privacy.noise import NoiseKey, one_time_key
+from mbd.tensors import Array
+from mbd.training.reproducibility import choose_device, reproducible
+
+AS_PRINTED = "as printed in the paper; the gate will refuse it"
+NOT_CUT = "without the structural cut; the gate will refuse it"
+CUT = "with the structural cut"
+
+
+def delete(request: Request, original: Original, params: Params, *, key: NoiseKey | None = None) -> Outcome:
+    """Carry out `request` on a joint model; `key` replaces the fresh noise key in tests."""
+    _refuse_unsuitable(request, original)
+    settings, phases = params.deletion.surgery, Phases()
+    gone = requested(original.record, request.modalities)
+    device = choose_device(params.training.device)
+    with reproducible(params.training.threads):
+        with phases.phase("load"):
+            before = _calibration(original, original.record, original.tensors, device)
+        with phases.phase("saliency"):
+            found = saliency(before, gone)
+        with phases.phase("cut"):
+            record, tensors = _released(original, gone, settings)
+            after = _calibration(original, record, tensors, device) if settings.cut else before
+            salient = cut_arrays(original.record, found.values, gone) if settings.cut else found.values
+        with phases.phase("importance"):
+            proxies = importance(after, gone, settings.chi_max)
+        with phases.phase("selection"):
+            used = proxies.swiftprune if settings.importance == "swiftprune" else proxies.gauss_newton
+            selection = (nothing_salient(salient, settings) if settings.cut else None) or select(
+                salient, used, settings
+            )
+        with phases.phase("edit"):
+            edited, edit_facts = edit(tensors, selection.indices, params.deletion, key)
+        with phases.phase("quantities"):
+            bound = third_derivative(after, gone, params.training.seed)
+            chosen = Chosen(tensors, salient, proxies, selection)
+            facts = {
+                "variant": variant(settings),
+                "calibration": calibration_facts(original.data.manifest, before, found),
+                "cut": cut_facts(original.record, record, found, salient) if settings.cut else None,
+                "selection": chosen.facts(settings),
+                "importance": chosen.proxy_facts(settings),
+                "paper": chosen.paper_facts(settings, bound),
+                "edit": edit_facts,
+                "without_closed_form": sorted({*found.by_vmap, *proxies.by_vmap}),
+            }
+    return Outcome(
+        record=record,
+        tensors=edited,
+        claim=Claim("empirical", _assumptions(gone, settings)),
+        indices=selection.indices,
+        facts=facts,
+        phases=phases,
+    )
+
+
+def variant(settings: Surgery) -> str:
+    """Return in words which algorithm was carried out."""
+    if settings.cut:
+        return CUT
+    return AS_PRINTED if settings.order == "importance" else NOT_CUT
+
+
+def _refuse_unsuitable(request: Request, original: Original) -> None:
+    if original.record.backbone != "joint":
+        raise UsageError(
+            f"the method surgery is for the joint backbone, and this model is a {original.record.backbone}",
+            key="deletion.method",
+            value="surgery",
+            way_out="set deletion.method=exact, which guarantees more and costs less",
+        )
+    if request.subjects:
+        raise UsageError(
+            "the method surgery forgets whole modalities, not single subjects",
+            key="--subject",
+            value=", ".join(request.subjects),
+            way_out="train with model.backbone=lattice and delete with deletion.method=exact",
+        )
+
+
+def _calibration(
+    original: Original, record: ModelRecord, tensors: Mapping[str, Array], device: torch.device
+) -> Calibration:
+    network = from_tensors(record, tensors).network.to(device)
+    return Calibration(original.data.split("calibration"), network, record.task)
+
+
+def _released(original: Original, gone: tuple[str, ...], settings: Surgery) -> tuple[ModelRecord, dict[str, Array]]:
+    """Return the model that is to be edited; without the cut, the modality stays built in and is merely refused."""
+    if settings.cut:
+        record, tensors = cut(original.record, original.tensors, gone)
+    else:
+        revoked = (*original.record.revoked, *gone)
+        record, tensors = original.record.model_copy(update={"revoked": revoked}), dict(original.tensors)
+    return record.model_copy(update={"guarantee": Guarantee(kind="empirical"), "sha256": ""}), tensors
+
+
+def edit(
+    tensors: Mapping[str, Array], indices: Mapping[str, Array], settings: Deletion, key: NoiseKey | None = None
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the tensors with the chosen positions zeroed or noised, and what there is to say about it."""
+    chosen = {name: np.asarray(tensors[name]).ravel()[positions] for name, positions in indices.items()}
+    if settings.surgery.edit == "zero" or not indices:
+        return _replaced(tensors, indices, {name: np.zeros_like(old) for name, old in chosen.items()}), {
+            "kind": "zero",
+            "note": "zeroing is not random, so no ε can belong to it",
+        }
+    norm = float(np.sqrt(sum(float(old.astype(np.float64) @ old.astype(np.float64)) for old in chosen.values())))
+    sensitivity = 2 * norm
+    sigma = classical_sigma(settings.epsilon, settings.delta, sensitivity)
+    with one_time_key(key=key) as secret:
+        noised = {name: old + sigma * secret.gaussian(name, old.shape) for name, old in chosen.items()}
+        commitment = secret.commitment
+    return _replaced(tensors, indices, noised), {
+        "kind": "noise",
+        "sigma": sigma,
+        "sigma_by": "the paper's formula",
+        "analytic_sigma": analytic_sigma(settings.epsilon, settings.delta, sensitivity),
+        "epsilon_asked_for": settings.epsilon,
+        "delta_asked_for": settings.delta,
+        "sensitivity": {"value": sensitivity, "reason": _SENSITIVITY},
+        "noise": {"commitment": commitment, "stream": "ChaCha20, Box-Muller in float64", "key": "destroyed"},
+    }
+
+
+def _replaced(
+    tensors: Mapping[str, Array], indices: Mapping[str, Array], values: Mapping[str, Array]
+) -> dict[str, Array]:
+    edited = dict(tensors)
+    for name, positions in indices.items():
+        flat = np.array(tensors[name]).ravel()
+        flat[positions] = values[name]
+        edited[name] = flat.reshape(tensors[name].shape)
+    return edited
+
+
+def _assumptions(gone: tuple[str, ...], settings: Surgery) -> tuple[str, ...]:
+    names = ", ".join(gone)
+    structure = (
+        f"Everything that exists for {names} alone, and every input column that reads it, was removed: the model has "
+        f"no input for {names}."
+        if settings.cut
+        else f"Nothing was removed: the model still has parameters and inputs of {names}; it merely refuses it."
+    )
+    return (
+        structure,
+        f"The weights that are left were trained together with {names}. How far that moved them is not bounded, so "
+        "neither zeroing nor noise on chosen coordinates makes the model (ε, δ)-indistinguishable from one that never "
+        f"saw {names}, and no ε is claimed.",
+        f"That nothing of {names} can be got out of the model is for the attacks to show, each beside a model trained "
+        "without it.",
+        "The calibration rows, from which the edited coordinates were chosen, are neither train nor test rows.",
+    )
+
+
+_SENSITIVITY = (
+    "Δ = 2‖w‖ of the chosen weights: if the weights of a model that never saw the modality have at most the same norm "
+    "at these positions, both are at most Δ apart there. That is assumed, not proven; the positions themselves and the "
+    "norm depend on the data; and at all other positions both models differ freely."
+)

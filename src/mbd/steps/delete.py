@@ -1,0 +1,187 @@
+"""Step `delete`: from a model and a request to the model that has forgotten, and the record of how.
+
+    model.safetensors, model.json    the new model
+    deletion.json                    method, parameters, guarantee with its assumptions, budget, digests, findings
+    indices.safetensors              the edited positions of each tensor of the new model
+
+A certified deletion is entered in its lineage's ledger before the noise is drawn, and settled when the new model is in
+place: killed anywhere and run again, it counts once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from mbd.deletion.cut import requested
+from mbd.deletion.outcome import Original, Outcome, Request
+from mbd.deletion.reference import reference_distances
+from mbd.deletion.suitable import refuse_data, refuse_method
+from mbd.errors import DataError, MissingExtraError, UsageError
+from mbd.files import canonical_digest, to_json, write_file
+from mbd.model.checkpoint import WEIGHTS, load_model, save_model
+from mbd.model.compatible import open_for, refuse_foreign
+from mbd.model.deletion import (
+    DELETION,
+    INDICES,
+    BudgetRecord,
+    DeletionRecord,
+    GuaranteeRecord,
+    IndexRecord,
+    RequestRecord,
+    read_deletion,
+)
+from mbd.params import Params, params_digest
+from mbd.privacy.ledger import deletion_id, open_ledger
+from mbd.steps.step import StepRun, step_run
+from mbd.tensors import save_tensors
+
+NAME = "delete"
+
+Method = Callable[[Request, Original, Params], Outcome]
+
+
+def run(
+    params: Params,
+    features: Path,
+    model: Path,
+    modalities: Sequence[str],
+    subjects: Sequence[str],
+    out: Path,
+    reference: Path | None = None,
+) -> dict[str, Any]:
+    """Carry out a request and write the new model to `out`; return what is worth telling of it."""
+    case = _open(params, features, model, modalities, subjects)
+    method = _method(params.deletion.method)
+    inputs = {"model": model, **({"reference": reference} if reference else {})}
+    with _accounted(case, params) as account:
+        with step_run(NAME, out, {"deletion": params.deletion, "training": params.training}, **inputs) as step:
+            digest = canonical_digest(case.original.data.digests())
+            step.inputs["features"] = {"path": str(features), "digest": digest}
+            outcome = method(case.request, case.original, params)
+            distances = _distances(case, outcome, reference)
+            record = _write(step, case, outcome, params, account.budget, distances)
+            step.phases |= outcome.phases.seconds
+            step.look_at = DELETION
+        account.settle(record.after)
+    return {"record": record, "seconds": dict(outcome.phases.seconds), "modalities": list(outcome.record.inputs)}
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A request that can be carried out: the model, its data, and the deletions that led to it."""
+
+    request: Request
+    original: Original
+    lineage: tuple[str, ...]
+    vouched: tuple[str, ...]
+
+
+def _open(params: Params, features: Path, model: Path, modalities: Sequence[str], subjects: Sequence[str]) -> _Case:
+    record, tensors = load_model(model)
+    refuse_method(record, params.deletion, subjects)
+    if subjects:
+        refuse_foreign(record, modalities)
+        gone = tuple(m for m in record.inputs if m in modalities)
+    else:
+        gone = requested(record, modalities)
+    data = open_for(record, features)
+    refuse_data(record, data, params.deletion, subjects)
+    earlier = read_deletion(model)
+    if earlier and earlier.after != record.sha256:
+        raise DataError(
+            "the deletion record beside the model is that of another one",
+            file=model / DELETION,
+            value=f"sha256 {earlier.after}, the model has {record.sha256}",
+            way_out="fetch the model again",
+        )
+    return _Case(
+        request=Request(gone, tuple(dict.fromkeys(subjects))),
+        original=Original(record, tensors, data),
+        lineage=(*(earlier.lineage if earlier else ()), record.sha256),
+        vouched=earlier.ledger_entries if earlier else (),
+    )
+
+
+def _method(name: str) -> Method:
+    try:
+        method: Method = import_module(f"mbd.deletion.{name}").delete
+    except ImportError as error:
+        raise MissingExtraError("deletion", "train", error.name or "torch") from error
+    return method
+
+
+@dataclass(frozen=True)
+class _Account:
+    """The place of a deletion in its lineage's budget."""
+
+    budget: BudgetRecord | None
+    settle: Callable[[str], object]
+
+
+@contextmanager
+def _accounted(case: _Case, params: Params) -> Iterator[_Account]:
+    """Within: the deletion is charged to its lineage, if it is one that costs something."""
+    settings, before = params.deletion, case.original.record.sha256
+    if settings.method != "certified":
+        yield _Account(None, lambda _: None)
+        return
+    from mbd.deletion.certified import cost  # noqa: PLC0415 -- only what is used
+
+    rho = cost(settings)
+    deletion = deletion_id(before, case.request.modalities, params_digest(settings))
+    with open_ledger(Path(settings.ledgers), case.lineage[0], known=case.vouched) as ledger:
+        budget = ledger.charge(
+            deletion,
+            rho,
+            settings.delta,
+            settings.budget_limit,
+            before=before,
+            modalities=case.request.modalities,
+        )
+        record = BudgetRecord(rho=rho, entry=ledger.head, **asdict(budget))
+        yield _Account(record, lambda after: ledger.release(deletion, after))
+
+
+def _distances(case: _Case, outcome: Outcome, reference: Path | None) -> dict[str, Any] | None:
+    if reference is None:
+        return None
+    if case.request.subjects:
+        raise UsageError("a reference says something about whole modalities only", key="--reference", value=reference)
+    record, weights = load_model(reference)
+    return reference_distances(case.original, outcome, record, weights, case.request.modalities)
+
+
+def _write(
+    step: StepRun,
+    case: _Case,
+    outcome: Outcome,
+    params: Params,
+    budget: BudgetRecord | None,
+    distances: dict[str, Any] | None,
+) -> DeletionRecord:
+    model = save_model(step.folder, outcome.record, outcome.tensors)
+    indices = save_tensors(step.folder / INDICES, outcome.indices)
+    step.known_digests |= {WEIGHTS: model.sha256, INDICES: indices}
+    counts = {name: len(positions) for name, positions in outcome.indices.items()}
+    data = case.original.data
+    record = DeletionRecord(
+        method=params.deletion.method,
+        request=RequestRecord(**asdict(case.request)),
+        parameters=params.deletion.model_dump(mode="json"),
+        guarantee=GuaranteeRecord(**asdict(outcome.claim)),
+        lineage=case.lineage,
+        before=case.original.record.sha256,
+        after=model.sha256,
+        revoked=model.revoked,
+        data={"name": data.manifest.name, "digest": canonical_digest(data.digests())},
+        indices=IndexRecord(sha256=indices, count=sum(counts.values()), by_tensor=counts),
+        budget=budget,
+        ledger_entries=(*case.vouched, *([budget.entry] if budget else [])),
+        reference=distances,
+        facts=dict(outcome.facts),
+    )
+    write_file(step.folder / DELETION, to_json(record.model_dump(mode="json")))
+    return record

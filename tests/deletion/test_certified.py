@@ -1,0 +1,251 @@
+"""Certified deletion: the noise is what the claim says, and nothing of the deleted modality gets past it."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from mbd.deletion.certified import cost, delete, fresh_size
+from mbd.deletion.outcome import Original, Outcome, Request
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.model.checkpoint import load_model, save_model
+from mbd.model.joint import from_tensors
+from mbd.model.predictor import Model
+from mbd.params import Params, load_params
+from mbd.privacy.gaussian import delta_of, epsilon_by_paper, zcdp
+from mbd.privacy.noise import NoiseKey, opens
+from mbd.tensors import Array
+from mbd.training.joint import train_joint
+from tests.features.build import synthetic_set
+
+KEY, SALT = b"a key that only this test knows!", b"and some salt for its commitment"
+AUDIO = Request(("audio",))
+SCALING = ("mean", "scale")
+SMALL = [f"model.joint.{width}=16" for width in ("hidden", "embedding", "property_dim")]
+
+
+def params(*settings: str) -> Params:
+    return load_params(None, [*SMALL, "deletion.certified.finetune_epochs=2", *settings])
+
+
+NO_TUNING = params("deletion.certified.finetune_epochs=0")
+
+
+def key() -> NoiseKey:
+    return NoiseKey(KEY, SALT)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
+    data = FeatureSet.open(synthetic_set(tmp_path_factory.mktemp("certified") / "set"))
+    work = tmp_path_factory.mktemp("work")
+    trained = train_joint(data, params("training.epochs=3"), work=work, progress=False)
+    return Original(trained.record, trained.tensors, data)
+
+
+@pytest.fixture(scope="module")
+def outcome(original: Original) -> Outcome:
+    return delete(AUDIO, original, params(), key=key())
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    return all(np.array_equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
+
+
+def with_weights(original: Original, change: float) -> Original:
+    weights = {
+        name: tensor if name.endswith(SCALING) else (tensor * change).astype(np.float32)
+        for name, tensor in original.tensors.items()
+    }
+    return replace(original, tensors=weights)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
+def test_sigma_achieves_what_is_claimed(original: Original, epsilon: float) -> None:
+    settings = params(
+        "deletion.certified.finetune_epochs=0", f"deletion.epsilon={epsilon}", "deletion.certified.radius=3"
+    )
+    outcome = delete(AUDIO, original, settings)
+    facts, claim = outcome.facts, outcome.claim
+    assert (claim.kind, claim.epsilon, claim.delta) == ("certified", epsilon, 1e-5)
+    assert outcome.record.guarantee.model_dump() == {"kind": "certified", "epsilon": epsilon, "delta": 1e-5}
+    assert facts["sensitivity"]["value"] == 2 * facts["clip_radius"] == 6
+    assert facts["delta_achieved"] == delta_of(epsilon, facts["sigma"], 6.0) <= 1e-5
+    assert facts["epsilon_by_analytic"] <= epsilon
+    assert facts["classical_sigma_is_proven"] == (epsilon <= 1)
+    assert facts["rho"] == zcdp(facts["sigma"], 6.0)
+    assert facts["rho"] == pytest.approx(cost(settings.deletion))
+    assert facts["epsilon_by_paper"] == epsilon_by_paper(facts["rho"], 1e-5) > facts["epsilon_by_rdp"] > epsilon
+    assert facts["information_bits_at_most"] == pytest.approx(9 / (2 * facts["sigma"] ** 2) / math.log(2))
+
+
+def test_every_weight_that_saw_the_modality_is_noised_and_nothing_but_scaling_is_not(outcome: Outcome) -> None:
+    exposed = {name for name, entry in outcome.record.tensors.items() if "audio" in entry.sees}
+    assert set(outcome.indices) == set(outcome.tensors)
+    assert all(np.array_equal(index, np.arange(outcome.tensors[n].size)) for n, index in outcome.indices.items())
+    assert set(outcome.facts["tensors_without_noise"]) == set(outcome.tensors) - exposed
+    assert set(outcome.facts["tensors_without_noise"]) == {
+        f"modality.{m}.{part}" for m in ("text", "visual") for part in ("mean", "scale")
+    } | {
+        "label_mean",
+        "label_scale",
+    }
+    assert outcome.facts["noised_parameters"] == sum(outcome.tensors[name].size for name in exposed)
+
+
+def test_before_fine_tuning_the_weights_look_like_a_fresh_start(original: Original) -> None:
+    outcome = delete(AUDIO, original, NO_TUNING, key=key())
+    matrices = [outcome.tensors[name] for name in outcome.indices if outcome.tensors[name].ndim == 2]
+    normal = np.concatenate([(tensor * math.sqrt(3 * tensor.shape[1])).ravel() for tensor in matrices])
+    assert kstest(normal, "norm").pvalue > 1e-3
+    assert all(not tensor.any() for name, tensor in outcome.tensors.items() if name.endswith(".bias"))
+    assert all(tensor.dtype == np.float32 for tensor in outcome.tensors.values())
+
+
+@pytest.mark.parametrize("change", [-1.0, 0.0, 1e-3, 1e6])
+def test_whatever_the_weights_were_the_noised_ones_move_by_no_more_than_2c(original: Original, change: float) -> None:
+    one, other = (delete(AUDIO, m, NO_TUNING, key=key()) for m in (original, with_weights(original, change)))
+    sigma = one.facts["sigma"]
+    matrices = [name for name, tensor in one.tensors.items() if tensor.ndim == 2]
+    moved = [
+        (one.tensors[n].astype(float) - other.tensors[n]) * sigma * math.sqrt(3 * one.tensors[n].shape[1])
+        for n in matrices
+    ]
+    apart = math.sqrt(sum(float((difference**2).sum()) for difference in moved))
+    assert 0 < apart <= 2 * (1 + 1e-3)
+    assert (apart > 1.5) == (change == -1)
+
+
+def test_of_the_record_only_the_noised_weights_depend_on_the_old_ones(original: Original) -> None:
+    records = [
+        delete(AUDIO, model, NO_TUNING, key=key())
+        for model in (original, with_weights(original, 0.0), with_weights(original, 1e6))
+    ]
+    assert records[0].facts == records[1].facts == records[2].facts
+    assert records[0].claim == records[1].claim == records[2].claim
+    assert records[0].record == records[1].record == records[2].record
+
+
+def test_the_bytes_of_the_modality_are_not_needed(original: Original, outcome: Outcome, tmp_path: Path) -> None:
+    shutil.copytree(original.data.folder, tmp_path / "set")
+    for file in (tmp_path / "set").rglob("audio.safetensors"):
+        file.unlink()
+    erased = replace(original, data=replace(original.data, folder=tmp_path / "set"))
+    assert same(delete(AUDIO, erased, params(), key=key()), outcome)
+
+
+def test_the_key_decides_and_a_fresh_one_is_drawn_each_time(original: Original, outcome: Outcome) -> None:
+    assert same(delete(AUDIO, original, params(), key=key()), outcome)
+    fresh = [delete(AUDIO, original, NO_TUNING) for _ in range(2)]
+    assert not same(fresh[0], fresh[1])
+    assert fresh[0].facts["noise"]["commitment"] != fresh[1].facts["noise"]["commitment"]
+
+
+def test_the_key_is_destroyed_and_in_no_output(original: Original, tmp_path: Path) -> None:
+    secret = key()
+    outcome = delete(AUDIO, original, params(), key=secret)
+    assert secret.destroyed
+    assert opens(outcome.facts["noise"]["commitment"], KEY, SALT)
+    save_model(tmp_path, outcome.record, outcome.tensors)
+    text = json.dumps([outcome.facts, outcome.claim.assumptions, outcome.phases.seconds])
+    for content in (text.encode(), *(file.read_bytes() for file in tmp_path.iterdir())):
+        for hidden in (KEY, SALT, KEY.hex().encode(), SALT.hex().encode()):
+            assert hidden not in content
+    assert outcome.facts["noise"]["key"] == "destroyed"
+
+
+def test_a_key_in_escrow_is_said_to_be_there(original: Original, tmp_path: Path) -> None:
+    escrow = tmp_path / "escrow.jsonl"
+    settings = params("deletion.certified.finetune_epochs=0", f"deletion.certified.escrow={escrow}")
+    outcome = delete(AUDIO, original, settings)
+    kept = json.loads(escrow.read_text())
+    assert opens(outcome.facts["noise"]["commitment"], bytes.fromhex(kept["key"]), bytes.fromhex(kept["salt"]))
+    assert outcome.facts["noise"]["key"] == "in escrow"
+    assert "in escrow" in outcome.claim.assumptions[-1]
+    again = NoiseKey(bytes.fromhex(kept["key"]), bytes.fromhex(kept["salt"]))
+    assert same(delete(AUDIO, original, settings.model_copy(), key=again), outcome)
+
+
+def test_the_model_takes_no_such_input_and_its_folder_is_valid(outcome: Outcome, tmp_path: Path) -> None:
+    save_model(tmp_path, outcome.record, outcome.tensors)
+    record, tensors = load_model(tmp_path)
+    assert record.revoked == ("audio",)
+    assert not any("audio" in file for file in record.data.files)
+    assert any("text" in file for file in record.data.files)
+    model = Model(record, from_tensors(record, tensors))
+    rows = {m: np.zeros((2, dim), np.float32) for m, dim in record.modalities.items()}
+    assert model.predict(rows).shape == (2,)
+    with pytest.raises(UsageError, match="revoked"):
+        model.predict({**rows, "audio": np.zeros((2, 6), np.float32)})
+
+
+def test_fine_tuning_brings_the_utility_back(original: Original) -> None:
+    test = original.data.split("test")
+
+    def error(outcome: Outcome) -> float:
+        model = Model(outcome.record, from_tensors(outcome.record, outcome.tensors))
+        scores: Array = model.predict({m: test.features[m] for m in model.modalities})
+        return float(np.abs(scores - test.labels).mean())
+
+    tuned = delete(AUDIO, original, params("deletion.certified.finetune_epochs=20"), key=key())
+    assert error(tuned) < 0.75 * error(delete(AUDIO, original, NO_TUNING, key=key()))
+    assert len(tuned.facts["finetuning"]["history"]) == tuned.facts["finetuning"]["epochs"] == 20
+
+
+def test_deleting_again_and_deleting_two(original: Original) -> None:
+    first = delete(AUDIO, original, NO_TUNING)
+    second = delete(Request(("visual",)), replace(original, record=first.record, tensors=first.tensors), params())
+    both = delete(Request(("visual", "audio")), original, params())
+    for outcome in (second, both):
+        assert set(outcome.record.revoked) == {"audio", "visual"}
+        assert list(outcome.record.modalities) == ["text"]
+        assert {n: t.shape for n, t in outcome.tensors.items()} == {n: t.shape for n, t in both.tensors.items()}
+        assert "audio" in outcome.claim.assumptions[0]
+        assert "visual" in outcome.claim.assumptions[0]
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_scaling_is_fitted_anew_to_the_retained_data(original: Original, epochs: int) -> None:
+    scaling = ["label_mean", "label_scale", *(f"modality.{m}.{part}" for m in ("text", "visual") for part in SCALING)]
+    moved = {**original.tensors, **{name: original.tensors[name] + 5 for name in scaling}}
+    settings = params(f"deletion.certified.finetune_epochs={epochs}")
+    outcome = delete(AUDIO, replace(original, tensors=moved), settings)
+    assert all(np.array_equal(outcome.tensors[name], original.tensors[name]) for name in scaling)
+
+
+def test_what_saw_a_modality_that_was_revoked_earlier_is_noised_too(original: Original) -> None:
+    earlier = original.record.model_copy(update={"revoked": ("smell",)})
+    entries = {n: e.model_copy(update={"sees": (*e.sees, "smell")}) for n, e in earlier.tensors.items()}
+    outcome = delete(AUDIO, replace(original, record=earlier.model_copy(update={"tensors": entries})), NO_TUNING)
+    assert outcome.facts["tensors_without_noise"] == []
+    assert outcome.facts["noised_parameters"] == sum(tensor.size for tensor in outcome.tensors.values())
+
+
+def test_a_fresh_start_has_the_spread_of_training_and_no_bias() -> None:
+    fresh = fresh_size({"w": np.ones((2, 3)), "b": np.ones(2)}, 2.0)
+    assert fresh["w"] == pytest.approx(np.full((2, 3), 1 / 6))
+    assert not fresh["b"].any()
+
+
+def test_what_cannot_be_done_is_refused(original: Original) -> None:
+    lattice = replace(original, record=original.record.model_copy(update={"backbone": "lattice"}))
+    with pytest.raises(UsageError, match=r"deletion\.method=exact"):
+        delete(AUDIO, lattice, params())
+    with pytest.raises(UsageError, match="whole modalities"):
+        delete(Request(("audio",), ("speaker1",)), original, params())
+    with pytest.raises(UsageError, match="smell"):
+        delete(Request(("smell",)), original, params())
+    uncut = replace(original, record=original.record.model_copy(update={"revoked": ("visual",)}))
+    with pytest.raises(UsageError, match="not cut out"):
+        delete(AUDIO, uncut, params())
+    name = "head.weight"
+    broken = replace(original, tensors={**original.tensors, name: np.full_like(original.tensors[name], np.nan)})
+    with pytest.raises(DataError, match="finite") as refused:
+        delete(AUDIO, broken, params())
+    assert refused.value.key == name

@@ -1,0 +1,132 @@
+"""Both proxies of importance against what they stand for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call, jacrev, vmap
+
+from mbd.deletion.importance import importance
+from mbd.deletion.quantities import rank_correlation
+from mbd.randomness import stream
+from tests.deletion.models import calibration, home_with_models, original
+
+LONGER = ("training.epochs=12", "training.weight_decay=0.0001")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return home_with_models(tmp_path_factory.mktemp("home"), *LONGER)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return home_with_models(
+        tmp_path_factory.mktemp("classes"), *LONGER, features=("features.source.synthetic.classes=3",)
+    )
+
+
+class Output(torch.nn.Module):
+    """The head's output of rows whose audio is hidden, and generated."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        network = self.network
+        inputs = {m: batch[m] for m in ("text", "audio", "visual")}
+        inputs["audio"] = network.generate("audio", inputs)  # type: ignore[operator]
+        out: torch.Tensor = network.head(network.fuse(inputs, {}))  # type: ignore[operator]
+        return out
+
+
+@pytest.mark.parametrize("task", ["home", "classes"])
+def test_gauss_newton_is_the_expansion_of_the_supervised_loss(task: str, request: pytest.FixtureRequest) -> None:
+    """g and the diagonal of Jᵀ H J from explicit Jacobians, with H the Hessian of the loss by the output."""
+    given = calibration(original(request.getfixturevalue(task)))
+    found = importance(given, ["audio"], 0.99)
+    call = Output(given.network)
+    parameters = {f"network.{name}": p.detach() for name, p in given.network.named_parameters()}
+    batch = next(iter(given.batches(hidden=["audio"])))
+    labels = batch["labels:"]
+
+    def output(values: dict[str, torch.Tensor], row: dict[str, torch.Tensor]) -> torch.Tensor:
+        rows = {name: value[None] for name, value in row.items() if ":" not in name}
+        return functional_call(call, values, (rows,))[0]  # type: ignore[no-any-return]
+
+    jacobians = vmap(jacrev(output), in_dims=(None, 0))(parameters, dict(batch))
+    z = vmap(output, in_dims=(None, 0))(parameters, dict(batch))
+    if given.task == "regression":
+        slope, hessian = 2 * (z - labels[:, None]), torch.full((len(z), 1, 1), 2.0, dtype=z.dtype)
+    else:
+        p = z.softmax(1)
+        slope = p - torch.nn.functional.one_hot(labels, 3)
+        hessian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+    for name, parameter in given.network.named_parameters():
+        j = jacobians[f"network.{name}"].flatten(2)
+        g = torch.einsum("nk,nkq->q", slope, j) / len(z)
+        h = torch.einsum("nkq,nkl,nlq->q", j, hessian, j) / len(z)
+        w = parameter.detach().flatten()
+        expected = (-w * g + w**2 / 2 * h).numpy()
+        assert found.gauss_newton[name].ravel() == pytest.approx(expected, rel=1e-8, abs=1e-13)
+
+
+def test_swiftprune_is_the_formula_of_the_paper(home: Path) -> None:
+    given = calibration(original(home))
+    found = importance(given, ["audio"], 0.99)
+    batch = next(iter(given.batches(hidden=["audio"])))
+    inputs = {m: batch[m] for m in ("text", "audio", "visual")}
+    inputs["audio"] = given.network.generate("audio", inputs)
+    x = torch.cat(list(inputs.values()), dim=1).numpy()
+    weight = original(home).tensors["fusion.hidden.weight"].astype(np.float64)
+    chi = (x**2).sum(0) / ((x**2).sum() + len(x))
+    assert found.swiftprune["fusion.hidden.weight"] == pytest.approx(weight**2 / 2 / (1 - chi), rel=1e-9)
+    bias = original(home).tensors["fusion.hidden.bias"].astype(np.float64)
+    share = len(x) / ((x**2).sum() + len(x))
+    assert found.swiftprune["fusion.hidden.bias"] == pytest.approx(bias**2 / 2 / (1 - share), rel=1e-9)
+    unused = "modality.text.decomposition.hidden.weight"
+    assert found.swiftprune[unused] == pytest.approx(original(home).tensors[unused].astype(np.float64) ** 2 / 2)
+    clipped = importance(given, ["audio"], 0.01)
+    assert max(float(values.max()) for values in clipped.chi.values()) == 0.01
+
+
+def test_gauss_newton_ranks_true_increments_and_swiftprune_does_not(home: Path) -> None:
+    given = calibration(original(home))
+    found, network = importance(given, ["audio"], 0.99), given.network
+    batch, losses = next(iter(given.batches(hidden=["audio"]))), given.prediction(["audio"])
+    weight = network.fusion.hidden.weight
+    with torch.no_grad():
+        base = losses(network, batch)[:, 0].mean()
+        positions = stream(0, "test").choice(weight.numel(), 150, replace=False)
+        increments = []
+        for q in positions:
+            flat = weight.view(-1)
+            old = flat[q].clone()
+            flat[q] = 0
+            increments.append(float(losses(network, batch)[:, 0].mean() - base))
+            flat[q] = old
+    true = np.array(increments)
+    correlation = {
+        name: rank_correlation(getattr(found, name)["fusion.hidden.weight"].ravel()[positions], true)
+        for name in ("gauss_newton", "swiftprune")
+    }
+    assert correlation["gauss_newton"] is not None
+    assert correlation["swiftprune"] is not None
+    assert correlation["gauss_newton"] > 0.95
+    assert correlation["swiftprune"] < 0.8
+
+
+def test_the_lipschitz_estimate_is_the_largest_gradient_of_a_row(home: Path) -> None:
+    given = calibration(original(home))
+    found = importance(given, ["audio"], 0.99)
+    losses = given.prediction(["audio"])
+    batch = next(iter(given.batches(hidden=["audio"])))
+    parameters = list(given.network.requires_grad_().parameters())
+    norms = []
+    for i in range(len(batch["labels:"])):
+        row = {name: value[i : i + 1] for name, value in batch.items()}
+        gradients = torch.autograd.grad(losses(given.network, row)[0, 0], parameters, allow_unused=True)
+        norms.append(torch.stack([g.norm() for g in gradients if g is not None]).norm().item())
+    assert found.largest_gradient == pytest.approx(max(norms), rel=1e-9)

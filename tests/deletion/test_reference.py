@@ -1,0 +1,88 @@
+"""Distances to a model that never saw the modality: over what both have, inside and outside the edited positions."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.deletion import exact, surgery
+from mbd.deletion.cut import cut
+from mbd.deletion.outcome import Original, Request
+from mbd.deletion.reference import reference_distances
+from mbd.errors import DataError
+from mbd.features.contract import FeatureSet
+from mbd.params import load_params
+from mbd.training.lattice import train_lattice
+from tests.deletion.models import home_with_models, original
+
+LATTICE = load_params(None, ["model.lattice.components=4", "model.lattice.landmarks=8"])
+AUDIO = Request(("audio",))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return home_with_models(tmp_path_factory.mktemp("home"))
+
+
+def test_the_cut_model_is_compared_as_it_is(home: Path) -> None:
+    before, silent = original(home), original(home, "silent")
+    outcome = surgery.delete(AUDIO, before, load_params())
+    found = reference_distances(before, outcome, silent.record, silent.tensors, ["audio"])
+    _, tensors = cut(before.record, before.tensors, ["audio"])
+    true = np.sqrt(sum(((tensors[n].astype(float) - w) ** 2).sum() for n, w in silent.tensors.items()))
+    assert found["before"] == {"inside": 0, "outside": pytest.approx(true)}
+    assert found["after"] == found["before"]
+    assert found["edited_without_counterpart"] == 0
+    assert found["sha256"] == silent.record.sha256
+
+
+def test_edits_in_what_the_reference_has_not_are_counted_and_touch_no_distance(home: Path) -> None:
+    before, silent = original(home), original(home, "silent")
+    outcome = surgery.delete(AUDIO, before, load_params(None, ["deletion.surgery.cut=false"]))
+    found = reference_distances(before, outcome, silent.record, silent.tensors, ["audio"])
+    assert found["edited_without_counterpart"] == outcome.facts["selection"]["chosen"] > 0
+    assert found["after"]["inside"] == 0
+    assert found["after"]["outside"] == found["before"]["outside"] > 0
+
+
+def test_positions_are_found_again_behind_columns_that_went(home: Path) -> None:
+    """An edit in a column of visual, listed in the coordinates of the uncut tensor."""
+    before, silent = original(home), original(home, "silent")
+    name, width = "fusion.hidden.weight", sum(before.record.modalities.values())
+    position = 2 * width + before.record.modalities["text"] + before.record.modalities["audio"] + 1
+    outcome = surgery.delete(AUDIO, before, load_params(None, ["deletion.surgery.cut=false"]))
+    tensors = dict(before.tensors)
+    flat = np.array(tensors[name]).ravel()
+    flat[position] = 100
+    tensors[name] = flat.reshape(before.tensors[name].shape)
+    moved = outcome.__class__(
+        outcome.record, tensors, outcome.claim, {name: np.array([position])}, outcome.facts, outcome.phases
+    )
+    found = reference_distances(before, moved, silent.record, silent.tensors, ["audio"])
+    narrow = silent.tensors[name]
+    counterpart = narrow[2, before.record.modalities["text"] + 1]
+    assert found["after"]["inside"] == pytest.approx(100 - float(counterpart), rel=1e-6)
+    assert found["after"]["outside"] == pytest.approx(found["before"]["outside"], rel=1e-6)
+
+
+def test_an_exact_deletion_is_at_no_distance(home: Path) -> None:
+    models = []
+    for without in ((), ("audio",)):
+        data = FeatureSet.open(home / "data", without=without)
+        trained = train_lattice(data, LATTICE, work=home, progress=False)
+        models.append(Original(trained.record, trained.tensors, data))
+    outcome = exact.delete(AUDIO, models[0], LATTICE)
+    found = reference_distances(models[0], outcome, models[1].record, models[1].tensors, ["audio"])
+    assert found["after"] == {"inside": 0, "outside": 0}
+
+
+def test_a_model_that_saw_the_modality_is_no_reference(home: Path) -> None:
+    before, silent = original(home), original(home, "silent")
+    outcome = surgery.delete(AUDIO, before, load_params())
+    with pytest.raises(DataError, match="the reference takes text, audio, visual"):
+        reference_distances(before, outcome, before.record, before.tensors, ["audio"])
+    with pytest.raises(DataError, match="the reference has seen audio"):
+        reference_distances(before, outcome, outcome.record, outcome.tensors, ["audio"])
+    wide = {**silent.tensors, "head.weight": np.zeros((1, 99))}
+    with pytest.raises(DataError, match="another kind or shape"):
+        reference_distances(before, outcome, silent.record, wide, ["audio"])

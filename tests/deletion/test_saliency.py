@@ -1,0 +1,123 @@
+"""Saliency of a real model against gradients taken row by row, and what it is zero for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mbd.deletion import calibration as rows
+from mbd.deletion.calibration import property_rows, reconstruction
+from mbd.deletion.gradients import sum_over_samples
+from mbd.deletion.saliency import saliency
+from mbd.errors import DataError
+from mbd.features.contract import FeatureSet
+from mbd.params import load_params
+from mbd.steps import features
+from tests.deletion.models import calibration, home_with_models, original
+from tests.evaluation.models import tiny_model
+from tests.features.build import npz_arrays, small_collection, small_rows, write_npz
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return home_with_models(tmp_path_factory.mktemp("home"))
+
+
+def row_by_row(home: Path, modality: str) -> dict[str, torch.Tensor]:
+    """Mean |∂L_re(i)/∂w| by autograd, one row after the other, written out from the paper."""
+    given = calibration(original(home))
+    network = given.network.requires_grad_()
+    path, batch = network.modality[modality], next(iter(given.batches()))
+    totals = {name: torch.zeros_like(p) for name, p in network.named_parameters()}
+    for i in range(len(batch[modality])):
+        x = {m: batch[m][i] for m in network.modalities}
+        others = torch.cat([*(v for m, v in x.items() if m != modality), path.property[0]])
+        network.zero_grad()
+        ((path.generator(others[None])[0] - x[modality]) ** 2).sum().backward()
+        for name, parameter in network.named_parameters():
+            totals[name] += 0 if parameter.grad is None else parameter.grad.abs()
+    return {name: total / len(batch[modality]) for name, total in totals.items()}
+
+
+def test_saliency_is_the_mean_absolute_gradient_of_the_reconstruction(home: Path) -> None:
+    found = saliency(calibration(original(home)), ["audio"])
+    assert (found.rows, found.by_vmap) == ({"audio": 64}, ())
+    for name, expected in row_by_row(home, "audio").items():
+        assert found.values[name] == pytest.approx(expected.detach().numpy(), rel=1e-9, abs=1e-12)
+
+
+def test_only_the_generator_and_the_property_embedding_are_salient(home: Path) -> None:
+    found = saliency(calibration(original(home)), ["audio"])
+    salient = {name for name, values in found.values.items() if values.any()}
+    assert salient == {
+        "modality.audio.property",
+        *(f"modality.audio.generator.{layer}.{part}" for layer in ("hidden", "out") for part in ("weight", "bias")),
+    }
+
+
+def test_saliencies_of_several_modalities_add_up(home: Path) -> None:
+    given = calibration(original(home))
+    both = saliency(given, ["audio", "visual"]).values
+    parts = [saliency(given, [m]).values for m in ("audio", "visual")]
+    for name, values in both.items():
+        assert np.array_equal(values, parts[0][name] + parts[1][name])
+
+
+def test_the_size_of_a_batch_is_of_no_consequence(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = saliency(calibration(original(home)), ["audio"]).values
+    monkeypatch.setattr(rows, "ROWS_AT_ONCE", 7)
+    for name, values in saliency(calibration(original(home)), ["audio"]).values.items():
+        assert values == pytest.approx(whole[name], rel=1e-12, abs=1e-15)
+
+
+def test_shards_of_whole_batches_give_the_bits_of_the_whole(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "ROWS_AT_ONCE", 16)
+    given = calibration(original(home), torch.float32)
+    batches = list(given.batches(having="audio"))
+    whole = saliency(given, ["audio"]).values
+    shards = [
+        sum_over_samples(given.network, reconstruction("audio"), part, ("absolute",), property_rows(given.network))
+        for part in (batches[1::2], batches[0::2])
+    ]
+    shards[0] += shards[1]
+    for name, total in shards[0].totals["absolute"].items():
+        assert np.array_equal(total.numpy() / shards[0].rows, whole[name])
+
+
+def test_a_model_without_generators_has_no_saliency(home: Path, tmp_path: Path) -> None:
+    tiny_model(home / "data", tmp_path / "model", "model.joint.reconstruction=false")
+    (tmp_path / "data").symlink_to(home / "data")
+    found = saliency(calibration(original(tmp_path)), ["audio"])
+    assert not any(values.any() for values in found.values.values())
+
+
+@pytest.fixture
+def patchy(tmp_path: Path) -> Path:
+    """A FeatureSet of which some calibration rows have no audio and none has visual, and a model of it."""
+    collection = small_collection()
+    arrays = npz_arrays(collection)
+    calibrating = small_rows("calibration", 12)
+    arrays |= {"calibration_ids": calibrating.ids, "calibration_labels": calibrating.labels}
+    arrays |= {f"calibration_{m}": x for m, x in calibrating.features.items()}
+    for modality, absent in (("audio", [0, 5, 6]), ("visual", [*range(12)])):
+        bits = np.ones(12, bool)
+        bits[absent] = False
+        arrays[f"calibration_{modality}_available"] = bits
+        arrays[f"calibration_{modality}"][~bits] = 0
+    file = write_npz(tmp_path / "d.npz", arrays)
+    features.run(load_params(None, ["features.source.kind=npz", f"features.source.path={file}"]), tmp_path / "data")
+    tiny_model(tmp_path / "data", tmp_path / "model")
+    return tmp_path
+
+
+def test_rows_without_the_modality_have_no_say(patchy: Path) -> None:
+    found = saliency(calibration(original(patchy)), ["audio"])
+    assert found.rows == {"audio": 9}
+    split = FeatureSet.open(patchy / "data").split("calibration")
+    assert int(split.available["audio"].sum()) == 9
+
+
+def test_a_modality_that_no_row_has_cannot_be_measured(patchy: Path) -> None:
+    with pytest.raises(DataError, match="no calibration row has visual"):
+        saliency(calibration(original(patchy)), ["visual"])

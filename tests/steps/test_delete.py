@@ -1,0 +1,353 @@
+"""The step `delete`: the folder it leaves, for every method, and what it refuses."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from mbd.cli import group
+from mbd.errors import DataError, MbdError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.files import path_digest, sha256_file, to_json
+from mbd.model.checkpoint import load_model, save_model
+from mbd.model.deletion import GuaranteeRecord, read_deletion
+from mbd.model.predictor import load
+from mbd.params import Params, load_params
+from mbd.steps import delete, evaluate
+from mbd.tensors import open_tensors, save_tensors
+from mbd.training.lattice import train_lattice
+from tests.deletion.models import home_with_models
+from tests.evaluation.models import tiny_model
+from tests.features.build import synthetic_set
+
+SALIENT = "deletion.surgery.cut=false"
+EXACT = ("deletion.method=exact", "model.backbone=lattice", "model.lattice.components=4", "model.lattice.landmarks=8")
+CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1", "training.epochs=2")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, a joint model of it, one that never saw audio, and a lattice."""
+    folder = home_with_models(tmp_path_factory.mktemp("home"))
+    trained = train_lattice(FeatureSet.open(folder / "data"), load_params(None, EXACT), work=folder, progress=False)
+    (folder / "lattice").mkdir()
+    save_model(folder / "lattice", trained.record, trained.tensors)
+    return folder
+
+
+def params(*settings: str) -> Params:
+    return load_params(None, settings)
+
+
+def deleted(
+    home: Path, out: Path, *settings: str, model: str | Path = "model", modality: str = "audio"
+) -> dict[str, Any]:
+    delete.run(params(*settings), home / "data", home / model, [modality], [], out)
+    record: dict[str, Any] = json.loads((out / "deletion.json").read_text())
+    return record
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "kind", "epsilon"),
+    [((), "model", "empirical", None), (EXACT, "lattice", "exact", 0.0), (CERTIFIED, "model", "certified", 1.0)],
+    ids=("surgery", "exact", "certified"),
+)
+def test_every_method_leaves_a_model_and_its_record(
+    home: Path, tmp_path: Path, settings: tuple[str, ...], model: str, kind: str, epsilon: float | None
+) -> None:
+    out = tmp_path / "out"
+    record = deleted(home, out, *settings, model=model)
+    assert {p.name for p in out.iterdir()} == {
+        "model.safetensors",
+        "model.json",
+        "deletion.json",
+        "indices.safetensors",
+        "step.json",
+    }
+    assert (record["guarantee"]["kind"], record["guarantee"]["epsilon"]) == (kind, epsilon)
+    assert record["guarantee"]["assumptions"]
+    assert (record["before"], record["after"]) == (
+        sha256_file(home / model / "model.safetensors"),
+        sha256_file(out / "model.safetensors"),
+    )
+    assert record["lineage"] == [record["before"]]
+    assert record["indices"]["sha256"] == sha256_file(out / "indices.safetensors")
+    assert record["request"] == {"modalities": ["audio"], "subjects": []}
+    assert record["parameters"] == params(*settings).deletion.model_dump(mode="json")
+    after = load(out)
+    assert (after.guarantee.kind, after.guarantee.epsilon) == (kind, epsilon)
+    assert (tuple(after.modalities), after.record.revoked) == (("text", "visual"), ("audio",))
+    step = json.loads((out / "step.json").read_text())
+    assert step["phases_seconds"].keys() == set(delete_phases(out))
+    assert step["inputs"]["model"]["digest"] == path_digest(home / model)
+    assert not any("seconds" in key for key in record)
+
+
+def delete_phases(out: Path) -> list[str]:
+    phases = {
+        "surgery": ["load", "saliency", "cut", "importance", "selection", "edit", "quantities"],
+        "exact": ["drop"],
+        "certified": ["cut", "noise", "fine-tuning"],
+    }
+    record = read_deletion(out)
+    assert record is not None
+    return phases[record.method]
+
+
+@pytest.mark.parametrize("settings", [(), (SALIENT,)])
+def test_the_same_deletion_gives_the_same_bytes(home: Path, tmp_path: Path, settings: tuple[str, ...]) -> None:
+    for name in ("a", "b"):
+        deleted(home, tmp_path / name, *settings)
+    assert path_digest(tmp_path / "a") == path_digest(tmp_path / "b")
+
+
+def test_the_listed_positions_are_those_that_differ(home: Path, tmp_path: Path) -> None:
+    record = deleted(home, tmp_path / "out", SALIENT)
+    _, before = load_model(home / "model")
+    _, after = load_model(tmp_path / "out")
+    indices = open_tensors(tmp_path / "out" / "indices.safetensors")
+    differing = {name: np.flatnonzero(before[name] != after[name]) for name in after}
+    assert {name: p.tolist() for name, p in indices.items()} == {n: p.tolist() for n, p in differing.items() if len(p)}
+    assert record["indices"]["by_tensor"] == {name: len(positions) for name, positions in indices.items()}
+    assert record["indices"]["count"] == record["facts"]["selection"]["chosen"] > 0
+
+
+@pytest.mark.parametrize("settings", [(), (SALIENT,), CERTIFIED], ids=("cut", "not cut", "certified"))
+def test_a_second_deletion_continues_the_lineage(home: Path, tmp_path: Path, settings: tuple[str, ...]) -> None:
+    first = deleted(home, tmp_path / "first", *settings)
+    if settings == (SALIENT,):
+        settings = ()
+    second = deleted(home, tmp_path / "second", *settings, model=tmp_path / "first", modality="visual")
+    assert second["lineage"] == [first["before"], first["after"]]
+    assert second["before"] == first["after"]
+    assert second["revoked"] == ["audio", "visual"]
+    assert tuple(load(tmp_path / "second").modalities) == ("text",)
+    with pytest.raises(UsageError, match="audio was revoked"):
+        deleted(home, tmp_path / "third", *settings, model=tmp_path / "second", modality="audio")
+
+
+def test_exact_deletion_of_both_is_that_of_one_after_the_other(home: Path, tmp_path: Path) -> None:
+    deleted(home, tmp_path / "first", *EXACT, model="lattice")
+    deleted(home, tmp_path / "second", *EXACT, model=tmp_path / "first", modality="visual")
+    delete.run(params(*EXACT), home / "data", home / "lattice", ["visual", "audio"], [], tmp_path / "both")
+    assert load_model(tmp_path / "second")[0].sha256 == load_model(tmp_path / "both")[0].sha256
+
+
+def test_subjects_are_forgotten_on_the_lattice(home: Path, tmp_path: Path) -> None:
+    subject = str(FeatureSet.open(home / "data").split("train").groups[0])
+    delete.run(params(*EXACT), home / "data", home / "lattice", ["audio"], [subject], tmp_path / "out")
+    record = read_deletion(tmp_path / "out")
+    assert record is not None
+    assert (record.request.subjects, record.revoked) == ((subject,), ())
+    assert record.facts["recordings_forgotten"] > 0
+
+
+def test_the_budget_of_a_lineage_is_kept_and_ends(home: Path, tmp_path: Path) -> None:
+    first = deleted(home, tmp_path / "first", *CERTIFIED, "deletion.budget_limit=1.5")["budget"]
+    assert (first["epsilon_before"], first["rho_before"]) == (0, 0)
+    assert first["epsilon_after"] == pytest.approx(1, abs=1e-3)
+    again = deleted(home, tmp_path / "again", *CERTIFIED, "deletion.budget_limit=1.5")["budget"]
+    assert again["rho_after"] == pytest.approx(2 * first["rho_after"])
+    with pytest.raises(MbdError, match="the privacy budget of the lineage allows no such deletion") as error:
+        deleted(
+            home, tmp_path / "third", *CERTIFIED, "deletion.budget_limit=1.5", model=tmp_path / "first", modality="text"
+        )
+    assert error.value.exit_code == 3
+    assert not (tmp_path / "third").exists()
+
+
+def test_a_reference_is_measured_against(home: Path, tmp_path: Path) -> None:
+    delete.run(params(SALIENT), home / "data", home / "model", ["audio"], [], tmp_path / "out", home / "silent")
+    record = read_deletion(tmp_path / "out")
+    assert record is not None
+    assert record.reference is not None
+    assert record.reference["after"]["outside"] > 0
+    assert "reference" in json.loads((tmp_path / "out" / "step.json").read_text())["inputs"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mbd.params import load_params
+from mbd.privacy.ledger import Ledger
+from mbd.steps import delete
+die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[1] == "model saved":
+    delete.write_file = die
+else:
+    Ledger.release = die
+delete.run(load_params(None, sys.argv[5:]), Path(sys.argv[2]), Path(sys.argv[3]), ["audio"], [], Path(sys.argv[4]))
+"""
+
+
+@pytest.mark.parametrize("moment", ["model saved", "folder in place"])
+def test_killed_at_any_moment_nothing_is_half_written_and_the_ledger_counts_once(
+    home: Path, tmp_path: Path, moment: str
+) -> None:
+    out, settings = tmp_path / "out", [*CERTIFIED, f"deletion.ledgers={tmp_path / 'ledgers'}"]
+    arguments = [moment, str(home / "data"), str(home / "model"), str(out), *settings]
+    result = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, text=True)
+    assert result.returncode == -signal.SIGKILL, result.stderr
+    assert out.exists() == (moment == "folder in place")
+    record = deleted(home, out, *settings)
+    assert record["budget"]["rho_before"] == 0
+    assert record["budget"]["rho_after"] == pytest.approx(record["budget"]["rho"])
+    assert load(out).record.sha256 == record["after"]
+    assert not [p for p in tmp_path.iterdir() if "partial" in p.name]
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "modalities", "subjects", "says"),
+    [
+        ((), "model", ["smell"], [], "no modality smell"),
+        ((), "model", [], [], "no modality to delete was named"),
+        ((), "model", ["text", "audio", "visual"], [], "at least one has to be left"),
+        ((), "lattice", ["audio"], [], "surgery is for the joint backbone, and this model is a lattice"),
+        (("deletion.method=exact",), "model", ["audio"], [], "exact is for the lattice backbone"),
+        (CERTIFIED, "lattice", ["audio"], [], "certified is for the joint backbone"),
+        ((), "model", ["audio"], ["somebody"], "whole modalities, not those of single subjects"),
+        (
+            (SALIENT, "deletion.surgery.threshold=absolute", "deletion.surgery.saliency_threshold=1000"),
+            "model",
+            ["audio"],
+            [],
+            "no parameter has a saliency",
+        ),
+    ],
+)
+def test_wrong_requests_are_wrong_usage_and_leave_nothing(
+    home: Path,
+    tmp_path: Path,
+    settings: tuple[str, ...],
+    model: str,
+    modalities: list[str],
+    subjects: list[str],
+    says: str,
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        delete.run(params(*settings), home / "data", home / model, modalities, subjects, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("features", "says"),
+    [
+        (("features.seed=5",), "the model was made from other data"),
+        (("features.source.synthetic.dims={text: 12, audio: 7, visual: 8}",), "audio with 6 columns"),
+        (("features.source.synthetic.classes=3",), "made for regression"),
+    ],
+)
+def test_data_of_another_model_is_refused(home: Path, tmp_path: Path, features: tuple[str, ...], says: str) -> None:
+    other = synthetic_set(tmp_path / "other", *features)
+    with pytest.raises(DataError, match=says):
+        delete.run(params(), other, home / "model", ["audio"], [], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_calibration_file_that_changed_is_refused(home: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(home / "data", tmp_path / "data")
+    file = data / "splits" / "calibration" / "text.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataError, match="not the one that the manifest lists"):
+        delete.run(params(), data, home / "model", ["audio"], [], tmp_path / "out")
+
+
+def test_no_calibration_split_is_refused(tmp_path: Path) -> None:
+    data = synthetic_set(
+        tmp_path / "data",
+        "features.calibration.size=0",
+        "features.source.synthetic.rows={train: 160, valid: 48, test: 64}",
+    )
+    model = tiny_model(data, tmp_path / "model")
+    with pytest.raises(DataError, match="there is no calibration split"):
+        delete.run(params(), data, model, ["audio"], [], tmp_path / "out")
+
+
+@pytest.mark.parametrize(("what", "split"), [("id", "train"), ("id", "test"), ("group", "train"), ("group", "test")])
+def test_calibration_rows_in_train_or_test_are_refused(home: Path, tmp_path: Path, what: str, split: str) -> None:
+    """A FeatureSet whose digests are right and whose splits are not: a model of it trains, but is not operated on."""
+    data = shutil.copytree(home / "data", tmp_path / "data")
+    manifest = json.loads((data / "manifest.json").read_text())
+    own, other = (data / "splits" / name / "_rows.safetensors" for name in ("calibration", split))
+    rows = {name: np.array(value) for name, value in open_tensors(own).items()}
+    stolen = open_tensors(other)[what][0]
+    width = max(rows[what].shape[1], len(stolen))
+    rows[what] = np.pad(rows[what], ((0, 0), (0, width - rows[what].shape[1])))
+    rows[what][3] = np.pad(stolen, (0, width - len(stolen)))
+    own.unlink()
+    digest = save_tensors(own, rows)
+    manifest["splits"]["calibration"]["files"]["splits/calibration/_rows.safetensors"] = digest
+    (data / "manifest.json").write_text(to_json(manifest))
+    model = tiny_model(data, tmp_path / "model")
+    with pytest.raises(DataError, match=f"the calibration split shares 1 {what} with {split}"):
+        delete.run(params(), data, model, ["audio"], [], tmp_path / "out")
+
+
+def test_a_record_of_another_deletion_is_refused(home: Path, tmp_path: Path) -> None:
+    deleted(home, tmp_path / "one")
+    deleted(home, tmp_path / "two", modality="visual")
+    shutil.copy(tmp_path / "two" / "deletion.json", tmp_path / "one" / "deletion.json")
+    with pytest.raises(DataError, match="that of another one"):
+        deleted(home, tmp_path / "out", model=tmp_path / "one", modality="text")
+    (tmp_path / "one" / "deletion.json").write_text('{"format": "x"}')
+    with pytest.raises(DataError, match="deletion record is not valid"):
+        deleted(home, tmp_path / "out", model=tmp_path / "one", modality="text")
+
+
+def test_a_record_cannot_claim_what_was_not_proven() -> None:
+    with pytest.raises(ValueError, match="an empirical deletion has no"):
+        GuaranteeRecord(kind="empirical", epsilon=1.0, delta=1e-5, assumptions=("a",))
+    with pytest.raises(ValueError, match="needs"):
+        GuaranteeRecord(kind="certified", epsilon=1.0, delta=1e-5, assumptions=())
+    with pytest.raises(ValueError, match="needs"):
+        GuaranteeRecord(kind="exact", epsilon=None, delta=None, assumptions=("a",))
+
+
+@pytest.mark.parametrize("settings", [(), (SALIENT,)], ids=("cut", "not cut"))
+def test_what_comes_out_can_be_evaluated(home: Path, tmp_path: Path, settings: tuple[str, ...]) -> None:
+    deleted(home, tmp_path / "out", *settings)
+    metrics = evaluate.run(
+        load_params(None, ["evaluation.figures=false"]), home / "data", [tmp_path / "out"], tmp_path / "evaluation"
+    )
+    assert metrics["modalities"] == ["text", "visual"]
+
+
+def test_the_command_tells_what_it_did(home: Path, tmp_path: Path) -> None:
+    arguments = ["delete", "--features", home / "data", "--model", home / "model", "--modality", "audio"]
+    options = ["--reference", home / "silent", "--out", tmp_path / "out", "--set", SALIENT]
+    result = CliRunner().invoke(group, [str(a) for a in (*arguments, *options)], catch_exceptions=False)
+    assert result.exit_code == 0
+    cut = CliRunner().invoke(group, [*map(str, arguments), "--out", str(tmp_path / "cut")], catch_exceptions=False)
+    assert "cut out: 17 tensors, and input columns of 3 others" in cut.output
+    for part in (
+        "deleted audio by surgery; left: text, visual",
+        "guarantee: empirical: nothing is proven",
+        "the gate will refuse it",
+        "distance to the reference",
+        "saliency",
+        f"written to {tmp_path / 'out'}",
+    ):
+        assert part in result.output
+
+
+def test_wrong_usage_ends_with_2_and_bad_data_with_5(home: Path, tmp_path: Path) -> None:
+    script = "from mbd.cli import main; main()"
+    for modality, data, code in (("smell", home / "data", 2), ("audio", tmp_path, 5)):
+        arguments = ["delete", "--features", data, "--model", home / "model", "--modality", modality]
+        result = subprocess.run(
+            [sys.executable, "-c", script, *map(str, arguments), "--out", str(tmp_path / "out")],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+        )
+        assert result.returncode == code, result.stderr
+        assert "Traceback" not in result.stderr
