@@ -51,5 +51,8 @@ study: $(STAMP) ## both backbones over five seeds, evaluated side by side (DATA=
 	  --out $(STUDY)/evaluation
 	@echo "look at $(STUDY)/evaluation/report.md and $(STUDY)/evaluation/figures"
 
+images: ## build the container images (needs a running docker)
+	docker/build-images
+
 clean: ## remove what the targets above made, but not the virtual environment
 	rm -rf build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -51,6 +51,23 @@ def test_wrong_usage_ends_with_2() -> None:
         assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("torch", "train"), ("threadpoolctl", "train"), ("dp_accounting", "privacy"), ("h5py", "data")],
+)
+def test_a_part_that_is_not_installed_is_named_with_the_way_to_get_it(module: str, extra: str) -> None:
+    script = (
+        f"import sys, mbd.cli; sys.argv = ['mbd', 'params']\n"
+        f"def missing(*a, **k): raise ModuleNotFoundError('no', name={module!r})\n"
+        "mbd.cli.group.main = missing\n"
+        "mbd.cli.main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert f"missing-by-design[{extra}]" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_bad_data_ends_with_5_and_says_where(tmp_path: Path) -> None:
     arrays = npz_arrays(small_collection())
     arrays["test_labels"] = arrays["test_labels"] + 10

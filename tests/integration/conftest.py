@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.servers.docker import Docker, docker_daemon
 from tests.integration.servers.prometheus import Prometheus, prometheus_server, push_gateway
 from tests.integration.servers.rgw import S3, rados_gateway
 
@@ -26,4 +27,11 @@ def pushgateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def prometheus(tmp_path_factory: pytest.TempPathFactory, pushgateway: str) -> Iterator[Prometheus]:
     """A Prometheus that scrapes that Pushgateway."""
     with prometheus_server(tmp_path_factory.mktemp("prometheus"), pushgateway) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Docker]:
+    """A Docker daemon without images."""
+    with docker_daemon(tmp_path_factory.mktemp("docker")) as server:
         yield server

@@ -1,12 +1,14 @@
 """The command line, one face of the steps. Each command lives in a module of its own, loaded when it is used."""
 
+import re
 import sys
 from importlib import import_module
+from importlib.metadata import requires
 
 import click
 
 from mbd import __version__
-from mbd.errors import ExitCode, MbdError
+from mbd.errors import ExitCode, MbdError, MissingExtraError
 
 COMMANDS = ("features", "train", "evaluate", "predict", "delete", "params", "show", "doctor")
 
@@ -38,9 +40,24 @@ def main() -> None:
     except MbdError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "mbd":
+            raise
+        click.echo(f"error: {MissingExtraError('this command', _extra_with(error.name), error.name)}", err=True)
+        sys.exit(ExitCode.FAILURE)
     except click.exceptions.Abort:
         click.echo("interrupted; nothing half-written is left, run it again", err=True)
         sys.exit(ExitCode.FAILURE)
     except click.ClickException as error:
         error.show()
         sys.exit(ExitCode.USAGE)
+
+
+def _extra_with(module: str) -> str:
+    """Return the extra of this distribution that brings the package of `module`, or all of them."""
+    package = module.partition(".")[0].replace("_", "-")
+    for requirement in requires("missing-by-design") or []:
+        name, _, condition = requirement.partition(";")
+        if re.match(rf"{re.escape(package)}\b(?!-)", name) and (extra := re.search(r"extra == [\"'](\w+)", condition)):
+            return extra[1]
+    return "all"

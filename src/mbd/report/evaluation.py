@@ -70,11 +70,13 @@ def draw_figures(
 
 
 def read_history(file: Path) -> History:
-    """Return the columns of a `history.csv`, none if it tells of no epochs (as of a lattice); an empty cell is NaN."""
+    """Return the columns of a `history.csv`, none if it is of a lattice, which has no epochs; an empty cell is NaN."""
     with file.open(encoding="utf-8", newline="") as stream:
         lines = list(csv.DictReader(stream))
-    if not lines or "epoch" not in lines[0]:
+    if lines and "tag" in lines[0]:
         return {}
+    if not lines or "epoch" not in lines[0]:
+        raise DataError("the training history has no epochs", file=file, key="epoch")
     try:
         return {name: np.array([float(line[name] or "nan") for line in lines]) for name in lines[0]}
     except (TypeError, ValueError) as error:
