@@ -14,6 +14,7 @@ import numpy as np
 
 from mbd.errors import DataError, UsageError
 from mbd.model.checkpoint import load_model
+from mbd.model.compatible import refuse_foreign
 from mbd.model.record import Guarantee, ModelRecord, TensorRecord
 from mbd.tensors import Array
 
@@ -62,7 +63,7 @@ class Model:
         `features` maps modalities to n × d matrices; a modality left out is missing for all rows, and `available`
         says which rows have the others (default: all).
         """
-        self._refuse_foreign(features)
+        refuse_foreign(self.record, features)
         n = _row_count(features)
         complete, there = {}, {}
         for name, dim in self.record.modalities.items():
@@ -87,21 +88,6 @@ class Model:
             inputs = {m: np.where(present[m][:, None], x[rows], np.float32(0)) for m, x in complete.items()}
             parts.append(self.backbone.predict(inputs, present))
         return np.concatenate(parts)
-
-    def _refuse_foreign(self, features: Mapping[str, Array]) -> None:
-        for name in features:
-            if name in self.record.revoked:
-                raise UsageError(
-                    f"the modality {name} was revoked: this model takes no {name} input",
-                    key=name,
-                    way_out=f"give only {', '.join(self.record.inputs)}",
-                )
-            if name not in self.record.modalities:
-                raise UsageError(
-                    f"the model has no modality {name}",
-                    key=name,
-                    way_out=f"it takes {', '.join(self.record.inputs)}",
-                )
 
 
 def load(folder: Path | str, *, verify: bool = True) -> Model:
