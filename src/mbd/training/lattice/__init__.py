@@ -21,7 +21,7 @@ from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.model.checkpoint import describe
 from mbd.model.lattice import Projection, Tag, on_grid, projection_name, tags, tensor_name
-from mbd.model.record import ColumnRange, ModelRecord, TensorRecord
+from mbd.model.record import ModelRecord, TensorRecord
 from mbd.params import Params
 from mbd.params.learning import Lattice
 from mbd.randomness import stream
@@ -62,7 +62,7 @@ def train_modules(
         wanted = [tag for tag in tags(rows.features) if only is None or only in tag]
         modules = course.train(wanted, progress)
     own = {m: p for m, p in course.projections.items() if only is None or only == m}
-    tensors, provenance = _named(modules, own, course.projections)
+    tensors, provenance = _named(modules, own)
     return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in modules]
 
 
@@ -153,7 +153,7 @@ def _refuse_too_few_groups(folds: Array, rows: Rows) -> None:
 
 
 def _named(
-    modules: list[TrainedModule], own: Mapping[str, Projection], projections: Mapping[str, Projection]
+    modules: list[TrainedModule], own: Mapping[str, Projection]
 ) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
     """Return the tensors of `modules` and `own` projections by name, and what each has seen."""
     tensors, provenance = {}, {}
@@ -163,19 +163,9 @@ def _named(
             tensors[name] = getattr(projection, part)
             provenance[name] = describe(tensors[name], (m,), belongs_to=m)
     for module in modules:
-        columns, start = [], 0
-        for m in module.tag:
-            width = len(projections[m].variances)
-            columns.append(ColumnRange(start=start, stop=start + width, reads=m))
-            start += width
+        alone = module.tag[0] if len(module.tag) == 1 else None
         for part, tensor in module.tensors.items():
             name = tensor_name(module.tag, part)
             tensors[name] = tensor
-            # Rows of W, not columns, multiply the coordinates here: the ridge maps p to the targets as p W.
-            provenance[name] = describe(
-                tensor,
-                module.tag,
-                belongs_to=module.tag[0] if len(module.tag) == 1 else None,
-                columns=tuple(columns) if part == "ridge.weights" else (),
-            )
+            provenance[name] = describe(tensor, module.tag, belongs_to=alone)
     return tensors, provenance
