@@ -139,7 +139,7 @@ def test_a_modality_is_deleted_once_and_the_last_one_never(home: Path) -> None:
 def test_a_lattice_is_not_cut(home: Path) -> None:
     params = load_params(None, ["model.lattice.components=4", "model.lattice.landmarks=0"])
     trained = train_lattice(FeatureSet.open(home / "data"), params, work=home, progress=False)
-    with pytest.raises(DataError, match="nothing that could be cut"):
+    with pytest.raises(DataError, match="no input columns that read audio"):
         cut(trained.record, trained.tensors, ["audio"])
 
 
@@ -165,6 +165,9 @@ def test_columns_that_read_two_things_at_once_cannot_be_cut() -> None:
     tensors: dict[str, Array] = {"w": np.zeros((2, 5))}
     with pytest.raises(DataError, match="overlap"):
         cut(record_of(tensors, {"w": spans}, {"a": 3, "b": 3}), tensors, ["a"])
+    outside = (ColumnRange(start=3, stop=6, reads="a"), ColumnRange(start=0, stop=3, reads="b"))
+    with pytest.raises(DataError, match="the tensor has 5"):
+        cut(record_of(tensors, {"w": outside}, {"a": 3, "b": 3}), tensors, ["a"])
 
 
 @settings(deadline=None, max_examples=60)

@@ -9,8 +9,9 @@ from torch.func import functional_call, jacrev, vmap
 
 from mbd.deletion.importance import importance
 from mbd.deletion.quantities import rank_correlation
+from mbd.errors import DataError
 from mbd.randomness import stream
-from tests.deletion.models import calibration, home_with_models, original
+from tests.deletion.models import calibration, home_with_models, original, patchy_home
 
 LONGER = ("training.epochs=12", "training.weight_decay=0.0001")
 
@@ -130,3 +131,12 @@ def test_the_lipschitz_estimate_is_the_largest_gradient_of_a_row(home: Path) -> 
         gradients = torch.autograd.grad(losses(given.network, row)[0, 0], parameters, allow_unused=True)
         norms.append(torch.stack([g.norm() for g in gradients if g is not None]).norm().item())
     assert found.largest_gradient == pytest.approx(max(norms), rel=1e-9)
+
+
+def test_rows_that_are_left_with_nothing_have_no_say(tmp_path: Path) -> None:
+    some, none = ([*range(6)], [*range(12)])
+    given = calibration(original(patchy_home(tmp_path, {"text": none, "visual": some})))
+    assert sum(len(batch["labels:"]) for batch in given.batches(hidden=["audio"])) == 6
+    assert np.isfinite(importance(given, ["audio"], 0.99).gauss_newton["head.weight"]).all()
+    with pytest.raises(DataError, match="any of the modalities that are left"):
+        importance(given, ["audio", "visual"], 0.99)

@@ -12,11 +12,8 @@ from mbd.deletion.gradients import sum_over_samples
 from mbd.deletion.saliency import saliency
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
-from mbd.params import load_params
-from mbd.steps import features
-from tests.deletion.models import calibration, home_with_models, original
+from tests.deletion.models import calibration, home_with_models, original, patchy_home
 from tests.evaluation.models import tiny_model
-from tests.features.build import npz_arrays, small_collection, small_rows, write_npz
 
 
 @pytest.fixture(scope="module")
@@ -94,21 +91,8 @@ def test_a_model_without_generators_has_no_saliency(home: Path, tmp_path: Path) 
 
 @pytest.fixture
 def patchy(tmp_path: Path) -> Path:
-    """A FeatureSet of which some calibration rows have no audio and none has visual, and a model of it."""
-    collection = small_collection()
-    arrays = npz_arrays(collection)
-    calibrating = small_rows("calibration", 12)
-    arrays |= {"calibration_ids": calibrating.ids, "calibration_labels": calibrating.labels}
-    arrays |= {f"calibration_{m}": x for m, x in calibrating.features.items()}
-    for modality, absent in (("audio", [0, 5, 6]), ("visual", [*range(12)])):
-        bits = np.ones(12, bool)
-        bits[absent] = False
-        arrays[f"calibration_{modality}_available"] = bits
-        arrays[f"calibration_{modality}"][~bits] = 0
-    file = write_npz(tmp_path / "d.npz", arrays)
-    features.run(load_params(None, ["features.source.kind=npz", f"features.source.path={file}"]), tmp_path / "data")
-    tiny_model(tmp_path / "data", tmp_path / "model")
-    return tmp_path
+    """Some calibration rows have no audio and none has visual."""
+    return patchy_home(tmp_path, {"audio": [0, 5, 6], "visual": [*range(12)]})
 
 
 def test_rows_without_the_modality_have_no_say(patchy: Path) -> None:

@@ -184,6 +184,7 @@ def test_gauss_newton_is_a_choice_and_both_are_told(home: Path) -> None:
 
 def test_the_calibration_rows_that_were_used_are_told(home: Path) -> None:
     facts = operated(home).facts["calibration"]
+    assert operated(home, "cut=false").facts["importance"]["rows"] == 64
     assert facts == {"requested": 5000, "rows": 64, "rows_with_modality": {"audio": 64}, "at_least_2000": False}
 
 

@@ -134,3 +134,11 @@ def test_seeds_are_different_numbers(data: Path, tmp_path: Path, seeds: list[int
 def test_seeds_do_not_go_into_the_folder_of_a_single_model(data: Path, model: Path) -> None:
     with pytest.raises(UsageError, match="holds a single model"):
         train.run_seeds(JOINT, data, model, [0, 1])
+
+
+def test_one_modality_alone_can_be_trained_with_and_without_the_property_pathway(data: Path, tmp_path: Path) -> None:
+    others = tuple(FeatureSet.open(data).modalities)[1:]
+    for pathway in ("true", "false"):
+        params = load_params(None, [*SMALL, f"model.joint.property_pathway={pathway}"])
+        train.run(params, data, tmp_path / pathway, without=others)
+        assert len(load(tmp_path / pathway).modalities) == 1

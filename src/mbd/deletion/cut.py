@@ -24,6 +24,7 @@ def cut(
     if set(record.tensors) != set(tensors):
         raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
     gone = requested(record, modalities)
+    _refuse_unread(record, gone)
     shared = {name: entry for name, entry in record.tensors.items() if entry.belongs_to not in gone}
     smaller = record.model_copy(
         update={
@@ -72,6 +73,18 @@ def kept_columns(entry: TensorRecord, modalities: Sequence[str]) -> Array:
     return kept
 
 
+def _refuse_unread(record: ModelRecord, gone: tuple[str, ...]) -> None:
+    """Refuse a model whose record does not say where a modality goes in: leaving ways in would be no cut."""
+    read = {span.reads for entry in record.tensors.values() for span in entry.columns}
+    for modality in gone:
+        if modality not in read:
+            raise DataError(
+                f"the record lists no input columns that read {modality}, so nothing can be cut out of this model",
+                key=modality,
+                way_out=_OTHER_WAYS,
+            )
+
+
 def _cut_entry(name: str, entry: TensorRecord, gone: tuple[str, ...]) -> TensorRecord:
     if not any(span.reads in gone for span in entry.columns):
         return entry
@@ -97,5 +110,8 @@ def _refuse_impossible(name: str, entry: TensorRecord) -> None:
             f"the record says that columns {span.start} … {span.stop - 1} read {span.reads}, but {why}: "
             "there is nothing that could be cut",
             key=name,
-            way_out="a lattice is deleted from with deletion.method=exact; any other model has to be trained again",
+            way_out=_OTHER_WAYS,
         )
+
+
+_OTHER_WAYS = "a lattice is deleted from with deletion.method=exact; any other model has to be trained again"

@@ -87,6 +87,7 @@ class Chosen:
         )
         return {
             "used": settings.importance,
+            "rows": self.importance.rows,
             "sample": one.size,
             "swiftprune": _quantiles(one),
             "gauss_newton": _quantiles(other),

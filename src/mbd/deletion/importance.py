@@ -11,12 +11,14 @@ diagonal of the mean supervised loss. The rows come without the modality that go
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from mbd.deletion.calibration import Calibration, property_rows
 from mbd.deletion.gradients import Sums, sum_over_samples
 from mbd.deletion.layers import Form
+from mbd.errors import DataError
 from mbd.tensors import Array
 
 
@@ -31,28 +33,46 @@ class Importance:
     """max_i ‖∇ℓ_i‖, the paper's estimate of the Lipschitz constant L"""
     largest_input: float
     """max_i ‖x_i‖ over the inputs of all layers, the paper's estimate of B_act"""
+    rows: int
+    """rows on which all this was measured"""
     by_vmap: tuple[str, ...]
 
 
-def importance(calibration: Calibration, hidden: Collection[str], chi_max: float) -> Importance:
-    """Return the importance of every parameter to predictions without the `hidden` modalities."""
+def importance(
+    calibration: Calibration, hidden: Collection[str], chi_max: float, *, batches: int | None = None
+) -> Importance:
+    """Return the importance of every parameter to predictions without the `hidden` modalities.
+
+    With `batches`, only so many batches of rows are looked at.
+    """
     network = calibration.network
     squares: list[Form] = ["square" for _ in range(network.head.out_features)]
-    batches = calibration.batches(hidden=hidden)
-    sums = sum_over_samples(
-        network, calibration.prediction(hidden), batches, ("plain", *squares), property_rows(network)
-    )
+    some = islice(calibration.batches(hidden=hidden), batches)
+    sums = sum_over_samples(network, calibration.prediction(hidden), some, ("plain", *squares), property_rows(network))
+    if not sums.rows:
+        raise DataError(
+            "no calibration row has any of the modalities that are left, so nothing can be measured about them",
+            file=calibration.split.folder,
+            way_out="use a FeatureSet whose calibration rows have more than the deleted modalities",
+        )
     swiftprune, gauss_newton, ratios = {}, {}, {}
     for name, parameter in network.named_parameters():
-        w = parameter.detach().double().cpu().numpy()
-        halves = np.square(w)
-        halves /= 2
+        w: Array = parameter.detach().cpu().numpy()
         ratios[name] = np.minimum(_chi(sums, name), chi_max)
-        swiftprune[name] = halves / (1 - ratios[name]) if ratios[name].any() else halves
         g, h = (_mean(sums, form, name) for form in ("plain", "square"))
-        gauss_newton[name] = np.zeros(w.shape) if g is None or h is None else halves * h - w * g
+        if g is None or h is None:
+            swiftprune[name], gauss_newton[name] = w * w / 2 / (1 - ratios[name]), np.zeros(w.shape)
+        else:
+            halves = np.square(w, dtype=np.float64) / 2
+            swiftprune[name], gauss_newton[name] = halves / (1 - ratios[name]), halves * h - w * g
     return Importance(
-        swiftprune, gauss_newton, ratios, sums.largest_gradient, sums.largest_input, tuple(sorted(sums.by_vmap))
+        swiftprune,
+        gauss_newton,
+        ratios,
+        largest_gradient=sums.largest_gradient,
+        largest_input=sums.largest_input,
+        rows=sums.rows,
+        by_vmap=tuple(sorted(sums.by_vmap)),
     )
 
 

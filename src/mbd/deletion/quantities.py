@@ -18,7 +18,7 @@ from mbd.randomness import stream
 from mbd.tensors import Array
 
 _STEP = 1e-2
-_RANDOM_DIRECTIONS = 2
+_RANDOM_DIRECTIONS = 1
 _ROWS = 32
 
 
@@ -45,14 +45,13 @@ def rank_correlation(one: Array, other: Array) -> float | None:
 
 
 def third_derivative(calibration: Calibration, hidden: Collection[str], seed: int) -> float:
-    """Return the largest |d³/dt³ L(W + t u)| found along the weights, the gradient and random directions u, ‖u‖ = 1.
+    """Return the largest |d³/dt³ L(W + t u)| found along the weights, the gradient and a random direction u, ‖u‖ = 1.
 
     L is the mean supervised loss of some calibration rows; differences of third order are taken in float64.
     """
-    network = deepcopy(calibration.network).double()
-    precise = Calibration(calibration.split, network, calibration.task)
-    losses = precise.prediction(hidden)
-    batch = {key: value[:_ROWS] for key, value in next(iter(precise.batches(hidden=hidden))).items()}
+    network, losses = deepcopy(calibration.network).double(), calibration.prediction(hidden)
+    first = next(iter(calibration.batches(hidden=hidden)))
+    batch = {k: v[:_ROWS].double() if v.is_floating_point() else v[:_ROWS] for k, v in first.items()}
 
     def loss() -> Tensor:
         return losses(network, batch)[:, 0].mean()

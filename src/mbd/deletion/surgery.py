@@ -55,13 +55,13 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
             record, tensors = _released(original, gone, settings)
             after = _calibration(original, record, tensors, device) if settings.cut else before
             salient = cut_arrays(original.record, found.values, gone) if settings.cut else found.values
+            nothing = nothing_salient(salient, settings) if settings.cut else None
         with phases.phase("importance"):
-            proxies = importance(after, gone, settings.chi_max)
+            # Where nothing can be chosen, importance decides nothing: it is told of some rows only.
+            proxies = importance(after, gone, settings.chi_max, batches=1 if nothing else None)
         with phases.phase("selection"):
             used = proxies.swiftprune if settings.importance == "swiftprune" else proxies.gauss_newton
-            selection = (nothing_salient(salient, settings) if settings.cut else None) or select(
-                salient, used, settings
-            )
+            selection = nothing or select(salient, used, settings)
         with phases.phase("edit"):
             edited, edit_facts = edit(tensors, selection.indices, params.deletion, key)
         with phases.phase("quantities"):

@@ -111,7 +111,8 @@ class JointNetwork(nn.Module):
     def generate(self, modality: str, inputs: Inputs) -> Tensor:
         r"""Return X̂^m = G_m(X^{\m}, P^m) for zero-padded standardised inputs."""
         path = self.modality[modality]
-        parts = [x for m, x in inputs.items() if m != modality]
+        # Of a single modality without property pathway there is nothing to generate from: an input of no columns.
+        parts = [inputs[modality][:, :0], *(x for m, x in inputs.items() if m != modality)]
         if self.shape.property_pathway:
             parts.append(path.property.expand(len(inputs[modality]), -1))
         generated: Tensor = path.generator(torch.cat(parts, dim=1))
