@@ -31,6 +31,12 @@ def test_what_numpy_saved_is_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(collection.splits["test"].groups, expected.splits["test"].groups)
 
 
+def test_a_compressed_archive_is_read_as_well(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "d.npz", **npz_arrays(small_collection()))  # type: ignore[arg-type]
+    plain = read(write_npz(tmp_path / "plain.npz", npz_arrays(small_collection()))).splits["train"]
+    np.testing.assert_array_equal(read(tmp_path / "d.npz").splits["train"].features["text"], plain.features["text"])
+
+
 def test_whole_numbers_are_classes_unless_the_parameters_say_otherwise(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection(classes=3)))
     assert read(file).classes == ("0", "1", "2")

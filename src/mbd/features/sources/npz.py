@@ -66,13 +66,31 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         with path.open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         with ThreadPoolExecutor() as pool:
-            arrays = pool.map(lambda entry: _array(path, mapped, entry), entries.values())
-            return dict(zip(entries, arrays, strict=True))
+            list(pool.map(lambda entry: _check(mapped, entry), entries.values()))
+        # Headers one after the other: numpy parses them with `ast`, which in Python 3.11 may fail in several threads.
+        return {name: _array(path, mapped, entry) for name, entry in entries.items()}
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError) as error:
         raise DataError(f"this is no .npz archive, or it is cut off: {error}", file=path, way_out=way_out) from error
     except ValueError as error:
         problem = "an array holds Python objects, which are not read" if "pickle" in str(error) else str(error)
         raise DataError(problem, file=path, way_out=way_out) from error
+
+
+def _stored(mapped: mmap.mmap, entry: zipfile.ZipInfo) -> memoryview:
+    """Return the bytes of an entry as they stand in the archive."""
+    # The local header's name and extra field may differ in length from the directory's.
+    name_length, extra_length = struct.unpack_from("<HH", mapped, entry.header_offset + 26)
+    start = entry.header_offset + 30 + name_length + extra_length
+    return memoryview(mapped)[start : start + entry.compress_size]
+
+
+def _check(mapped: mmap.mmap, entry: zipfile.ZipInfo) -> None:
+    """Compare the checksum of an entry that is stored plainly; others are checked while they are read."""
+    if entry.compress_type != zipfile.ZIP_STORED:
+        return
+    data = _stored(mapped, entry)
+    if len(data) != entry.file_size or zlib.crc32(data) != entry.CRC:
+        raise zipfile.BadZipFile(f"wrong checksum of {entry.filename}")
 
 
 def _array(path: Path, mapped: mmap.mmap, entry: zipfile.ZipInfo) -> Array:
@@ -81,12 +99,7 @@ def _array(path: Path, mapped: mmap.mmap, entry: zipfile.ZipInfo) -> Array:
         with zipfile.ZipFile(path) as archive, archive.open(entry) as stream:
             array: Array = np.lib.format.read_array(stream, allow_pickle=False)
             return array
-    # The local header's name and extra field may differ in length from the directory's.
-    name_length, extra_length = struct.unpack_from("<HH", mapped, entry.header_offset + 26)
-    start = entry.header_offset + 30 + name_length + extra_length
-    data = memoryview(mapped)[start : start + entry.file_size]
-    if len(data) != entry.file_size or zlib.crc32(data) != entry.CRC:
-        raise zipfile.BadZipFile(f"wrong checksum of {entry.filename}")
+    data = _stored(mapped, entry)
     header = io.BytesIO(data[: min(len(data), _LARGEST_NPY_HEADER)])
     version = np.lib.format.read_magic(header)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
