@@ -14,6 +14,7 @@ import numpy as np
 from mbd.deletion.outcome import Claim, Original, Outcome, Phases, Request
 from mbd.errors import DataError, UsageError
 from mbd.features.rows import Rows
+from mbd.model.lattice import tensor_name
 from mbd.model.record import DataRecord, Guarantee
 from mbd.params import Params
 from mbd.params.learning import Lattice
@@ -79,7 +80,12 @@ def _forget_subjects(request: Request, original: Original) -> Outcome:
 
         spec = Lattice.model_validate(record.spec)
         anew, provenance, _ = train_modules(
-            rows, spec, seed=int(record.seed), classes=len(record.classes), only=modality
+            rows,
+            spec,
+            seed=int(record.seed),
+            classes=len(record.classes),
+            only=modality,
+            strengths=_strengths(original, modality),
         )
     kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
     tensors: dict[str, Array] = {name: original.tensors[name] for name in kept} | anew
@@ -98,6 +104,12 @@ def _forget_subjects(request: Request, original: Original) -> Outcome:
         },
         phases=phases,
     )
+
+
+def _strengths(original: Original, modality: str) -> dict[str, float]:
+    """Return what the retained single modalities have found: they stay, and larger tags start from it."""
+    names = {m: tensor_name((m,), "ridge.strengths") for m in original.record.modalities if m != modality}
+    return {m: float(original.tensors[name][0]) for m, name in names.items() if name in original.tensors}
 
 
 def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:

@@ -54,11 +54,21 @@ def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progre
 
 
 def train_modules(
-    rows: Rows, spec: Lattice, *, seed: int, classes: int, only: str | None = None, progress: bool = False
+    rows: Rows,
+    spec: Lattice,
+    *,
+    seed: int,
+    classes: int,
+    only: str | None = None,
+    strengths: Mapping[str, float] | None = None,
+    progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
-    """Train all modules, or those whose tag holds the modality `only`; return their tensors, provenance and report."""
+    """Train all modules, or those whose tag holds the modality `only`; return their tensors, provenance and report.
+
+    `strengths` are those found before by single modalities that are not trained here.
+    """
     with threadpool_limits(limits=1):
-        course = _Course(rows, spec, seed, classes)
+        course = _Course(rows, spec, seed, classes, strengths or {})
         wanted = [tag for tag in tags(rows.features) if only is None or only in tag]
         modules = course.train(wanted, progress)
     own = {m: p for m, p in course.projections.items() if only is None or only == m}
@@ -98,7 +108,7 @@ def assign_folds(groups: Array, folds: int, seed: int) -> Array:
 class _Course:
     """One training: the rows' coordinates, and what single modalities have found so far."""
 
-    def __init__(self, rows: Rows, spec: Lattice, seed: int, classes: int) -> None:
+    def __init__(self, rows: Rows, spec: Lattice, seed: int, classes: int, strengths: Mapping[str, float]) -> None:
         self.rows, self.spec, self.seed, self.classes = rows, spec, seed, classes
         self.targets = np.eye(classes)[rows.labels] if classes else on_grid(rows.labels.astype(np.float64))[:, None]
         self.folds = assign_folds(rows.groups, spec.folds, seed)
@@ -112,12 +122,11 @@ class _Course:
             self.projections[m] = make_projection(matrix[there], spec.components)
             self.points[m] = np.zeros((len(rows), len(self.projections[m].variances)))
             self.points[m][there] = self.projections[m](matrix[there])
-        self.strengths: dict[str, float] = {}
+        self.strengths = dict(strengths)
 
     def train(self, wanted: list[Tag], progress: bool) -> list[TrainedModule]:
         """Train the modules of `wanted`, smaller tags first in the result."""
-        needed = {(m,) for tag in wanted for m in tag}
-        singles = sorted(needed)
+        singles = sorted({(m,) for tag in wanted for m in tag if (m,) in wanted or m not in self.strengths})
         larger = sorted((tag for tag in wanted if len(tag) > 1), key=lambda tag: -len(tag))  # a long task first
         trained: dict[Tag, TrainedModule] = {}
         bar = tqdm(
