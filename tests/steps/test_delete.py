@@ -173,6 +173,15 @@ def test_a_reference_is_measured_against(home: Path, tmp_path: Path) -> None:
     assert "reference" in json.loads((tmp_path / "out" / "step.json").read_text())["inputs"]
 
 
+def test_a_certified_record_tells_no_exact_distance_of_the_old_weights(home: Path, tmp_path: Path) -> None:
+    delete.run(params(*CERTIFIED), home / "data", home / "model", ["audio"], [], tmp_path / "out", home / "silent")
+    record = read_deletion(tmp_path / "out")
+    assert record is not None
+    assert record.reference is not None
+    assert "before" not in record.reference
+    assert record.reference["after"]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

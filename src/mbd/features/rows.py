@@ -10,6 +10,8 @@ from mbd.params.features import Task
 from mbd.tensors import Array
 
 SPLITS = ("train", "valid", "test", "calibration")
+SPLIT_ALIASES = {"val": "valid", "dev": "valid"}
+"""other names that files have for a split"""
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ def deletion_summary(summary: Mapping[str, Any]) -> str:
         spent = record.budget
         lines.append(f"budget: ε = {spent.epsilon_before:.3g} → {spent.epsilon_after:.3g} of {spent.limit:g}")
     if record.reference:
-        rows = [[when, *record.reference[when].values()] for when in ("before", "after")]
-        lines += ["", table(["distance to the reference", *record.reference["before"]], rows)]
+        told = [when for when in ("before", "after") if when in record.reference]
+        rows = [[when, *record.reference[when].values()] for when in told]
+        lines += ["", table(["distance to the reference", *record.reference["after"]], rows)]
     seconds = [[phase, f"{value:.3f}"] for phase, value in summary["seconds"].items()]
     return "\n".join([*lines, "", table(["phase", "seconds"], seconds)])
 

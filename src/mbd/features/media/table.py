@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.errors import DataError
-from mbd.features.rows import SPLITS
+from mbd.features.rows import SPLIT_ALIASES, SPLITS
 
 NEEDED = ("id", "label", "split")
 OPTIONAL = ("video", "audio", "transcript", "group")
-_ALIASES = {"val": "valid", "dev": "valid"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def read_table(file: Path) -> Table:
             )
     cells_of = dict(zip(header, zip(*(cells for _, cells in records[1:]), strict=True), strict=False))
     known = {name: cells_of.get(name, ()) for name in (*NEEDED, *OPTIONAL) if name in header}
-    known["split"] = tuple(_ALIASES.get(split, split) for split in known["split"])
+    known["split"] = tuple(SPLIT_ALIASES.get(split, split) for split in known["split"])
     unused = tuple(name for name in header if name not in known)
     table = Table(file, tuple(line for line, _ in records[1:]), known, unused)
     _check_rows(table)

@@ -15,13 +15,12 @@ import numpy as np
 from tqdm import tqdm
 
 from mbd.errors import DataError
-from mbd.features.rows import SPLITS, Collection, Rows
+from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sequences import Sequence, open_sequence, overlap_means
 from mbd.files import read_json
 from mbd.params.features import Csd, Features
 from mbd.tensors import Array
 
-_ALIASES = {"val": "valid", "dev": "valid"}
 _TOUCHING = 1e-4  # seconds; intervals that share less only touch, and their ends were rounded
 
 
@@ -193,7 +192,7 @@ def _read_folds(path: Path) -> dict[str, str]:
         raise DataError("the folds must map splits to videos", file=path, key=key, way_out=way_out)
     fold_of: dict[str, str] = {}
     for name, videos in folds.items():
-        split = _ALIASES.get(name, name)
+        split = SPLIT_ALIASES.get(name, name)
         if split not in SPLITS:
             raise DataError("there is no such split", file=path, key=name, way_out=way_out)
         if not isinstance(videos, list) or not all(isinstance(video, str) for video in videos):

@@ -23,13 +23,12 @@ import numpy as np
 from mbd.errors import DataError
 from mbd.features.pickles import load_pickle
 from mbd.features.pooling import pool
-from mbd.features.rows import SPLITS, Collection, Rows
+from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.splits import with_groups_from_ids
 from mbd.params.features import Features, Task
 from mbd.tensors import Array
 
 _ENTRIES = {"text": "text", "audio": "audio", "visual": "vision"}
-_ALIASES = {"val": "valid", "dev": "valid"}
 _MOST_CLASSES = 1000
 _POLARITIES = ("Negative", "Neutral", "Positive")
 _WAY_OUT = "give a feature file of MMSA (such as aligned_50.pkl or unaligned_50.pkl)"
@@ -114,7 +113,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
             value=_described(content),
             way_out=_WAY_OUT,
         )
-    named = {_ALIASES.get(name, name): entries for name, entries in content.items() if isinstance(name, str)}
+    named = {SPLIT_ALIASES.get(name, name): entries for name, entries in content.items() if isinstance(name, str)}
     missing = [split for split in ("train", "valid", "test") if split not in named]
     if missing:
         raise DataError(

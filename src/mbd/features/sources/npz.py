@@ -19,13 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.features.rows import SPLITS, Collection, Rows
+from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.splits import with_groups_from_ids
 from mbd.params.features import Features
 from mbd.tensors import Array
 
-_ALIASES = {"val": "valid", "dev": "valid"}
-_KEY = re.compile(rf"^({'|'.join((*SPLITS, *_ALIASES))})_(.+)$")
+_KEY = re.compile(rf"^({'|'.join((*SPLITS, *SPLIT_ALIASES))})_(.+)$")
 _ROW_KEYS = {"ids", "labels", "groups"}
 _LARGEST_NPY_HEADER = 1 << 17
 
@@ -115,7 +114,7 @@ def _keys_of(split: str, arrays: dict[str, Array]) -> dict[str, str]:
     found = {}
     for key in arrays:
         match = _KEY.match(key)
-        if match and _ALIASES.get(match[1], match[1]) == split:
+        if match and SPLIT_ALIASES.get(match[1], match[1]) == split:
             found[match[2]] = key
     return found
 
