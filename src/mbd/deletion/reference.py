@@ -4,8 +4,8 @@
 shows how much of the difference an edit can touch at all. It is no bound on anything: training twice with other seeds
 gives distances of the same kind.
 
-Of a certified deletion only the distance after is told: the one before is an exact number about the old weights, outside
-the noise, and telling it would break the claim.
+Of a certified deletion only the distance after is told: the one before is an exact number about the old weights,
+outside the noise, and telling it would break the claim.
 """
 
 from collections.abc import Mapping, Sequence
