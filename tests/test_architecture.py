@@ -16,7 +16,7 @@ LAYERS = [
     {"features"},
     {"params"},
 ]
-TOOLS = {"errors", "files", "randomness", "tensors", "git", "urls", "remote_errors", "__version__"}
+TOOLS = {"errors", "files", "randomness", "tensors", "git", "urls", "remote_errors", "records", "__version__"}
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {"certificate", "storage", "monitoring", "params", "cli"}
 ONLY_HERE = {

@@ -16,22 +16,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows
 from mbd.files import sha256_file, to_json, write_file
 from mbd.params.features import Task
+from mbd.records import Record, read_record
 from mbd.tensors import Array, Tensors, open_tensors, save_tensors
 
 MANIFEST = "manifest.json"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SplitEntry(_Part):
+class SplitEntry(Record):
     """Size of a split, and the SHA-256 of its files by name."""
 
     rows: int
@@ -39,7 +35,7 @@ class SplitEntry(_Part):
     files: dict[str, str]
 
 
-class CalibrationEntry(_Part):
+class CalibrationEntry(Record):
     """How the calibration split came about."""
 
     requested: int
@@ -47,7 +43,7 @@ class CalibrationEntry(_Part):
     carved_from: str | None
 
 
-class Manifest(_Part):
+class Manifest(Record):
     """What `manifest.json` says."""
 
     format: Literal["urn:missing-by-design:feature-set:v1"]
@@ -204,7 +200,9 @@ class FeatureSet:
     @classmethod
     def open(cls, folder: Path, *, without: tuple[str, ...] = (), verify: bool = False) -> "FeatureSet":
         """Open a folder, as if it had no modality in `without`; with `verify`, compare every digest."""
-        manifest = _read_manifest(folder)
+        manifest = read_record(
+            folder / MANIFEST, Manifest, "manifest of a FeatureSet", "`mbd features --out DIR` makes one"
+        )
         unknown = [m for m in without if m not in manifest.modalities]
         if unknown:
             raise DataError(
@@ -260,23 +258,3 @@ class FeatureSet:
                     value=f"sha256 {found[name]}, listed {digest}",
                     way_out="make or fetch the FeatureSet again",
                 )
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    file = folder / MANIFEST
-    try:
-        return Manifest.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise DataError(
-            "this is not a FeatureSet: it has no readable manifest.json",
-            file=file,
-            way_out="`mbd features --out DIR` makes one",
-        ) from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise DataError(
-            f"the manifest is not valid: {first['msg']}",
-            file=file,
-            key=".".join(map(str, first["loc"])),
-            way_out="make or fetch the FeatureSet again",
-        ) from error

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from mbd.errors import DataError
 from mbd.files import sha256_file, to_json, write_file
 from mbd.model.record import ModelRecord, TensorRecord
+from mbd.records import read_record
 from mbd.tensors import Array, open_tensors, save_tensors
 
 WEIGHTS = "model.safetensors"
@@ -30,17 +29,7 @@ def describe(tensor: Array, sees: tuple[str, ...], **more: object) -> TensorReco
 
 def load_model(folder: Path, *, verify: bool = True) -> tuple[ModelRecord, dict[str, Array]]:
     """Read a model folder; with `verify`, compare the digest of the weights with the record."""
-    file = folder / RECORD
-    try:
-        record = ModelRecord.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise DataError(
-            "this is not a model folder: it has no readable model.json", file=file, way_out="`mbd train` makes one"
-        ) from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise DataError(f"the model record is not valid: {first['msg']}", file=file, key=key) from error
+    record = read_record(folder / RECORD, ModelRecord, "model record (model.json)", "`mbd train` makes a model folder")
     tensors = open_tensors(folder / WEIGHTS)
     for name, entry in record.tensors.items():
         found = tensors.get(name)

@@ -7,26 +7,22 @@ deletion without noise gives the same bytes (how long the phases took is in `ste
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import model_validator
 
-from mbd.errors import DataError
+from mbd.records import Record, read_record
 
 DELETION = "deletion.json"
 INDICES = "indices.safetensors"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class RequestRecord(_Part):
+class RequestRecord(Record):
     """What was to be forgotten: whole modalities, or modalities of these subjects only."""
 
     modalities: tuple[str, ...]
     subjects: tuple[str, ...] = ()
 
 
-class GuaranteeRecord(_Part):
+class GuaranteeRecord(Record):
     """What is guaranteed, and under which assumptions; ε and δ only where they are proven."""
 
     kind: Literal["empirical", "certified", "exact"]
@@ -43,7 +39,7 @@ class GuaranteeRecord(_Part):
         return self
 
 
-class IndexRecord(_Part):
+class IndexRecord(Record):
     """The positions that were edited: digest of the file that lists them, and how many there are in each tensor."""
 
     sha256: str
@@ -51,7 +47,7 @@ class IndexRecord(_Part):
     by_tensor: dict[str, int]
 
 
-class BudgetRecord(_Part):
+class BudgetRecord(Record):
     """What the lineage had spent before and after this deletion, and the entry of its ledger that says so."""
 
     rho: float
@@ -65,7 +61,7 @@ class BudgetRecord(_Part):
     """digest of the charge in the ledger"""
 
 
-class DeletionRecord(_Part):
+class DeletionRecord(Record):
     """Everything `deletion.json` says."""
 
     format: Literal["urn:missing-by-design:deletion:v1"] = "urn:missing-by-design:deletion:v1"
@@ -99,13 +95,4 @@ def read_deletion(folder: Path) -> DeletionRecord | None:
     file = folder / DELETION
     if not file.is_file():
         return None
-    try:
-        return DeletionRecord.model_validate_json(file.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise DataError(
-            f"the deletion record is not valid: {first['msg']}",
-            file=file,
-            key=".".join(map(str, first["loc"])),
-            way_out="fetch the model again, or delete again",
-        ) from error
+    return read_record(file, DeletionRecord, "deletion record", "fetch the model again, or delete again")

@@ -9,18 +9,13 @@ Deletion, verification and reports read this and nothing else. For every tensor:
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from mbd.params.features import Task
+from mbd.records import Record
 
 Format = Literal["urn:missing-by-design:model:v1"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ColumnRange(_Part):
+class ColumnRange(Record):
     """Input columns `start` … `stop − 1` (the tensor's last axis) read the raw input of `reads`."""
 
     start: int
@@ -28,7 +23,7 @@ class ColumnRange(_Part):
     reads: str
 
 
-class TensorRecord(_Part):
+class TensorRecord(Record):
     """One tensor: its shape, and what its training could see."""
 
     shape: tuple[int, ...]
@@ -38,7 +33,7 @@ class TensorRecord(_Part):
     columns: tuple[ColumnRange, ...] = ()
 
 
-class Guarantee(_Part):
+class Guarantee(Record):
     """What is promised of the deleted modalities; `none` before any deletion."""
 
     kind: Literal["none", "empirical", "certified", "exact"] = "none"
@@ -46,14 +41,14 @@ class Guarantee(_Part):
     delta: float | None = None
 
 
-class DataRecord(_Part):
+class DataRecord(Record):
     """The data a model was made from: the FeatureSet's name and the digests of the files that were read."""
 
     name: str
     files: dict[str, str]
 
 
-class ModelRecord(_Part):
+class ModelRecord(Record):
     """Everything `model.json` says."""
 
     format: Format = "urn:missing-by-design:model:v1"

@@ -11,7 +11,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from mbd.errors import UsageError
+from mbd.params.attacks import Attacks
 from mbd.params.base import Section
+from mbd.params.certificate import Certificate
 from mbd.params.deletion import Deletion
 from mbd.params.features import Features
 from mbd.params.learning import Evaluation, Model, Training
@@ -28,6 +30,8 @@ class Params(Section):
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     deletion: Deletion = Deletion()
+    attacks: Attacks = Attacks()
+    certificate: Certificate = Certificate()
     store: Store = Store()
     monitoring: Monitoring = Monitoring()
     platform: Platform = Platform()
