@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mbd.params.base import Count, NonNegative, Section, Seed
+from mbd.params.base import Count, Name, NonNegative, Section, Seed
 
 
 class Attacks(Section):
@@ -12,6 +12,10 @@ class Attacks(Section):
 
     seed: Seed = 0
     """seed of halves, probes and bootstrap"""
+    splits: Annotated[tuple[Name, ...], Field(min_length=1)] = ("test",)
+    """splits whose rows are attacked: none that the models were trained on"""
+    rows: Count = 1500
+    """attacked rows at most"""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     """confidence of every interval"""
     resamples: Count = 1000

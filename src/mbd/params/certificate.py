@@ -1,5 +1,9 @@
 """Parameters of the certificate: who signs, who is trusted, how long it stands."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from mbd.params.base import Count, Section
 
 
@@ -12,5 +16,9 @@ class Certificate(Section):
     """URI of the key that signs the log's checkpoints"""
     trust: str = "build/keys/trust.json"
     """file of the keys that are trusted, with threshold and validity windows"""
+    model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "sentiment"
+    """name under which the model is published"""
+    private: str = "build/private"
+    """folder (mode 0700) for what opens a certificate's commitments; never published, never part of a bundle"""
     reaudit_days: Count = 90
     """days after which the deleted model is to be attacked again"""

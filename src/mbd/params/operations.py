@@ -1,10 +1,10 @@
-"""Parameters of the surroundings: object store, monitoring, cluster."""
+"""Parameters of the surroundings: object store, monitoring."""
 
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from mbd.params.base import Section
+from mbd.params.base import Count, Name, Section
 
 
 def _no_credentials(url: str) -> str:
@@ -27,15 +27,19 @@ class Store(Section):
     """longest wait for an answer"""
 
 
+class Requests(Section):
+    """Requests to forget, and what is revoked where nobody names a modality."""
+
+    modality: Name = "audio"
+    """what dvc.yaml and the pipelines revoke unless told otherwise"""
+    due_days: Count = 30
+    """days within which a request is to be carried out"""
+    lease_seconds: Count = 3600
+    """time after which the work of a crashed worker is taken over"""
+
+
 class Monitoring(Section):
     """Where deletion metrics go."""
 
     pushgateway: Url | None = None
     """URL of a Prometheus Pushgateway; null: none"""
-
-
-class Platform(Section):
-    """The Kubeflow cluster."""
-
-    kubeflow_host: Url | None = None
-    """URL of the Kubeflow Pipelines API; null: none"""

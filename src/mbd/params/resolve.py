@@ -17,7 +17,8 @@ from mbd.params.certificate import Certificate
 from mbd.params.deletion import Deletion
 from mbd.params.features import Features
 from mbd.params.learning import Evaluation, Model, Training
-from mbd.params.operations import Monitoring, Platform, Store
+from mbd.params.operations import Monitoring, Requests, Store
+from mbd.params.platform import Platform
 
 DEFAULT_FILE = Path("params.yaml")
 
@@ -32,6 +33,7 @@ class Params(Section):
     deletion: Deletion = Deletion()
     attacks: Attacks = Attacks()
     certificate: Certificate = Certificate()
+    requests: Requests = Requests()
     store: Store = Store()
     monitoring: Monitoring = Monitoring()
     platform: Platform = Platform()

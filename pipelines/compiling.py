@@ -1,0 +1,40 @@
+"""From a pipeline's name to its compiled form: the same text each time, so that it can be compared and versioned."""
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from kfp import compiler
+
+from components import readme
+from mbd.errors import UsageError
+from mbd.files import write_file
+from mbd.params.platform import Platform
+from pipelines import NAMES
+
+
+def build(name: str, platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
+    """Return the pipeline `name` for a platform."""
+    if name not in NAMES:
+        raise UsageError("there is no such pipeline", key="NAME", value=name, way_out=f"one of {', '.join(NAMES)}")
+    return import_module(f"pipelines.{name}").pipeline(platform)
+
+
+def compiled(name: str, platform: Platform) -> str:
+    """Return the pipeline as the YAML that Kubeflow takes."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"{name}.yaml"
+        compiler.Compiler().compile(build(name, platform), str(file))
+        return file.read_text(encoding="utf-8")
+
+
+def write(names: Sequence[str], platform: Platform, out: Path) -> Iterator[Path]:
+    """Write the pipelines `names` (none: all) to `out`, and with all of them the components' READMEs beside these."""
+    for name in names or NAMES:
+        write_file(out / f"{name}.yaml", compiled(name, platform))
+        yield out / f"{name}.yaml"
+    for name in () if names else readme.NAMES:
+        write_file(readme.FOLDER / name / "README.md", readme.readme(name))
+        yield readme.FOLDER / name / "README.md"

@@ -1,0 +1,53 @@
+"""Where and how a task runs, from the section `platform` of the parameters: image, resources, GPU, secrets, retries.
+
+Nothing here depends on a task's work. A task that must not be answered from Kubeflow's cache is placed with
+`cached=False`: whatever deletes, attacks, certifies, publishes or purges is done, not remembered.
+"""
+
+from typing import Any
+
+from kfp import kubernetes
+
+from mbd.params.platform import Platform
+
+NON_ROOT = {"run_as_user": 10001, "run_as_group": 10001, "run_as_non_root": True}
+
+
+def place(
+    task: Any,  # noqa: ANN401 -- kfp has no types
+    platform: Platform,
+    *,
+    trains: bool = False,
+    cached: bool = True,
+    retried: bool = True,
+    signs: bool = False,
+    accounts: bool = False,
+) -> Any:  # noqa: ANN401
+    """Give a task its place; `trains`: on a GPU if there is one, `signs`: with keys, `accounts`: with the ledgers."""
+    on_gpu = trains and platform.gpu.limit > 0
+    task.set_container_image(platform.gpu_image if on_gpu else platform.image)
+    task.set_caching_options(enable_caching=cached)
+    task.set_cpu_request(platform.cpu)
+    task.set_memory_request(platform.memory).set_memory_limit(platform.memory)
+    kubernetes.set_timeout(task, platform.timeout_seconds)
+    kubernetes.set_security_context(task, **NON_ROOT)
+    if retried and platform.retries.count:
+        backoff = f"{platform.retries.backoff_seconds:g}s"
+        task.set_retry(platform.retries.count, backoff_duration=backoff, backoff_factor=2.0)
+    for secret, keys in platform.secrets.items():
+        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys)
+    if signs and platform.keys_secret:
+        kubernetes.use_secret_as_volume(task, secret_name=platform.keys_secret, mount_path=platform.keys_path)
+    if accounts and platform.state_claim:
+        kubernetes.mount_pvc(task, pvc_name=platform.state_claim, mount_path=platform.state_path)
+    if on_gpu:
+        _ask_for_gpu(task, platform)
+    return task
+
+
+def _ask_for_gpu(task: Any, platform: Platform) -> None:  # noqa: ANN401
+    task.set_accelerator_type(platform.gpu.type).set_accelerator_limit(platform.gpu.limit)
+    for label, value in platform.gpu.node_selector.items():
+        kubernetes.add_node_selector(task, label_key=label, label_value=value)
+    for toleration in platform.gpu.tolerations:
+        kubernetes.add_toleration(task, **toleration.model_dump(exclude_none=True))

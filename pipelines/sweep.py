@@ -1,0 +1,62 @@
+"""Pipeline `sweep`: the same deletion at many settings (r, η_s, |B|, ε …), each attacked and evaluated on its own.
+
+`settings` is a list of texts `a.b=value …` that are laid over the parameters, for example
+`["deletion.epsilon=0.5", "deletion.epsilon=2"]`. Nothing is certified or published, and a certified deletion is
+charged to ledgers of its own, because a study is not a release.
+"""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.attack.component import attack
+from components.delete.component import delete
+from components.evaluate.component import evaluate
+from components.features.component import features
+from components.reference.component import reference
+from components.settings.component import settings as overlay
+from components.train.component import train
+from mbd.params.platform import Platform
+from pipelines.placement import place
+
+
+def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
+    """Return the pipeline for a platform."""
+
+    @dsl.pipeline(name="mbd-sweep", description="Delete at many settings; attack and evaluate each result.")
+    def mbd_sweep(params: str, settings: list[str], modalities: list[str]) -> None:
+        data = place(features(params=params), platform).outputs["dataset"]
+        model = place(train(params=params, dataset=data), platform, trains=True).outputs["model"]
+        never_exposed = place(
+            reference(params=params, dataset=data, modalities=modalities), platform, trains=True
+        ).outputs["reference"]
+        with dsl.ParallelFor(items=settings, name="each-setting") as setting:
+            own = place(overlay(params=params, setting=setting), platform).output
+            deleted = place(
+                delete(
+                    params=own,
+                    dataset=data,
+                    model=model,
+                    reference=never_exposed,
+                    modalities=modalities,
+                    subjects=[],
+                ),
+                platform,
+                trains=True,
+                cached=False,
+            ).outputs["deleted"]
+            place(evaluate(params=own, dataset=data, model=deleted, reference=never_exposed), platform, cached=False)
+            place(
+                attack(
+                    params=own,
+                    dataset=data,
+                    before=model,
+                    after=deleted,
+                    reference=never_exposed,
+                    modalities=modalities,
+                ),
+                platform,
+                cached=False,
+            )
+
+    return mbd_sweep

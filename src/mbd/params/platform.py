@@ -1,0 +1,90 @@
+"""Parameters of the Kubeflow cluster: where it is, what a step's container gets, what happens when one fails."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mbd.params.base import Count, NonNegative, Section
+from mbd.params.operations import Url
+
+
+class Revision(Section):
+    """The FeatureSet of a DVC revision that pipelines work on."""
+
+    repository: Url | None = None
+    """git URL of the DVC repository; null: every step makes the FeatureSet of features.source itself"""
+    rev: str = "HEAD"
+    """branch, tag or commit"""
+    path: str = "build/features"
+    """folder of the FeatureSet in the repository"""
+    remote: str | None = None
+    """DVC remote to read from; null: the repository's default"""
+
+
+class Toleration(Section):
+    """A taint that training may ignore."""
+
+    key: str
+    operator: Literal["Exists", "Equal"] = "Exists"
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+
+class Gpu(Section):
+    """What steps that train ask for."""
+
+    type: str = "nvidia.com/gpu"
+    """resource name of the accelerator"""
+    limit: Annotated[int, Field(ge=0)] = 0
+    """how many; 0: train on the CPU, with the CPU image"""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """labels that the node must have"""
+    tolerations: tuple[Toleration, ...] = ()
+    """taints of GPU nodes to ignore"""
+
+
+class Retries(Section):
+    """What happens when a step fails."""
+
+    count: Annotated[int, Field(ge=0)] = 2
+    """how often a step is tried again (never after a refusal of the gate)"""
+    backoff_seconds: NonNegative = 30
+    """wait before the first retry; doubles each time"""
+
+
+class Platform(Section):
+    """The Kubeflow cluster."""
+
+    kubeflow_host: Url | None = None
+    """URL of the Kubeflow Pipelines API; null: none"""
+    namespace: str | None = None
+    """namespace of runs, where the installation has several users"""
+    experiment: str = "missing-by-design"
+    """experiment that runs are filed under"""
+    pipeline_root: Annotated[str, Field(pattern=r"^[a-z0-9]+://")] | None = None
+    """where Kubeflow keeps artifacts; null: the cluster's default"""
+    service_account: str | None = None
+    """service account of the steps' pods"""
+    image: str = "missing-by-design:cpu"
+    """image of every step; pin it by digest (NAME@sha256:…) for production"""
+    gpu_image: str = "missing-by-design:gpu"
+    """image of steps that train when gpu.limit is above 0"""
+    gpu: Gpu = Gpu()
+    cpu: str = "1"
+    """CPUs that a step asks for"""
+    memory: str = "4Gi"
+    """memory that a step asks for and may use"""
+    timeout_seconds: Count = 21600
+    """longest run of one step"""
+    retries: Retries = Retries()
+    secrets: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """secret: {key: environment variable}; credentials of store, DVC remote, Pushgateway"""
+    keys_secret: str | None = None
+    """secret with the signing keys, mounted read-only at keys_path; null: none"""
+    keys_path: str = "/workspace/build/keys"
+    """where certificate.signers expects the keys in a container"""
+    state_claim: str | None = None
+    """persistent volume claim with the budget ledgers, mounted at state_path; certified deletions need one"""
+    state_path: str = "/workspace/build/ledgers"
+    """where deletion.ledgers is in a container"""
+    features: Revision = Revision()

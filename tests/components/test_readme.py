@@ -1,0 +1,29 @@
+"""Every component has a README that was generated from its compiled form."""
+
+import pytest
+
+from components.readme import FOLDER, NAMES, load, readme
+
+STEPS = {"features", "train", "reference", "evaluate", "delete", "attack", "certify", "publish"}
+
+
+def test_every_step_is_a_component() -> None:
+    assert set(NAMES) >= STEPS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_readme_is_the_generated_one(name: str) -> None:
+    written = (FOLDER / name / "README.md").read_text(encoding="utf-8")
+    assert written == readme(name), "run `mbd pipeline compile`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_component_installs_nothing_when_it_starts(name: str) -> None:
+    container = load(name).component_spec.implementation.container
+    assert "pip install" not in " ".join(container.command)
+
+
+def test_metrics_and_pages_are_of_the_types_that_kubeflow_shows() -> None:
+    outputs = load("attack").component_spec.outputs
+    assert outputs["metrics"].type == "system.Metrics@0.0.1"
+    assert outputs["page"].type == "system.Markdown@0.0.1"

@@ -1,0 +1,36 @@
+"""Arguments of a pipeline, from the command line."""
+
+import pytest
+
+from mbd.errors import UsageError
+from mbd.params import Params, load_params
+from pipelines.arguments import given
+
+
+def test_parameters_travel_as_one_text_that_means_the_same() -> None:
+    params = Params()
+    arguments = given("delete", params, ["text"], [], [])
+    assert (arguments["modalities"], arguments["subjects"]) == (["text"], [])
+    text = arguments["params"]
+    from pathlib import Path
+
+    Path("travelled.yaml").write_text(text)
+    assert load_params(Path("travelled.yaml")) == params
+
+
+def test_what_is_revoked_unless_told_otherwise_comes_from_the_parameters() -> None:
+    params = load_params(None, ["requests.modality=visual"])
+    assert given("delete", params, [], [], [])["modalities"] == ["visual"]
+
+
+def test_json_arguments_are_read_as_such() -> None:
+    assert given("train", Params(), [], [], ["seeds=[0,1]"])["seeds"] == [0, 1]
+
+
+def test_an_argument_that_is_missing_or_unknown_is_told() -> None:
+    with pytest.raises(UsageError, match="needs seeds"):
+        given("train", Params(), [], [], [])
+    with pytest.raises(UsageError, match="takes no colour"):
+        given("delete", Params(), [], [], ["colour=red"])
+    with pytest.raises(UsageError, match="KEY=JSON"):
+        given("delete", Params(), [], [], ["colour"])

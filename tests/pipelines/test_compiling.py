@@ -1,0 +1,98 @@
+"""Compiled pipelines: byte for byte what lies in the repository, and placed as the parameters say."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mbd.errors import UsageError
+from mbd.params.platform import Gpu, Platform, Retries, Toleration
+from pipelines import NAMES
+from pipelines.compiling import compiled
+
+GOLDENS = Path(__file__).parents[2] / "pipelines"
+NEVER_CACHED = {"delete", "attack", "certify", "publish", "purge"}
+
+
+def documents(name: str, platform: Platform | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the pipeline and its Kubernetes part."""
+    spec, kubernetes = yaml.safe_load_all(compiled(name, platform or Platform()))
+    return spec, kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+
+
+def tasks(tree: Any) -> dict[str, Any]:
+    """Return every task of a pipeline, nested ones too."""
+    found: dict[str, Any] = {}
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if key == "tasks":
+                found |= value
+            found |= tasks(value)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_lies_in_the_repository_is_what_is_compiled(name: str) -> None:
+    golden = (GOLDENS / f"{name}.yaml").read_text(encoding="utf-8")
+    assert compiled(name, Platform()) == golden, "run `mbd pipeline compile` and look at the difference"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_deletes_or_attests_is_never_answered_from_the_cache(name: str) -> None:
+    spec, _ = documents(name)
+    cached = {
+        task["componentRef"]["name"].removeprefix("comp-").rstrip("-0123456789")
+        for task in tasks(spec).values()
+        if task.get("cachingOptions", {}).get("enableCache")
+    }
+    assert cached
+    assert not cached & NEVER_CACHED
+
+
+def test_a_refusal_of_the_gate_is_not_tried_again() -> None:
+    spec, _ = documents("delete", Platform(retries=Retries(count=3, backoff_seconds=5)))
+    found = tasks(spec)
+    assert "retryPolicy" not in found["certify"]
+    assert found["publish"]["retryPolicy"]["maxRetryCount"] == 3
+    assert found["publish"]["retryPolicy"]["backoffDuration"] == "5s"
+
+
+def test_training_goes_to_a_gpu_and_the_rest_does_not() -> None:
+    gpu = Gpu(limit=2, node_selector={"pool": "a100"}, tolerations=(Toleration(key="gpu", effect="NoSchedule"),))
+    spec, kubernetes = documents("delete", Platform(gpu=gpu, image="cpu@sha256:1", gpu_image="gpu@sha256:2"))
+    executors = spec["deploymentSpec"]["executors"]
+    trainer, attacker = executors["exec-train"]["container"], executors["exec-attack"]["container"]
+    assert (trainer["image"], attacker["image"]) == ("gpu@sha256:2", "cpu@sha256:1")
+    assert trainer["resources"]["accelerator"]["resourceCount"] == "2"
+    assert kubernetes["exec-train"]["nodeSelector"]["labels"] == {"pool": "a100"}
+    assert kubernetes["exec-train"]["tolerations"] == [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert "accelerator" not in attacker["resources"]
+    assert "nodeSelector" not in kubernetes["exec-attack"]
+
+
+def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
+    platform = Platform(
+        secrets={"store": {"access": "AWS_ACCESS_KEY_ID"}}, keys_secret="signing", state_claim="ledgers"
+    )
+    _, kubernetes = documents("delete", platform)
+    assert all("secretAsEnv" in executor for executor in kubernetes.values())
+    assert {name for name, executor in kubernetes.items() if "secretAsVolume" in executor} >= {
+        "exec-certify",
+        "exec-publish",
+    }
+    assert "secretAsVolume" not in kubernetes["exec-train"]
+    assert {name for name, executor in kubernetes.items() if "pvcMount" in executor} == {"exec-delete"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_step_runs_as_a_user_and_has_an_end(name: str) -> None:
+    _, kubernetes = documents(name)
+    for executor in kubernetes.values():
+        assert executor["securityContext"]["runAsNonRoot"]
+        assert executor["activeDeadlineSeconds"] == str(Platform().timeout_seconds)
+
+
+def test_an_unknown_pipeline_is_told_by_name() -> None:
+    with pytest.raises(UsageError, match="no such pipeline"):
+        compiled("forget", Platform())
