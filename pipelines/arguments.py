@@ -10,29 +10,29 @@ from pipelines.compiling import build
 
 
 def given(
-    name: str, params: Params, modalities: Sequence[str], subjects: Sequence[str], settings: Sequence[str]
+    name: str, params: Params, modalities: Sequence[str], subjects: Sequence[str], arguments: Sequence[str]
 ) -> dict[str, Any]:
     """Return the arguments of the pipeline `name`; one that it does not have, or lacks, is an error."""
     wanted = build(name, params.platform).component_spec.inputs or {}
-    arguments: dict[str, Any] = {"params": to_yaml(params)}
+    values: dict[str, Any] = {"params": to_yaml(params)}
     if modalities or "modalities" in wanted:
-        arguments["modalities"] = list(modalities) or [params.requests.modality]
+        values["modalities"] = list(modalities) or [params.requests.modality]
     if subjects or "subjects" in wanted:
-        arguments["subjects"] = list(subjects)
-    arguments |= dict(_parsed(setting) for setting in settings)
-    for key in arguments:
+        values["subjects"] = list(subjects)
+    values |= dict(_parsed(argument) for argument in arguments)
+    for key in values:
         if key not in wanted:
             raise UsageError(f"the pipeline {name} takes no {key}", key=key, way_out=f"it takes {', '.join(wanted)}")
     for key, entry in wanted.items():
-        if key not in arguments and not entry.optional:
+        if key not in values and not entry.optional:
             raise UsageError(f"the pipeline {name} needs {key}", key=key, way_out=f"give --argument {key}=…")
-    return arguments
+    return values
 
 
-def _parsed(setting: str) -> tuple[str, Any]:
-    key, equals, text = setting.partition("=")
+def _parsed(argument: str) -> tuple[str, Any]:
+    key, equals, text = argument.partition("=")
     if not equals:
-        raise UsageError("an argument is KEY=JSON", key="--argument", value=setting, way_out="for example seeds=[0,1]")
+        raise UsageError("an argument is KEY=JSON", key="--argument", value=argument, way_out="for example seeds=[0,1]")
     try:
         return key, json.loads(text)
     except ValueError:

@@ -11,6 +11,8 @@ from mbd.cli.common import FOLDER, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mbd.params import Params
 
 _NAME = click.argument("name", metavar="NAME")
@@ -82,3 +84,78 @@ def run(
     """Run a pipeline on this machine."""
     given = _pipelines("arguments").given(name, params, modalities, subjects, arguments)
     _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
+
+
+_TITLE = click.option("--title", help="Name of the run or schedule [default: made from pipeline and arguments].")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
+
+
+@command.command()
+@_NAME
+@_MODALITY
+@_SUBJECT
+@_ARGUMENT
+@_TITLE
+@_DRY_RUN
+@with_params
+def submit(params: "Params", name: str, title: str | None, dry_run: bool, **asked: tuple[str, ...]) -> None:
+    """Run a pipeline on the cluster; the same submission again finds the run that is there."""
+    cluster = _pipelines("cluster")
+    given = _pipelines("arguments").given(name, params, **asked)
+    wanted = cluster.submission(name, params.platform, given, title=title)
+    _send(wanted, None if dry_run else lambda: cluster.Cluster(params.platform).submit(name, wanted))
+
+
+@command.command()
+@_NAME
+@_MODALITY
+@_SUBJECT
+@_ARGUMENT
+@_TITLE
+@click.option("--cron", help="When: five fields as in crontab, or six with the second first.")
+@click.option("--disable", is_flag=True, help="Stop the schedule of this name instead.")
+@_DRY_RUN
+@with_params
+def schedule(
+    params: "Params",
+    name: str,
+    title: str | None,
+    cron: str | None,
+    disable: bool,
+    dry_run: bool,
+    **asked: tuple[str, ...],
+) -> None:
+    """Run a pipeline on the cluster again and again; a schedule of the same name is updated."""
+    cluster = _pipelines("cluster")
+    if disable:
+        for job in cluster.Cluster(params.platform).disable(title or f"mbd-{name}"):
+            click.echo(f"disabled: {job}")
+        return
+    if cron is None:
+        raise UsageError("a schedule needs a time", key="--cron", way_out="for example --cron '0 3 * * *'")
+    given = _pipelines("arguments").given(name, params, **asked)
+    when = _pipelines("schedule").checked_cron(cron)
+    wanted = cluster.submission(name, params.platform, given, cron=when, title=title)
+    _send(wanted, None if dry_run else lambda: cluster.Cluster(params.platform).schedule(name, wanted))
+
+
+@command.command()
+@with_params
+def status(params: "Params") -> None:
+    """List runs and schedules of the experiment on the cluster."""
+    for kind, entries in _pipelines("cluster").Cluster(params.platform).status().items():
+        click.echo(f"{kind}: {len(entries)}")
+        for entry in entries:
+            click.echo("  " + "  ".join(entry.values()))
+
+
+def _send(wanted: Any, send: "Callable[[], tuple[str, str]] | None") -> None:  # noqa: ANN401 -- of `pipelines`
+    from dataclasses import asdict
+
+    from mbd.files import to_json
+
+    if send is None:
+        click.echo(to_json(asdict(wanted)), nl=False)
+        return
+    outcome, identifier = send()
+    click.echo(f"{outcome}: {wanted.name} ({identifier})")

@@ -1,0 +1,233 @@
+"""Runs and schedules on a Kubeflow cluster, each known by its name: asked for twice, it is there once.
+
+A pipeline is uploaded as `mbd-NAME`, each of its versions under the digest of its compiled form. A run carries the
+digest of version and arguments in its name, so that the same submission again finds it. A schedule that is asked for
+with other settings is replaced under its name.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import kfp
+import requests
+from kfp_server_api.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from mbd.errors import MbdError, UsageError
+from mbd.files import canonical_digest
+from mbd.params.platform import Platform
+from mbd.urls import without_credentials
+from pipelines.compiling import compiled
+
+TOKEN = "MBD_KUBEFLOW_TOKEN"  # noqa: S105 -- the name of an environment variable
+_UNFINISHED_OR_DONE = {None, "PENDING", "RUNNING", "SUCCEEDED", "PAUSED"}
+_PAGE = 100
+_TIMEOUT_SECONDS = 10
+
+
+class ClusterError(MbdError):
+    """The cluster did not do what was asked."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What would be sent to the cluster."""
+
+    name: str
+    pipeline: str
+    version: str
+    experiment: str
+    arguments: Mapping[str, Any]
+    cron: str | None = None
+    service_account: str | None = None
+    pipeline_root: str | None = None
+
+
+def submission(
+    name: str, platform: Platform, arguments: Mapping[str, Any], *, cron: str | None = None, title: str | None = None
+) -> Submission:
+    """Return what a run (or, with `cron`, a schedule) of the pipeline `name` would be."""
+    version = f"mbd-{name}-{canonical_digest(compiled(name, platform))[:12]}"
+    default = f"mbd-{name}" if cron else f"{version}-{canonical_digest(dict(arguments))[:12]}"
+    return Submission(
+        name=title or default,
+        pipeline=f"mbd-{name}",
+        version=version,
+        experiment=platform.experiment,
+        arguments=arguments,
+        cron=cron,
+        service_account=platform.service_account,
+        pipeline_root=platform.pipeline_root,
+    )
+
+
+class Cluster:
+    """The Kubeflow Pipelines API of `platform.kubeflow_host`; a token comes from the environment."""
+
+    def __init__(self, platform: Platform) -> None:
+        if platform.kubeflow_host is None:
+            raise UsageError(
+                "no Kubeflow host is named",
+                key="platform.kubeflow_host",
+                way_out="set it to the URL of the Pipelines API; --dry-run shows what would be sent without one",
+            )
+        self.platform = platform
+        with self._asking("connect"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # the client's greeting
+            self._look(platform.kubeflow_host)
+            self._client = kfp.Client(
+                host=platform.kubeflow_host,
+                namespace=platform.namespace or "kubeflow",
+                existing_token=os.environ.get(TOKEN),
+            )
+
+    def _look(self, host: str) -> None:
+        """Ask once whether the API is there: kfp's client would try for half a minute."""
+        token = os.environ.get(TOKEN)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = requests.get(f"{host.rstrip('/')}/apis/v2beta1/healthz", headers=headers, timeout=_TIMEOUT_SECONDS)
+        if not answer.ok:
+            raise ApiException(answer.status_code, answer.reason)
+
+    def submit(self, name: str, wanted: Submission) -> tuple[Literal["submitted", "there already"], str]:
+        """Start a run unless one of this name is under way or done; return its id."""
+        with self._asking("submit the run"):
+            for run in self._all("run", wanted.name):
+                if run.state in _UNFINISHED_OR_DONE:
+                    return "there already", run.run_id
+            started = self._client.run_pipeline(
+                experiment_id=self._experiment(wanted),
+                job_name=wanted.name,
+                params=dict(wanted.arguments),
+                service_account=wanted.service_account,
+                pipeline_root=wanted.pipeline_root,
+                **self._version(name, wanted),
+            )
+            return "submitted", started.run_id
+
+    def schedule(self, name: str, wanted: Submission) -> tuple[Literal["created", "updated", "unchanged"], str]:
+        """Let the schedule of this name be what is wanted; return its id."""
+        with self._asking("schedule the pipeline"):
+            version = self._version(name, wanted)
+            found = list(self._all("recurring_run", wanted.name))
+            same = [job for job in found if _is(job, wanted, version["version_id"])]
+            if len(found) == 1 and same:
+                return "unchanged", same[0].recurring_run_id
+            created = self._client.create_recurring_run(
+                experiment_id=self._experiment(wanted),
+                job_name=wanted.name,
+                cron_expression=wanted.cron,
+                max_concurrency=1,
+                no_catchup=True,
+                params=dict(wanted.arguments),
+                service_account=wanted.service_account,
+                pipeline_root=wanted.pipeline_root,
+                **version,
+            )
+            for job in found:  # only now: there is no moment without a schedule
+                self._client.delete_recurring_run(job.recurring_run_id)
+            return "updated" if found else "created", created.recurring_run_id
+
+    def disable(self, title: str) -> list[str]:
+        """Stop every schedule of this name; return their ids."""
+        with self._asking("disable the schedule"):
+            found = [job.recurring_run_id for job in self._all("recurring_run", title)]
+            for job in found:
+                self._client.disable_recurring_run(job)
+        if not found:
+            raise UsageError("there is no schedule of this name", key="--title", value=title)
+        return found
+
+    def status(self) -> dict[str, list[dict[str, str]]]:
+        """Return the experiment's runs, newest first, and its schedules."""
+        with self._asking("list runs and schedules"):
+            runs = self._all("run", None, sort_by="created_at desc")
+            return {
+                "runs": [{"name": r.display_name, "id": r.run_id, "state": r.state or "PENDING"} for r in runs],
+                "schedules": [
+                    {
+                        "name": job.display_name,
+                        "id": job.recurring_run_id,
+                        "cron": job.trigger.cron_schedule.cron if job.trigger else "",
+                        "state": job.status or "ENABLED",
+                    }
+                    for job in self._all("recurring_run", None)
+                ],
+            }
+
+    def _experiment(self, wanted: Submission) -> str:
+        made = self._client.create_experiment(wanted.experiment, namespace=self.platform.namespace)
+        return str(made.experiment_id)
+
+    def _version(self, name: str, wanted: Submission) -> dict[str, str]:
+        """Return the ids of pipeline and version, uploaded if the cluster has them not."""
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / f"{wanted.pipeline}.yaml"
+            file.write_text(compiled(name, self.platform), encoding="utf-8")
+            pipeline = self._client.get_pipeline_id(wanted.pipeline)
+            if pipeline is None:
+                uploaded = self._client.upload_pipeline(
+                    str(file), pipeline_name=wanted.pipeline, namespace=self.platform.namespace
+                )
+                pipeline = uploaded.pipeline_id
+            listed = self._client.list_pipeline_versions(pipeline, page_size=_PAGE, sort_by="created_at desc")
+            for version in listed.pipeline_versions or []:
+                if version.display_name == wanted.version:
+                    return {"pipeline_id": pipeline, "version_id": version.pipeline_version_id}
+            version = self._client.upload_pipeline_version(
+                str(file), pipeline_version_name=wanted.version, pipeline_id=pipeline
+            )
+            return {"pipeline_id": pipeline, "version_id": version.pipeline_version_id}
+
+    def _all(self, kind: str, title: str | None, **options: str) -> Iterator[Any]:
+        """Yield all runs or schedules of the experiment, of one name or of any."""
+        experiment = self._client.create_experiment(self.platform.experiment, namespace=self.platform.namespace)
+        listing, token = getattr(self._client, f"list_{kind}s"), ""
+        while True:
+            page = listing(page_token=token, page_size=_PAGE, experiment_id=experiment.experiment_id, **options)
+            found = getattr(page, f"{kind}s") or []
+            yield from (entry for entry in found if title is None or entry.display_name == title)
+            token = page.next_page_token
+            if not token:
+                return
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        host = without_credentials(self.platform.kubeflow_host or "")
+        try:
+            yield
+        except ApiException as error:
+            credentials = error.status in (401, 403)
+            raise ClusterError(
+                f"Kubeflow refused to {what}: {error.status} {error.reason}",
+                key="platform.kubeflow_host",
+                value=host,
+                way_out=f"set a valid token in {TOKEN}" if credentials else "see the API server's log",
+            ) from error
+        except (HTTPError, TimeoutError, OSError) as error:
+            raise ClusterError(
+                f"Kubeflow cannot be reached to {what}",
+                key="platform.kubeflow_host",
+                value=host,
+                way_out="check the URL and the network; --dry-run needs neither",
+            ) from error
+
+
+def _is(job: Any, wanted: Submission, version: str) -> bool:  # noqa: ANN401 -- kfp has no types
+    """Tell whether a schedule is the wanted one already."""
+    return bool(
+        job.trigger
+        and job.trigger.cron_schedule
+        and job.trigger.cron_schedule.cron == wanted.cron
+        and job.pipeline_version_reference.pipeline_version_id == version
+        and (job.runtime_config.parameters or {}) == dict(wanted.arguments)
+        and (job.runtime_config.pipeline_root or None) == wanted.pipeline_root
+        and (job.service_account or None) == wanted.service_account
+        and job.status != "DISABLED"
+    )
