@@ -76,7 +76,9 @@ def run_container(
     **arguments: Any,  # noqa: ANN401
 ) -> int:
     """Run a container of an image that is on this machine; return its exit code."""
-    container = client.containers.create(image=image, command=command, volumes=volumes, **arguments)
+    # The image's entry point is mbd, and Kubernetes replaces it by a step's command: so must this.
+    program, *rest = command
+    container = client.containers.create(image=image, entrypoint=[program], command=rest, volumes=volumes, **arguments)
     try:
         container.start()
         for line in container.logs(stream=True, follow=True):

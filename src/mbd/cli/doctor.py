@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--sbom", is_flag=True, help="Print the installed packages as CycloneDX JSON instead.")
 @with_params
-def command(params: "Params", as_json: bool) -> None:
+def command(params: "Params", as_json: bool, sbom: bool) -> None:
     """Check Python, packages, device, DVC remotes, store, gateway and Kubeflow host; say what to do."""
     from mbd.doctor import State, diagnose
+    from mbd.doctor.sbom import bill_of_materials
     from mbd.files import to_json
 
+    if sbom:
+        click.echo(to_json(bill_of_materials()), nl=False)
+        return
     findings = diagnose(params)
     failed = [finding.name for finding in findings if finding.state is State.FAILED]
     if as_json:

@@ -17,6 +17,7 @@ from mbd.git import git
 DISTRIBUTION = "missing-by-design"
 _EXTRAS = {
     "train": "training, deletion and attacks",
+    "privacy": "certified deletion and its budget",
     "data": "DVC, S3 and .csd files",
     "pipelines": "Kubeflow",
     "extract": "features from raw media",
