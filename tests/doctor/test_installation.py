@@ -37,7 +37,10 @@ def test_this_python_is_named() -> None:
 
 def test_the_bare_install_and_each_extra_are_compared() -> None:
     findings = {finding.name: finding for finding in installation.packages()}
-    assert list(findings) == ["packages", "extra train", "extra data", "extra pipelines", "extra extract"]
+    assert list(findings) == [
+        "packages",
+        *(f"extra {name}" for name in ("train", "privacy", "data", "pipelines", "extract")),
+    ]
     assert findings["packages"].state is State.OK
     assert f"numpy {version('numpy')}" in findings["packages"].found
 

@@ -25,9 +25,10 @@ def bill_of_materials() -> dict[str, Any]:
 
 
 def _component(name: str, entry: Distribution) -> dict[str, Any]:
-    licence = entry.metadata.get("License-Expression") or entry.metadata.get("License")
+    stated = entry.metadata.json
+    licence = str(stated.get("license_expression") or stated.get("license") or "")
     # Some packages put the whole text of their licence where its name belongs.
-    named = licence if licence and "\n" not in licence and len(licence) < 80 else None
+    named = licence if "\n" not in licence and len(licence) < 80 else ""
     return {
         "type": "library",
         "name": name,
