@@ -1,7 +1,7 @@
 """Where to look, read from chains of exceptions as DVC, s3fs and boto3 raise them."""
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, NoCredentialsError
 
 from mbd.remote_errors import Trouble, trouble_with
 
@@ -17,7 +17,9 @@ def _s3(code: str) -> ClientError:
         (_s3("SignatureDoesNotMatch"), Trouble.CREDENTIALS),
         (PermissionError("Forbidden"), Trouble.CREDENTIALS),
         (_s3("NoSuchBucket"), Trouble.NO_BUCKET),
+        (_s3("RequestTimeTooSkewed"), Trouble.CLOCK),
         (EndpointConnectionError(endpoint_url="http://127.0.0.1:9"), Trouble.UNREACHABLE),
+        (ConnectionClosedError(endpoint_url="http://127.0.0.1:9"), Trouble.UNREACHABLE),
         (ConnectionRefusedError("refused"), Trouble.UNREACHABLE),
         (FileNotFoundError("files/md5/00/00"), Trouble.NOT_THERE),
         (ValueError("something else"), Trouble.OTHER),

@@ -12,7 +12,16 @@ from mbd.urls import without_credentials
 
 _NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
 _REFUSED = {"403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
-_UNREACHABLE = {"EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ClientConnectorError"}
+_UNREACHABLE = {
+    "EndpointConnectionError",
+    "ConnectTimeoutError",
+    "ConnectionClosedError",
+    "ReadTimeoutError",
+    "ResponseStreamingError",
+    "IncompleteReadError",
+    "ClientConnectorError",
+}
+_CLOCK = {"RequestTimeTooSkewed", "RequestExpired"}
 
 
 class Trouble(Enum):
@@ -20,6 +29,7 @@ class Trouble(Enum):
 
     CREDENTIALS = auto()
     UNREACHABLE = auto()
+    CLOCK = auto()
     NO_BUCKET = auto()
     NOT_THERE = auto()
     OTHER = auto()
@@ -38,6 +48,8 @@ def trouble_with(error: BaseException, *, bucket_asked: bool = False) -> tuple[T
     def any_is(*kinds: type[BaseException]) -> bool:
         return any(isinstance(cause, kinds) for cause in causes)
 
+    if codes & _CLOCK:
+        return Trouble.CLOCK, reason
     if names & _NO_CREDENTIALS or codes & _REFUSED or any_is(PermissionError):
         return Trouble.CREDENTIALS, reason
     if "NoSuchBucket" in codes or (bucket_asked and "404" in codes):

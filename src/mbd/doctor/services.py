@@ -14,18 +14,20 @@ from mbd.doctor.finding import ANSWER_SECONDS, Finding, State
 from mbd.errors import MissingExtraError
 from mbd.params.operations import Store
 from mbd.remote_errors import Trouble, trouble_with
+from mbd.storage import folder_of
 
 _STORE_TO_DO = {
     Trouble.CREDENTIALS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
     Trouble.UNREACHABLE: "check store.endpoint, the network and any firewall between",
     Trouble.NO_BUCKET: "make the bucket, or correct store.url",
+    Trouble.CLOCK: "set the clock of this machine",
 }
 
 
 def store(params: Store) -> Iterator[Finding]:
     """Tell whether certificates could be published."""
     if params.url.startswith("file://"):
-        yield _folder(Path(params.url.removeprefix("file://")))
+        yield _folder(folder_of(params.url))
         return
     shown = f"{params.url} at {params.endpoint or 'Amazon S3'}"
     try:

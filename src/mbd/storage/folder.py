@@ -1,0 +1,184 @@
+"""A store in a local folder: an object is a file of its name.
+
+A link is made once, so that of racing creators one wins; pointers move under a lock that ends with its holder. Killed
+at any point, a writer leaves at most a hidden temporary file, which the next writer removes. A folder keeps no
+versions and has no Object Lock.
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mbd.storage.store import Lock, Stored, StoreError, check_name, conflict, no_locks, not_there, other_content
+from mbd.storage.transfer import check_digest, chunks, sha256_of, size_of, write_verified
+from mbd.storage.tree import Parts, Tree
+
+_ATTEMPTS = 10
+
+
+class FolderStore:
+    """A store in the folder `root`, which is made when the first object is."""
+
+    def __init__(self, root: Path) -> None:
+        self.url = f"file://{root}"
+        self.locks = False
+        self._tree = Tree(root.absolute())
+        self._swept = False
+
+    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> Stored:
+        """See :meth:`mbd.storage.store.Store.create`."""
+        parts = check_name(name)
+        if lock:
+            raise no_locks(self.url)
+        size = size_of(content)
+        with self._trouble(name):
+            self._sweep()
+            for _ in range(_ATTEMPTS):
+                if (there := self._tree.digest(parts)) is not None:
+                    if there != sha256_of(content):
+                        raise other_content(self.url, name)
+                    return Stored(name, size, there)
+                with self._tree.written(content, size, parts[-1]) as written:
+                    if self._tree.link(written, parts):
+                        return Stored(name, size, written.sha256)
+        raise StoreError(f"others keep making and removing this object in {self.url}", value=name)
+
+    def replace(self, name: str, content: bytes, *, expected: str | None) -> Stored:
+        """See :meth:`mbd.storage.store.Store.replace`."""
+        parts = check_name(name)
+        with self._trouble(name):
+            self._sweep()
+            with self._tree.written(content, len(content), parts[-1]) as written, self._tree.exclusive():
+                if self._tree.digest(parts) != expected:
+                    raise conflict(self.url, name)
+                if expected is not None:
+                    self._tree.replace(written, parts)
+                elif not self._tree.link(written, parts):
+                    raise conflict(self.url, name)
+                return Stored(name, len(content), written.sha256)
+
+    def read(self, name: str, *, sha256: str | None = None) -> bytes:
+        """See :meth:`mbd.storage.store.Store.read`."""
+        content, tag = self.read_tagged(name)
+        check_digest(tag, sha256, name, self.url)
+        return content
+
+    def read_tagged(self, name: str) -> tuple[bytes, str]:
+        """See :meth:`mbd.storage.store.Store.read_tagged`."""
+        parts = check_name(name)
+        with self._trouble(name), self._tree.opened(parts) as stream:
+            content = stream.read()
+        return content, hashlib.sha256(content).hexdigest()
+
+    def fetch(self, name: str, to: Path, *, sha256: str) -> None:
+        """See :meth:`mbd.storage.store.Store.fetch`."""
+        parts = check_name(name)
+        with self._trouble(name), self._tree.opened(parts) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            write_verified(chunks(stream), to, sha256=sha256, size=size, name=name, url=self.url)
+
+    def pieces(self, stored: Stored) -> Iterator[bytes]:
+        """See :meth:`mbd.storage.store.Store.pieces`."""
+        with self._trouble(stored.name), self._tree.opened(check_name(stored.name)) as stream:
+            yield from chunks(stream)
+
+    def stat(self, name: str) -> Stored | None:
+        """See :meth:`mbd.storage.store.Store.stat`."""
+        parts = check_name(name)
+        with self._trouble(name):
+            try:
+                with self._tree.opened(parts) as stream:
+                    facts = os.fstat(stream.fileno())
+                    return _stored(name, facts, hashlib.file_digest(stream, "sha256").hexdigest())
+            except FileNotFoundError:
+                return None
+
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[Stored]:
+        """See :meth:`mbd.storage.store.Store.list`."""
+        start, _, _ = prefix.rpartition("/")
+        parts = tuple(start.split("/")) if start else ()
+        if all(_may_be_part(part) for part in parts):
+            yield from self._below(parts, prefix, after)
+
+    def versions(self, prefix: str = "") -> Iterator[Stored]:
+        """Yield the objects themselves: a folder keeps no versions."""
+        return self.list(prefix)
+
+    def delete(self, objects: Iterable[Stored]) -> dict[Stored, str]:
+        """See :meth:`mbd.storage.store.Store.delete`."""
+        stayed = {}
+        for each in objects:
+            parts = check_name(each.name)
+            try:
+                with self._tree.exclusive(), suppress(FileNotFoundError):
+                    self._tree.unlink(parts)
+            except OSError as error:
+                stayed[each] = error.strerror or str(error)
+        return stayed
+
+    def unfinished(self, prefix: str = "") -> Iterator[Stored]:
+        """Yield the temporary files, with empty names: they do not know what they were to become."""
+        with self._trouble("temporary files"):
+            for name, facts in self._tree.temporaries():
+                yield _stored("", facts, name)
+
+    def abort(self, unfinished: Stored) -> None:
+        """See :meth:`mbd.storage.store.Store.abort`; what a living writer holds stays."""
+        with self._trouble("temporary files"):
+            self._tree.remove_abandoned(unfinished.tag)
+
+    def _sweep(self) -> None:
+        """Remove what killed writers have left, once for each opened store."""
+        if not self._swept:
+            self._swept = True
+            for left in self.unfinished():
+                self.abort(left)
+
+    def _below(self, parts: Parts, prefix: str, after: str) -> Iterator[Stored]:
+        base = "".join(f"{part}/" for part in parts)
+        with self._trouble(base), suppress(FileNotFoundError, NotADirectoryError), self._tree.folder(parts) as folder:
+            # A folder sorts as what its objects' names begin with: `a-b` < `a/b` < `a0`.
+            with os.scandir(folder) as entries:
+                names = sorted(
+                    entry.name + "/" * entry.is_dir(follow_symlinks=False)
+                    for entry in entries
+                    if _may_be_part(entry.name)
+                    and (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))
+                )
+            for name in names:
+                whole = base + name
+                if name.endswith("/"):
+                    if whole.startswith(prefix[: len(whole)]) and (whole > after or after.startswith(whole)):
+                        yield from self._below((*parts, name[:-1]), prefix, after)
+                elif whole.startswith(prefix) and whole > after:
+                    with suppress(FileNotFoundError):
+                        yield _stored(whole, os.stat(name, dir_fd=folder, follow_symlinks=False), "")
+
+    @contextmanager
+    def _trouble(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise not_there(self.url, name) from error
+        except OSError as error:
+            if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EISDIR}:
+                problem = "a part of the name is a symbolic link, or an object where a folder should be, or the reverse"
+                raise StoreError(f"{problem} (in {self.url})", value=name, way_out="see what is there") from error
+            raise StoreError(
+                f"the folder store fails: {error.strerror}",
+                file=self._tree.root,
+                value=name,
+                way_out="see that the folder can be written to, and that the disk has room",
+            ) from error
+
+
+def _may_be_part(name: str) -> bool:
+    return bool(name) and not name.startswith(".") and name.isprintable()
+
+
+def _stored(name: str, facts: os.stat_result, tag: str) -> Stored:
+    return Stored(name, facts.st_size, tag, modified=datetime.fromtimestamp(facts.st_mtime, UTC))

@@ -1,0 +1,277 @@
+"""A store in an S3 bucket, of Amazon's or of any other server.
+
+Rights it needs to read: `s3:GetObject`, `s3:GetObjectVersion`, `s3:ListBucket`, `s3:ListBucketVersions`,
+`s3:GetBucketVersioning`; to write: `s3:PutObject`, `s3:AbortMultipartUpload`, `s3:GetBucketObjectLockConfiguration`,
+and in a bucket with versions `s3:DeleteObjectVersion` (a writer that lost a race removes its own version); for locks
+`s3:PutObjectRetention` and `s3:GetObjectRetention`.
+
+How one of several writers wins is told in :mod:`mbd.storage.s3_buckets`. A lock is set when the writer knows that it
+has won, so that no loser's version stays locked; a writer that is killed in between sets it when it runs again.
+Servers may ignore conditions at the end of an upload in parts. In a bucket without versions, a large file therefore
+claims its name first, by a small object with its digest below `.claims/`.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from mbd.errors import UsageError
+from mbd.params.operations import Store as Settings
+from mbd.storage.s3_buckets import PlainBucket, VersionedBucket, Writing
+from mbd.storage.s3_client import MISSING, code_of, plain_words
+from mbd.storage.s3_deletion import MOST_AT_ONCE, delete_batch, in_words
+from mbd.storage.s3_objects import Bucket, Download, State
+from mbd.storage.store import (
+    Lock,
+    LockedError,
+    Stored,
+    StoreError,
+    check_name,
+    conflict,
+    no_locks,
+    not_there,
+    other_content,
+)
+from mbd.storage.transfer import check_digest, sha256_of, size_of, write_verified
+
+_CLAIMS = ".claims/"
+_ATTEMPTS = 10
+_BUCKET_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{2,62}"
+_NO_LOCKS = {"ObjectLockConfigurationNotFoundError", "NotImplemented", "MethodNotAllowed", "405", "501"}
+
+
+class S3Store:
+    """A store at `s3://BUCKET[/PREFIX]`."""
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        place = urlsplit(url)
+        if not re.fullmatch(_BUCKET_NAME, place.netloc) or place.query or place.fragment:
+            raise UsageError("an S3 store is s3://BUCKET[/PREFIX], without credentials", key="store.url")
+        path = place.path.strip("/")
+        self._prefix = f"{'/'.join(check_name(path))}/" if path else ""
+        self.url = f"s3://{place.netloc}/{self._prefix}".rstrip("/")
+        self._bucket = Bucket(place.netloc, settings)
+
+    @cached_property
+    def locks(self) -> bool:
+        """See :attr:`mbd.storage.store.Store.locks`."""
+        return bool(self._lock_configuration.get("ObjectLockEnabled") == "Enabled")
+
+    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> Stored:
+        """See :meth:`mbd.storage.store.Store.create`."""
+        check_name(name)
+        if lock and not self.locks:
+            raise no_locks(self.url)
+        key, size, sha256 = self._prefix + name, size_of(content), sha256_of(content)
+        with plain_words(self.url, name):
+            self._check_writable()
+            if not self._versioned and size > self._bucket.part_size and isinstance(content, Path):
+                self._settle(self._prefix + _CLAIMS + name, sha256.encode(), sha256_of(sha256.encode()), name)
+            state = self._settle(key, content, sha256, name)
+            if lock and not state.lock:
+                state = self._lock(state, lock)
+        return state.stored(name)
+
+    def replace(self, name: str, content: bytes, *, expected: str | None) -> Stored:
+        """See :meth:`mbd.storage.store.Store.replace`."""
+        check_name(name)
+        key = self._prefix + name
+        with plain_words(self.url, name):
+            self._check_writable()
+            state = self._writing.state(key)
+            if (state.tag if state else None) != expected:
+                raise conflict(self.url, name)
+            if state and state.lock:
+                raise LockedError(f"this object in {self.url} is {in_words(state.lock)}", value=name)
+            done, written = self._writing.write(key, content, sha256_of(content), expected=state)
+        if not done or written is None:
+            raise conflict(self.url, name)
+        return written.stored(name)
+
+    def read(self, name: str, *, sha256: str | None = None) -> bytes:
+        """See :meth:`mbd.storage.store.Store.read`."""
+        check_name(name)
+        if sha256:
+            # What has the expected digest is the right object, whichever version it is.
+            with plain_words(self.url, name):
+                content = b"".join(self._download(name, None))
+            if hashlib.sha256(content).hexdigest() == sha256:
+                return content
+        content, _ = self.read_tagged(name)
+        check_digest(hashlib.sha256(content).hexdigest(), sha256, name, self.url)
+        return content
+
+    def read_tagged(self, name: str) -> tuple[bytes, str]:
+        """See :meth:`mbd.storage.store.Store.read_tagged`."""
+        check_name(name)
+        with plain_words(self.url, name):
+            download = self._download(name, self._standing_version(name))
+            return b"".join(download), download.state.tag
+
+    def fetch(self, name: str, to: Path, *, sha256: str) -> None:
+        """See :meth:`mbd.storage.store.Store.fetch`."""
+        check_name(name)
+        with plain_words(self.url, name):
+            download = self._download(name, self._standing_version(name))
+        size = download.state.size
+        write_verified(self._pieces(download, name), to, sha256=sha256, size=size, name=name, url=self.url)
+
+    def pieces(self, stored: Stored) -> Iterator[bytes]:
+        """See :meth:`mbd.storage.store.Store.pieces`."""
+        with plain_words(self.url, stored.name):
+            yield from self._download(stored.name, stored.version)
+
+    def stat(self, name: str) -> Stored | None:
+        """See :meth:`mbd.storage.store.Store.stat`."""
+        check_name(name)
+        with plain_words(self.url, name):
+            state = self._writing.state(self._prefix + name)
+        return state.stored(name) if state else None
+
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[Stored]:
+        """See :meth:`mbd.storage.store.Store.list`."""
+        start = {"StartAfter": self._prefix + after} if after else {}
+        for page in self._pages("list_objects_v2", prefix, **start):
+            for entry in page.get("Contents", []):
+                name = entry["Key"].removeprefix(self._prefix)
+                if not name.startswith(_CLAIMS):
+                    yield Stored(name, entry["Size"], "", modified=entry["LastModified"])
+
+    def versions(self, prefix: str = "") -> Iterator[Stored]:
+        """See :meth:`mbd.storage.store.Store.versions`; also what the store itself keeps below hidden names."""
+        for page in self._pages("list_object_versions", prefix):
+            # The answer has versions and delete markers in two lists, each in order of names.
+            for entry in sorted(page.get("Versions", []) + page.get("DeleteMarkers", []), key=lambda e: str(e["Key"])):
+                name, version = entry["Key"].removeprefix(self._prefix), entry["VersionId"]
+                version = None if version == "null" and self._versioning is None else version
+                tag = (version or entry["ETag"].strip('"')) if "ETag" in entry else ""
+                yield Stored(name, entry.get("Size", 0), tag, version, modified=entry["LastModified"])
+
+    def delete(self, objects: Iterable[Stored]) -> dict[Stored, str]:
+        """See :meth:`mbd.storage.store.Store.delete`."""
+        stayed: dict[Stored, str] = {}
+        remaining = iter(objects)
+        while batch := [*islice(remaining, MOST_AT_ONCE)]:
+            with plain_words(self.url):
+                stayed |= delete_batch(self._bucket, self._prefix, batch)
+                if not self._versioned:
+                    claims = [Stored(_CLAIMS + each.name, 0, "") for each in batch if each not in stayed]
+                    delete_batch(self._bucket, self._prefix, claims)
+        return stayed
+
+    def unfinished(self, prefix: str = "") -> Iterator[Stored]:
+        """Yield the uploads in parts that have not come to an end."""
+        for page in self._pages("list_multipart_uploads", prefix):
+            for upload in page.get("Uploads", []):
+                name = upload["Key"].removeprefix(self._prefix)
+                yield Stored(name, 0, upload["UploadId"], modified=upload["Initiated"])
+
+    def abort(self, unfinished: Stored) -> None:
+        """See :meth:`mbd.storage.store.Store.abort`."""
+        place = {"Bucket": self._bucket.name, "Key": self._prefix + unfinished.name, "UploadId": unfinished.tag}
+        with plain_words(self.url, unfinished.name):
+            try:
+                self._bucket.client.abort_multipart_upload(**place)
+            except ClientError as error:
+                if code_of(error) not in MISSING:
+                    raise
+
+    def _settle(self, key: str, content: bytes | Path, sha256: str, name: str) -> State:
+        """Return the object under this name, which has this content, ours or another's."""
+        for _ in range(_ATTEMPTS):
+            state = self._writing.state(key)
+            if state is None:
+                done, state = self._writing.write(key, content, sha256, expected=None)
+                if done and state:
+                    return state
+            if state:
+                if self._digest(state, size_of(content)) != sha256:
+                    raise other_content(self.url, name)
+                return state
+        raise StoreError(f"others keep making and removing this object in {self.url}", value=name)
+
+    def _digest(self, state: State, size: int) -> str | None:
+        """Return the digest of an object as it really is, or None if its size tells enough."""
+        if state.size != size:
+            return None
+        digest = hashlib.sha256()
+        for piece in self._bucket.download(state.key, state.version):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def _lock(self, state: State, lock: Lock) -> State:
+        place = {"Bucket": self._bucket.name, "Key": state.key, "VersionId": state.version}
+        retention = {"Mode": lock.mode, "RetainUntilDate": lock.until}
+        self._bucket.client.put_object_retention(**place, Retention=retention)
+        return replace(state, lock=lock)
+
+    def _download(self, name: str, version: str | None) -> Download:
+        try:
+            return self._bucket.download(self._prefix + name, version)
+        except ClientError as error:
+            if code_of(error) in MISSING:
+                raise not_there(self.url, name) from error
+            raise
+
+    def _pieces(self, download: Download, name: str) -> Iterator[bytes]:
+        with plain_words(self.url, name):
+            yield from download
+
+    def _standing_version(self, name: str) -> str | None:
+        if not self._versioned:
+            return None
+        state = self._writing.state(self._prefix + name)
+        if state is None:
+            raise not_there(self.url, name)
+        return state.version
+
+    def _pages(self, operation: str, prefix: str, **options: str) -> Iterator[dict[str, Any]]:
+        with plain_words(self.url, prefix):
+            pages = self._bucket.client.get_paginator(operation)
+            yield from pages.paginate(Bucket=self._bucket.name, Prefix=self._prefix + prefix, **options)
+
+    def _check_writable(self) -> None:
+        if self._versioning == "Suspended":
+            raise StoreError(
+                f"the bucket of {self.url} has its versioning suspended, so versions would be lost",
+                way_out="enable versioning again, or publish to another bucket",
+            )
+        if self._versioned and self._lock_configuration.get("Rule"):
+            raise StoreError(
+                f"the bucket of {self.url} locks every object by default, and models must be able to be deleted",
+                way_out="remove the default retention of the bucket: certificates are locked one by one (store.lock_*)",
+            )
+
+    @cached_property
+    def _writing(self) -> Writing:
+        return VersionedBucket(self._bucket) if self._versioned else PlainBucket(self._bucket)
+
+    @property
+    def _versioned(self) -> bool:
+        return self._versioning == "Enabled"
+
+    @cached_property
+    def _versioning(self) -> str | None:
+        with plain_words(self.url):
+            status: str | None = self._bucket.client.get_bucket_versioning(Bucket=self._bucket.name).get("Status")
+        return status
+
+    @cached_property
+    def _lock_configuration(self) -> dict[str, Any]:
+        with plain_words(self.url):
+            try:
+                answer = self._bucket.client.get_object_lock_configuration(Bucket=self._bucket.name)
+            except ClientError as error:
+                if code_of(error) in _NO_LOCKS:
+                    return {}
+                raise
+        configuration: dict[str, Any] = answer["ObjectLockConfiguration"]
+        return configuration

@@ -1,0 +1,88 @@
+"""The way to an S3 server: a client with timeouts and retries, and its failures in plain words.
+
+Credentials come from the standard AWS chain (environment, profile, role) and from nowhere else. Requests that fail
+with 500, 502, 503, 504, a timeout or a broken connection are made again after growing random pauses (botocore's
+`standard` mode). All requests are signed with the digest of their body, so a damaged one is refused by the server.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from mbd.errors import UsageError
+from mbd.params.operations import Store as Settings
+from mbd.remote_errors import Trouble, trouble_with
+from mbd.storage.store import StoreError
+
+S3Failure = (BotoCoreError, ClientError)
+_LONGEST_PAUSE = 5.0
+MISSING = {"NoSuchKey", "NoSuchVersion", "NoSuchUpload", "NotFound", "404"}
+CHANGED = {"PreconditionFailed", "412", "ConditionalRequestConflict", "OperationAborted", "409"}
+
+_DENIED = (
+    "the S3 store denies us this",
+    "ask for the right to do so on the bucket (mbd.storage.s3 lists what is needed), or use other credentials",
+)
+_PROBLEMS = {
+    Trouble.CREDENTIALS: (
+        "the S3 store refuses our credentials, or there are none",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
+    ),
+    Trouble.UNREACHABLE: (
+        "the S3 store cannot be reached, or does not answer in time",
+        "check store.endpoint, store.timeout_seconds, the network and any firewall between; then run it again",
+    ),
+    Trouble.NO_BUCKET: ("there is no such bucket", "make the bucket, or correct store.url"),
+    Trouble.CLOCK: ("the clocks of this machine and of the S3 store differ too much", "set the clock of this machine"),
+}
+_OTHERWISE = ("the S3 store fails", "run it again; if it stays, ask who runs the store")
+
+
+def make_client(settings: Settings) -> Any:  # noqa: ANN401 -- boto3 has no types
+    """Return a client for the endpoint of the parameters."""
+    config = Config(
+        signature_version="s3v4",
+        connect_timeout=settings.timeout_seconds,
+        read_timeout=settings.timeout_seconds,
+        retries={"mode": "standard", "total_max_attempts": settings.retries + 1},
+        max_pool_connections=32,
+        # We compare SHA-256 digests ourselves; many servers do not know the newer checksums.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        s3={"addressing_style": "path" if settings.endpoint else "auto", "payload_signing_enabled": True},
+    )
+    try:
+        return boto3.Session().client("s3", endpoint_url=settings.endpoint, config=config)
+    except ValueError as error:
+        raise UsageError(
+            f"the S3 endpoint is not valid: {error}", key="store.endpoint", way_out="write https://HOST[:PORT]"
+        ) from error
+
+
+def code_of(error: BaseException) -> str:
+    """Return the S3 code of a failure, or nothing."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def pause(failures: int) -> None:
+    """Wait before the next attempt: longer after each failure, and never as long as others that failed with us."""
+    time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**failures)))  # noqa: S311 -- no secret
+
+
+@contextmanager
+def plain_words(url: str, name: str | None = None) -> Iterator[None]:
+    """Turn a failure of S3 into a StoreError that tells what to do."""
+    try:
+        yield
+    except (*S3Failure, ConnectionError, TimeoutError) as error:
+        trouble, reason = trouble_with(error, bucket_asked=True)
+        denied = code_of(error) in {"AccessDenied", "403"}
+        problem, way_out = _DENIED if denied else _PROBLEMS.get(trouble, _OTHERWISE)
+        shown = f"{url}/{name}" if name else url
+        raise StoreError(f"{problem}: {reason}", value=shown, way_out=way_out) from error

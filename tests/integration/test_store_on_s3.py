@@ -1,0 +1,505 @@
+"""The store on a real S3 server: the same behaviour as a folder's, locks, races, faults."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import settings as hypothesis_settings
+
+from mbd.errors import MbdError, VerificationError
+from mbd.params.operations import Store as Settings
+from mbd.randomness import stream
+from mbd.storage import open_store
+from mbd.storage.store import Lock, LockedError, OtherContentError, Store, Stored, StoreError
+from tests.integration.servers.faults import Fault, FaultProxy, fault_proxy
+from tests.integration.servers.rgw import S3
+from tests.storage.behaviour import StoreBehaviour, digest, names, outcomes
+from tests.storage.model import machine_of
+
+pytestmark = pytest.mark.services
+
+KINDS = ["plain", "versioned", "locking"]
+QUICK = {"timeout_seconds": 1.0, "retries": 2, "part_mebibytes": 5}
+
+
+@pytest.fixture(autouse=True)
+def credentials(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+
+
+@pytest.fixture(scope="module")
+def buckets(s3: S3) -> dict[str, str]:
+    """A bucket of each kind."""
+    client, made = s3.client(), {}
+    for kind in KINDS:
+        made[kind] = f"store-{kind}-{uuid.uuid4().hex[:8]}"
+        client.create_bucket(Bucket=made[kind], ObjectLockEnabledForBucket=kind == "locking")
+    client.put_bucket_versioning(Bucket=made["versioned"], VersioningConfiguration={"Status": "Enabled"})
+    return made
+
+
+def opened(s3: S3, bucket: str, endpoint: str | None = None) -> Store:
+    settings = Settings.model_validate({"endpoint": endpoint or s3.endpoint, **QUICK, "timeout_seconds": 20.0})
+    return open_store(f"s3://{bucket}/some/{uuid.uuid4().hex}", settings)
+
+
+class OnS3(StoreBehaviour):
+    rounds = 10
+    kind: str
+
+    @pytest.fixture
+    def store(self, s3: S3, buckets: dict[str, str]) -> Store:
+        return opened(s3, buckets[self.kind])
+
+    def test_a_dictionary_does_the_same(self, s3: S3, buckets: dict[str, str]) -> None:
+        @contextmanager
+        def empty() -> Iterator[Store]:
+            yield opened(s3, buckets[self.kind])
+
+        case = machine_of(empty).TestCase
+        case.settings = hypothesis_settings(deadline=None, max_examples=4, stateful_step_count=20, database=None)
+        case("runTest").runTest()
+
+    def test_bulk_deletion_takes_more_than_one_request(self, store: Store) -> None:
+        assert store.delete(Stored(f"none/{number}", 0, "") for number in range(1500)) == {}
+
+    def test_large_files_go_in_parts_and_nothing_is_left_of_them(self, store: Store, tmp_path: Path) -> None:
+        content = stream(0, "large").bytes(11 << 20)
+        (tmp_path / "large").write_bytes(content)
+        made = store.create("large", tmp_path / "large")
+        assert made.size == len(content)
+        assert store.create("large", tmp_path / "large").tag == made.tag
+        assert names(store) == ["large"]
+        store.fetch("large", tmp_path / "back", sha256=digest(content))
+        assert (tmp_path / "back").read_bytes() == content
+        assert list(store.unfinished()) == []
+        (tmp_path / "large").write_bytes(content[::-1])
+        with pytest.raises(OtherContentError):
+            store.create("large", tmp_path / "large")
+        assert store.delete(store.versions()) == {}
+        store.create("large", tmp_path / "large")
+        assert store.read("large", sha256=digest(content[::-1])) == content[::-1]
+
+    def test_of_racing_creators_of_large_files_one_wins(self, store: Store, tmp_path: Path) -> None:
+        files = [tmp_path / str(number) for number in range(4)]
+        for number, file in enumerate(files):
+            file.write_bytes(bytes([number]) * (6 << 20))
+        for turn in range(3):
+            name = f"large/{turn}"
+            ends = outcomes([partial(store.create, name, file) for file in files])
+            winners = [file for file, end in zip(files, ends, strict=True) if isinstance(end, Stored)]
+            assert len(winners) == 1, ends
+            assert store.read(name) == winners[0].read_bytes()
+        assert list(store.unfinished()) == []
+
+    def test_uploads_that_nobody_finishes_can_be_found_and_removed(
+        self, s3: S3, store: Store, buckets: dict[str, str]
+    ) -> None:
+        key = f"{store.url.removeprefix(f's3://{buckets[self.kind]}/')}/half"
+        begun = s3.client().create_multipart_upload(Bucket=buckets[self.kind], Key=key)
+        s3.client().upload_part(
+            Bucket=buckets[self.kind], Key=key, UploadId=begun["UploadId"], PartNumber=1, Body=b"half"
+        )
+        (left,) = store.unfinished()
+        assert left.name == "half"
+        assert left.modified is not None
+        assert names(store) == []
+        store.abort(left)
+        store.abort(left)
+        assert list(store.unfinished()) == []
+
+
+class TestPlainBucket(OnS3):
+    kind = "plain"
+
+    def test_it_has_no_locks(self, store: Store) -> None:
+        assert store.locks is False
+        with pytest.raises(StoreError, match="has no Object Lock"):
+            store.create("a", b"", lock=Lock("COMPLIANCE", datetime.now(UTC)))
+
+
+class TestVersionedBucket:
+    """What only a bucket with versions has to bear; for the rest see the locking one, which has them too."""
+
+    kind = "versioned"
+
+    @pytest.fixture
+    def store(self, s3: S3, buckets: dict[str, str]) -> Store:
+        return opened(s3, buckets[self.kind])
+
+    def test_what_others_put_over_an_object_has_no_say(self, s3: S3, store: Store, buckets: dict[str, str]) -> None:
+        made = store.create("certificate", b"true")
+        key = f"{store.url.removeprefix(f's3://{buckets[self.kind]}/')}/certificate"
+        s3.client().put_object(Bucket=buckets[self.kind], Key=key, Body=b"false")
+        assert store.read("certificate") == b"true"
+        assert store.read("certificate", sha256=digest(b"true")) == b"true"
+        assert (store.stat("certificate") or made).tag == made.tag
+        assert store.create("certificate", b"true").tag == made.tag
+        with pytest.raises(VerificationError):
+            store.read("certificate", sha256=digest(b"neither"))
+
+    def test_a_loser_that_was_killed_leaves_a_version_that_counts_for_nothing(
+        self, s3: S3, store: Store, buckets: dict[str, str]
+    ) -> None:
+        first = store.replace("p", b"1", expected=None)
+        second = store.replace("p", b"2", expected=first.tag)
+        key = f"{store.url.removeprefix(f's3://{buckets[self.kind]}/')}/p"
+        late = {"sha256": digest(b"x"), "write": "someone", "after": first.tag}
+        s3.client().put_object(Bucket=buckets[self.kind], Key=key, Body=b"late", Metadata=late)
+        assert store.read_tagged("p") == (b"2", second.tag)
+        third = store.replace("p", b"3", expected=second.tag)
+        s3.client().put_object(Bucket=buckets[self.kind], Key=key, Body=b"late again", Metadata=late)
+        assert store.read_tagged("p") == (b"3", third.tag)
+        store.delete([Stored("p", 0, "")])
+        too_late = late | {"after": third.tag}
+        s3.client().put_object(Bucket=buckets[self.kind], Key=key, Body=b"too late", Metadata=too_late)
+        assert store.stat("p") is None
+        store.replace("p", b"4", expected=None)
+        assert store.read("p") == b"4"
+
+    def test_a_pointer_outlives_the_removal_of_its_past(self, store: Store) -> None:
+        tag = None
+        for number in range(25):
+            tag = store.replace("p", str(number).encode(), expected=tag).tag
+        past = [each for each in store.versions("p") if each.version != tag]
+        assert len(past) == 24
+        store.delete(past)
+        assert store.read_tagged("p") == (b"24", tag)
+        store.replace("p", b"25", expected=tag)
+        assert store.read("p") == b"25"
+
+
+class TestLockingBucket(OnS3):
+    kind = "locking"
+
+    def test_what_is_locked_can_be_neither_deleted_nor_overwritten_nor_unlocked(
+        self, s3: S3, store: Store, buckets: dict[str, str]
+    ) -> None:
+        assert store.locks is True
+        lock = Lock("COMPLIANCE", datetime.now(UTC).replace(microsecond=0) + timedelta(days=1))
+        store.create("weights", b"w")
+        made = store.create("certificate", b"c", lock=lock)
+        assert made.lock == lock
+        found = store.stat("certificate")
+        assert found is not None
+        assert found.lock == lock
+        assert (store.stat("weights") or made).lock is None
+
+        stayed = store.delete(store.versions())
+        assert [each.name for each in stayed] == ["certificate"]
+        assert "under Object Lock (COMPLIANCE) until" in next(iter(stayed.values()))
+        assert [each.name for each in store.versions()] == ["certificate"], "the weights are not locked"
+        with pytest.raises(LockedError, match="under Object Lock"):
+            store.replace("certificate", b"d", expected=made.tag)
+        with pytest.raises(OtherContentError):
+            store.create("certificate", b"d")
+
+        place = {
+            "Bucket": buckets[self.kind],
+            "Key": f"{store.url.removeprefix(f's3://{buckets[self.kind]}/')}/certificate",
+        }
+        client = s3.client()
+        with pytest.raises(ClientError, match="AccessDenied"):
+            client.delete_object(**place, VersionId=made.version)
+        shorter = {"Mode": "COMPLIANCE", "RetainUntilDate": lock.until - timedelta(hours=5)}
+        with pytest.raises(ClientError, match="AccessDenied"):
+            client.put_object_retention(**place, VersionId=made.version, Retention=shorter)
+        client.put_object(**place, Body=b"forged")
+        assert store.read("certificate") == b"c"
+
+    def test_a_lock_is_set_on_what_is_there_without_one_and_is_not_prolonged(self, store: Store) -> None:
+        until = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
+        store.create("c", b"c")
+        assert store.create("c", b"c", lock=Lock("GOVERNANCE", until)).lock == Lock("GOVERNANCE", until)
+        later = Lock("GOVERNANCE", until + timedelta(days=1))
+        again = store.create("c", b"c", lock=later)
+        assert again.lock is not None
+        assert again.lock.until == until
+
+    def test_racing_creators_leave_one_locked_version(self, store: Store) -> None:
+        lock = Lock("GOVERNANCE", datetime.now(UTC) + timedelta(minutes=5))
+        ends = outcomes([partial(store.create, "c", b"c", lock=lock)] * 16)
+        assert all(isinstance(end, Stored) and end.lock for end in ends), ends
+        assert len(list(store.versions("c"))) == 1
+
+    def test_a_bucket_that_locks_everything_is_refused(self, s3: S3) -> None:
+        client, bucket = s3.client(), f"all-locked-{uuid.uuid4().hex[:8]}"
+        client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+        rule = {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}
+        client.put_object_lock_configuration(
+            Bucket=bucket, ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
+        )
+        with pytest.raises(StoreError, match="locks every object by default"):
+            opened(s3, bucket).create("a", b"")
+
+
+def test_a_bucket_with_suspended_versioning_can_be_read_but_not_written(s3: S3) -> None:
+    client, bucket = s3.client(), f"suspended-{uuid.uuid4().hex[:8]}"
+    client.create_bucket(Bucket=bucket)
+    client.put_object(Bucket=bucket, Key="a", Body=b"one")
+    for status in ("Enabled", "Suspended"):
+        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
+    store = open_store(f"s3://{bucket}", Settings(endpoint=s3.endpoint))
+    assert store.read("a") == b"one"
+    with pytest.raises(StoreError, match="versioning suspended"):
+        store.create("b", b"")
+
+
+@pytest.mark.parametrize(
+    ("variables", "bucket", "words"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, None, "refuses our credentials.*SignatureDoesNotMatch"),
+        ({"AWS_ACCESS_KEY_ID": "nobody"}, None, "refuses our credentials.*InvalidAccessKeyId"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, None, "refuses our credentials, or there are none"),
+        ({"AWS_PROFILE": "unknown"}, None, "refuses our credentials, or there are none"),
+        ({}, "no-such-bucket", "there is no such bucket"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    s3: S3,
+    buckets: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    variables: dict[str, str],
+    bucket: str | None,
+    words: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    store = opened(s3, bucket or buckets["plain"])
+    for use in (
+        lambda: store.create("a", b""),
+        lambda: store.replace("a", b"", expected=None),
+        lambda: store.read("a"),
+        lambda: store.read("a", sha256=digest(b"")),
+        lambda: store.fetch("a", tmp_path / "a", sha256=digest(b"")),
+        lambda: store.stat("a"),
+        lambda: list(store.list()),
+        lambda: list(store.versions()),
+        lambda: list(store.unfinished()),
+        lambda: store.delete([Stored("a", 0, "")]),
+        lambda: store.locks,
+    ):
+        with pytest.raises(StoreError, match=words) as caught:
+            use()
+        assert caught.value.way_out
+        assert s3.secret_key not in str(caught.value)
+
+
+def test_rights_that_we_lack_are_named(s3: S3, buckets: dict[str, str]) -> None:
+    other = f"other-{uuid.uuid4().hex[:8]}"
+    s3.client().create_bucket(Bucket=other)
+    policy = f"""{{"Version": "2012-10-17", "Statement": [{{"Effect": "Deny", "Principal": "*",
+        "Action": ["s3:PutObject"], "Resource": "arn:aws:s3:::{other}/*"}}]}}"""
+    s3.client().put_bucket_policy(Bucket=other, Policy=policy)
+    with pytest.raises(StoreError, match=r"denies us this.*AccessDenied") as caught:
+        opened(s3, other).create("a", b"")
+    assert "right" in str(caught.value.way_out)
+
+
+def test_a_server_that_is_not_there_and_an_endpoint_that_is_none(s3: S3, buckets: dict[str, str]) -> None:
+    settings = Settings(endpoint="http://127.0.0.1:9", timeout_seconds=1, retries=0)
+    with pytest.raises(StoreError, match="cannot be reached"):
+        open_store(f"s3://{buckets['plain']}", settings).stat("a")
+    with pytest.raises(MbdError, match="endpoint is not valid"):
+        open_store(f"s3://{buckets['plain']}", Settings(endpoint="nonsense")).stat("a")
+
+
+def test_a_clock_that_is_wrong_is_named(s3: S3, buckets: dict[str, str]) -> None:
+    """In a process of its own, whose clock is an hour late."""
+    code = f"""
+import datetime, botocore.auth, botocore.compat
+late = lambda *a, **k: datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(hours=1)
+botocore.auth.get_current_datetime = late
+from mbd.params.operations import Store
+from mbd.storage import open_store
+try:
+    open_store("s3://{buckets["plain"]}", Store(endpoint="{s3.endpoint}")).create("a", b"")
+except Exception as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "clocks of this machine and of the S3 store differ" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def proxy(s3: S3) -> Iterator[FaultProxy]:
+    with fault_proxy(s3.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def hurt(proxy: FaultProxy, buckets: dict[str, str], request: pytest.FixtureRequest) -> Iterator[Store]:
+    """A store behind the proxy, with its own questions about the bucket already answered."""
+    proxy.calm()
+    settings = Settings.model_validate({"endpoint": proxy.endpoint, **QUICK})
+    store = open_store(f"s3://{buckets[request.param]}/{uuid.uuid4().hex}", settings)
+    store.create("first", b"")
+    yield store
+    proxy.calm()
+
+
+LOST = [Fault.INTERNAL_ERROR, Fault.UNAVAILABLE, Fault.NO_ANSWER, Fault.RESET]
+everywhere = pytest.mark.parametrize("hurt", ["plain", "locking"], indirect=True)
+
+
+@everywhere
+@pytest.mark.parametrize("done", [False, True], ids=["lost request", "lost answer"])
+@pytest.mark.parametrize("fault", LOST)
+def test_writes_survive_a_fault_and_happen_once(hurt: Store, proxy: FaultProxy, fault: Fault, done: bool) -> None:
+    proxy.inject(fault, request="^PUT", done=done)
+    hurt.create("a", b"one")
+    tag = hurt.replace("p", b"1", expected=None).tag
+    proxy.inject(fault, request="^PUT", done=done)
+    hurt.replace("p", b"2", expected=tag)
+    assert proxy.faults() == 2
+    assert (hurt.read("a"), hurt.read("p")) == (b"one", b"2")
+    assert len(list(hurt.versions("a"))) == 1, "no second version stays"
+
+
+@everywhere
+@pytest.mark.parametrize("fault", LOST)
+def test_a_server_that_keeps_failing_gives_a_clear_error_and_no_object(
+    hurt: Store, proxy: FaultProxy, fault: Fault, s3: S3
+) -> None:
+    proxy.inject(fault, request="^PUT", times=None)
+    words = "cannot be reached, or does not answer" if fault in {Fault.NO_ANSWER, Fault.RESET} else "the S3 store fails"
+    with pytest.raises(StoreError, match=words) as caught:
+        hurt.create("a", b"one")
+    assert caught.value.way_out
+    proxy.calm()
+    assert names(hurt) == ["first"]
+
+
+@everywhere
+@pytest.mark.parametrize("fault", [*LOST, Fault.STALLED_BODY, Fault.TRUNCATED_BODY])
+def test_reads_survive_a_fault(hurt: Store, proxy: FaultProxy, fault: Fault, tmp_path: Path) -> None:
+    content = stream(0, "content").bytes(3 << 20)
+    hurt.create("a", content)
+    for request in ("^GET .*/a", "^GET .*/a"):
+        proxy.inject(fault, request=request)
+    assert hurt.read("a", sha256=digest(content)) == content
+    proxy.inject(fault, request="^GET .*/a", times=2)
+    hurt.fetch("a", tmp_path / "a", sha256=digest(content))
+    assert (tmp_path / "a").read_bytes() == content
+    assert proxy.faults() == 4
+
+
+@everywhere
+@pytest.mark.parametrize("fault", [Fault.STALLED_BODY, Fault.TRUNCATED_BODY])
+def test_a_body_that_never_ends_well_leaves_no_file(
+    hurt: Store, proxy: FaultProxy, fault: Fault, tmp_path: Path
+) -> None:
+    hurt.create("a", b"0123456789")
+    # Each attempt gets half of what is left, so there is progress to the last byte, which never comes.
+    proxy.inject(fault, request="^GET .*/a", times=None)
+    with pytest.raises(StoreError, match="cannot be reached, or does not answer"):
+        hurt.fetch("a", tmp_path / "a", sha256=digest(b"0123456789"))
+    with pytest.raises(StoreError):
+        hurt.read("a")
+    assert list(tmp_path.iterdir()) == []
+
+
+@everywhere
+def test_damage_on_the_way_is_found(hurt: Store, proxy: FaultProxy, tmp_path: Path) -> None:
+    content = stream(0, "content").bytes(100_000)
+    proxy.inject(Fault.DAMAGED_REQUEST, request="^PUT .*/a")
+    with pytest.raises(StoreError):
+        hurt.create("a", content)
+    assert names(hurt) == ["first"]
+    hurt.create("a", content)
+    proxy.inject(Fault.DAMAGED_BODY, request="^GET .*/a", times=None)
+    with pytest.raises(VerificationError):
+        hurt.read("a", sha256=digest(content))
+    with pytest.raises(VerificationError):
+        hurt.fetch("a", tmp_path / "a", sha256=digest(content))
+    assert list(tmp_path.iterdir()) == []
+
+
+@everywhere
+def test_large_uploads_survive_faults_or_leave_nothing(hurt: Store, proxy: FaultProxy, tmp_path: Path) -> None:
+    content = stream(0, "large").bytes(11 << 20)
+    (tmp_path / "large").write_bytes(content)
+    for fault, done in ((Fault.RESET, False), (Fault.UNAVAILABLE, True), (Fault.INTERNAL_ERROR, False)):
+        proxy.inject(fault, request="^PUT .*partNumber", done=done)
+    proxy.inject(Fault.RESET, request="^POST .*uploadId", done=True)
+    hurt.create("survives", tmp_path / "large")
+    assert proxy.faults() == 4
+    assert hurt.read("survives", sha256=digest(content)) == content
+
+    proxy.inject(Fault.INTERNAL_ERROR, request="^PUT .*partNumber=2", times=None)
+    with pytest.raises(StoreError, match="the S3 store fails"):
+        hurt.create("fails", tmp_path / "large")
+    proxy.calm()
+    assert names(hurt) == ["first", "survives"]
+    assert list(hurt.unfinished()) == []
+    hurt.create("fails", tmp_path / "large")
+
+
+@everywhere
+def test_under_constant_faults_nothing_is_lost_doubled_or_halved(hurt: Store, proxy: FaultProxy) -> None:
+    """One request in six fails, by each kind of fault, before or after the server did it."""
+    for fault in (Fault.INTERNAL_ERROR, Fault.UNAVAILABLE, Fault.RESET, Fault.TRUNCATED_BODY):
+        for done in (False, True):
+            proxy.inject(fault, times=None, probability=0.02, done=done)
+    tag, kept = None, {}
+    for number in range(25):
+        content = f"{number}".encode() * 1000
+        try:
+            hurt.create(f"o/{number:02}", content)
+            tag = hurt.replace("p", content, expected=tag).tag
+            assert hurt.read(f"o/{number:02}", sha256=hashlib.sha256(content).hexdigest()) == content
+        except StoreError:  # clear, and rare
+            rules, proxy.rules = proxy.rules, []
+            pointer = hurt.stat("p")
+            tag, proxy.rules = pointer.tag if pointer else None, rules
+            continue
+        kept[f"o/{number:02}"] = content
+    assert proxy.faults() > 10
+    proxy.calm()
+    assert len(kept) >= 20
+    assert {name: hurt.read(name) for name in kept} == kept
+    assert [each.name for each in hurt.versions("o/") if each.name in kept] == list(kept), "one version of each"
+
+
+def test_killed_while_it_uploads_a_writer_leaves_no_object_and_can_begin_again(
+    s3: S3, proxy: FaultProxy, buckets: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "large").write_bytes(stream(0, "large").bytes(11 << 20))
+    code = f"""
+from pathlib import Path
+from mbd.params.operations import Store
+from mbd.storage import open_store
+store = open_store("s3://{buckets["plain"]}/killed", Store(endpoint="{proxy.endpoint}", part_mebibytes=5))
+store.create("large", Path("{tmp_path / "large"}"))
+"""
+    proxy.calm()
+    proxy.inject(Fault.NO_ANSWER, request="^PUT .*partNumber=3")
+    child = subprocess.Popen([sys.executable, "-c", code])
+    while not proxy.faults():
+        assert child.poll() is None
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    proxy.calm()
+    store = open_store(f"s3://{buckets['plain']}/killed", Settings(endpoint=s3.endpoint, part_mebibytes=5))
+    assert names(store) == []
+    (left,) = store.unfinished()
+    store.create("large", tmp_path / "large")
+    store.abort(left)
+    assert names(store) == ["large"]
+    assert list(store.unfinished()) == []

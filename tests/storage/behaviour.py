@@ -1,0 +1,234 @@
+"""What every store must do, as tests: a store has them by a subclass with a fixture `store`."""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mbd.errors import DataError, MbdError, VerificationError
+from mbd.randomness import stream
+from mbd.storage.store import (
+    LONGEST_NAME,
+    LONGEST_PART,
+    ConflictError,
+    NotThereError,
+    OtherContentError,
+    Store,
+    Stored,
+)
+
+WRITERS = 8
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def names(store: Store, prefix: str = "", after: str = "") -> list[str]:
+    return [each.name for each in store.list(prefix, after=after)]
+
+
+def outcomes(actions: list[Callable[[], Stored]]) -> list[Stored | MbdError]:
+    """Do all of these at the same moment; return what became of each."""
+    start = threading.Barrier(len(actions))
+
+    def act(action: Callable[[], Stored]) -> Stored | MbdError:
+        start.wait()
+        try:
+            return action()
+        except MbdError as error:
+            return error
+
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return list(pool.map(act, actions))
+
+
+class StoreBehaviour:
+    """Examples of everything that a store promises."""
+
+    rounds = 25
+    """of each race"""
+
+    def test_an_object_is_there_after_its_creation_and_not_before(self, store: Store) -> None:
+        assert store.stat("a/b.json") is None
+        with pytest.raises(NotThereError, match="no such object"):
+            store.read("a/b.json")
+        made = store.create("a/b.json", b"one")
+        assert store.read("a/b.json") == b"one"
+        assert store.read("a/b.json", sha256=digest(b"one")) == b"one"
+        found = store.stat("a/b.json")
+        assert found is not None
+        assert (found.name, found.size, found.tag, found.version) == ("a/b.json", 3, made.tag, made.version)
+        assert found.lock is None
+
+    def test_the_same_content_again_is_fine_and_other_content_is_refused(self, store: Store) -> None:
+        made = store.create("x", b"one")
+        assert store.create("x", b"one").tag == made.tag
+        for other in (b"two", b"three", b""):
+            with pytest.raises(OtherContentError, match="with other content"):
+                store.create("x", other)
+        assert store.read("x") == b"one"
+
+    def test_empty_objects_and_objects_from_files(self, store: Store, tmp_path: Path) -> None:
+        store.create("empty", b"")
+        assert store.read("empty", sha256=digest(b"")) == b""
+        content = stream(0, "file").bytes(3_000_001)
+        (tmp_path / "file").write_bytes(content)
+        store.create("big/file", tmp_path / "file")
+        store.create("big/file", tmp_path / "file")
+        store.fetch("big/file", tmp_path / "deep" / "back", sha256=digest(content))
+        assert (tmp_path / "deep" / "back").read_bytes() == content
+        with pytest.raises(DataError, match="no such file"):
+            store.create("other", tmp_path / "missing")
+        with pytest.raises(OtherContentError):
+            store.create("big/file", b"short")
+
+    def test_what_is_read_has_the_expected_digest_or_is_refused(self, store: Store, tmp_path: Path) -> None:
+        store.create("x", b"one")
+        with pytest.raises(VerificationError, match="its digest differs"):
+            store.read("x", sha256=digest(b"two"))
+        (tmp_path / "out").write_bytes(b"before")
+        with pytest.raises(VerificationError):
+            store.fetch("x", tmp_path / "out", sha256=digest(b"two"))
+        with pytest.raises(NotThereError):
+            store.fetch("y", tmp_path / "out", sha256=digest(b"two"))
+        assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out", b"before")]
+
+    def test_a_pointer_moves_only_from_where_it_was_seen(self, store: Store) -> None:
+        with pytest.raises(ConflictError):
+            store.replace("latest", b"1", expected=digest(b"never there"))
+        first = store.replace("latest", b"1", expected=None)
+        assert store.read_tagged("latest") == (b"1", first.tag)
+        with pytest.raises(ConflictError):
+            store.replace("latest", b"2", expected=None)
+        second = store.replace("latest", b"2", expected=first.tag)
+        with pytest.raises(ConflictError, match="moved this pointer"):
+            store.replace("latest", b"3", expected=first.tag)
+        assert store.read_tagged("latest") == (b"2", second.tag)
+        store.replace("latest", b"3", expected=second.tag)
+        assert store.read("latest") == b"3"
+        assert store.stat("latest") is not None
+        assert names(store) == ["latest"]
+
+    def test_names_are_listed_in_order_of_their_bytes(self, store: Store) -> None:
+        made = ["a-b", "a/b", "a/c/d", "a/é", "a0", "b/x y+z%20", "b/ü", "ab", "a/b.c", "c/ﬀ", "c/😀"]
+        for name in made:
+            store.create(name, name.encode())
+        expected = sorted(made, key=str.encode)
+        assert names(store) == expected
+        assert [(each.name, each.size) for each in store.list("a/")] == [
+            (name, len(name.encode())) for name in expected if name.startswith("a/")
+        ]
+        for prefix in ("a", "a/c", "a/c/", "b/x", "nothing", "a/b/", "a//", "../", "."):
+            assert names(store, prefix) == [name for name in expected if name.startswith(prefix)], prefix
+        for after in [*expected, "a/", "a/c", "zzz"]:
+            assert names(store, "", after) == [name for name in expected if name.encode() > after.encode()], after
+            assert names(store, "a", after) == [
+                name for name in expected if name.startswith("a") and name.encode() > after.encode()
+            ], after
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *["", "/", "/a", "a/", "a//b", "..", "a/../b", "./a", ".a", "a/.b", "a\\b", "a\nb", "a\0b", "\ud800"],
+            *["a" * (LONGEST_PART + 1), "/".join(["a" * 99] * 9)],
+        ],
+        ids=repr,
+    )
+    def test_names_that_could_mean_something_else_are_refused(self, store: Store, name: str) -> None:
+        for use in (store.stat, store.read, store.read_tagged, lambda name: store.create(name, b"")):
+            with pytest.raises(DataError, match="cannot be the name"):
+                use(name)
+        with pytest.raises(DataError, match="cannot be the name"):
+            store.replace(name, b"", expected=None)
+
+    def test_the_longest_names_work(self, store: Store) -> None:
+        name = "/".join(["é" * (LONGEST_PART // 2)] * 3 + ["a" * (LONGEST_NAME - 3 * (LONGEST_PART + 1))])
+        store.create(name, b"x")
+        assert names(store) == [name]
+        assert store.read(name) == b"x"
+
+    def test_what_is_deleted_is_gone_and_its_name_free(self, store: Store) -> None:
+        for name in ("a/1", "a/2", "b"):
+            store.create(name, name.encode())
+        assert store.delete(store.list("a/")) == {}
+        assert names(store) == ["b"]
+        assert store.stat("a/1") is None
+        with pytest.raises(NotThereError):
+            store.read("a/1")
+        with pytest.raises(NotThereError):
+            store.read("a/1", sha256=digest(b"a/1"))
+        assert store.delete([Stored("a/1", 0, ""), Stored("never", 0, "")]) == {}
+        store.create("a/1", b"other")
+        assert store.read("a/1") == b"other"
+        with pytest.raises(OtherContentError):
+            store.create("a/1", b"a/1")
+        tag = store.replace("p", b"1", expected=None).tag
+        store.delete([Stored("p", 0, "")])
+        with pytest.raises(ConflictError):
+            store.replace("p", b"2", expected=tag)
+        store.replace("p", b"3", expected=None)
+        assert store.read("p") == b"3"
+
+    def test_every_version_can_be_found_and_removed_for_good(self, store: Store) -> None:
+        tag = store.replace("v/p", b"1", expected=None).tag
+        store.replace("v/p", b"2", expected=tag)
+        store.create("v/o", b"o")
+        store.delete([Stored("v/o", 0, "")])
+        assert {each.name for each in store.versions("v/")} >= {"v/p"}
+        assert store.delete(store.versions("v/")) == {}
+        assert list(store.versions("v/")) == []
+        assert names(store, "v/") == []
+
+    def test_of_racing_creators_one_wins(self, store: Store) -> None:
+        for turn in range(self.rounds):
+            contents = [f"{turn} {writer}".encode() for writer in range(WRITERS)]
+            name = f"race/{turn}"
+            ends = outcomes([partial(store.create, name, content) for content in contents])
+            winners = [content for content, end in zip(contents, ends, strict=True) if isinstance(end, Stored)]
+            assert len(winners) == 1, ends
+            assert store.read(name) == winners[0]
+            assert all(isinstance(end, Stored | OtherContentError) for end in ends), ends
+        assert len(list(store.versions("race/"))) == self.rounds
+
+    def test_racing_creators_of_the_same_content_all_succeed(self, store: Store) -> None:
+        for turn in range(self.rounds // 5):
+            ends = outcomes([partial(store.create, f"same/{turn}", b"same")] * WRITERS)
+            assert len({end.tag for end in ends if isinstance(end, Stored)}) == 1, ends
+            assert all(isinstance(end, Stored) for end in ends), ends
+        assert len(list(store.versions("same/"))) == self.rounds // 5
+
+    def test_of_racing_moves_of_a_pointer_one_wins(self, store: Store) -> None:
+        tag = store.replace("pointer", b"start", expected=None).tag
+        for turn in range(self.rounds):
+            contents = [f"{turn} {writer}".encode() for writer in range(WRITERS)]
+            ends = outcomes([partial(store.replace, "pointer", content, expected=tag) for content in contents])
+            winners = [(content, end) for content, end in zip(contents, ends, strict=True) if isinstance(end, Stored)]
+            assert len(winners) == 1, ends
+            assert all(isinstance(end, Stored | ConflictError) for end in ends), ends
+            content, tag = store.read_tagged("pointer")
+            assert (content, tag) == (winners[0][0], winners[0][1].tag)
+
+    def test_no_count_is_lost_when_many_count(self, store: Store) -> None:
+        """Every writer reads, adds one and swaps until it succeeds, as an appender to a log does."""
+        store.replace("counter", b"0", expected=None)
+        each = max(2, self.rounds // 5)
+
+        def count() -> Stored:
+            for _ in range(each):
+                while True:
+                    content, tag = store.read_tagged("counter")
+                    try:
+                        last = store.replace("counter", str(int(content) + 1).encode(), expected=tag)
+                        break
+                    except ConflictError:
+                        continue
+            return last
+
+        ends = outcomes([count] * WRITERS)
+        assert all(isinstance(end, Stored) for end in ends), ends
+        assert store.read("counter") == str(WRITERS * each).encode()
