@@ -52,8 +52,8 @@ def path_digest(path: Path) -> str:
     return canonical_digest(file_digests(path)) if path.is_dir() else sha256_file(path)
 
 
-def write_file(path: Path, data: bytes | str) -> None:
-    """Write `data` to `path` whole or not at all."""
+def write_file(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
+    """Write `data` to `path` whole or not at all; until it is whole, only its owner can read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial.")
     temporary = Path(name)
@@ -62,7 +62,7 @@ def write_file(path: Path, data: bytes | str) -> None:
             stream.write(data.encode() if isinstance(data, str) else data)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         temporary.replace(path)
     except BaseException:
         temporary.unlink()

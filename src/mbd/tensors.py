@@ -7,6 +7,7 @@ more on writing and on reading; files go both ways between it and this module.
 
 import hashlib
 import json
+import math
 import mmap
 import os
 from collections.abc import Mapping
@@ -98,7 +99,7 @@ def _view(path: Path, mapped: mmap.mmap, name: str, entry: dict[str, Any], start
         begin, end = (int(n) for n in entry["data_offsets"])
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, f"tensor {name!r} is described as {entry}") from error
-    count = int(np.prod(shape, dtype=object))
+    count = math.prod(shape)
     if begin < 0 or min(shape, default=0) < 0 or end - begin != count * dtype.itemsize or start + end > len(mapped):
         raise _damaged(path, f"tensor {name!r} does not fit into the file ({len(mapped)} bytes)")
     if not count:

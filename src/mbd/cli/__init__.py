@@ -10,7 +10,28 @@ import click
 from mbd import __version__
 from mbd.errors import ExitCode, MbdError, MissingExtraError
 
-COMMANDS = ("features", "train", "evaluate", "predict", "delete", "pipeline", "params", "show", "doctor")
+COMMANDS = (
+    "features",
+    "train",
+    "evaluate",
+    "predict",
+    "delete",
+    "attack",
+    "certify",
+    "publish",
+    "purge",
+    "guard",
+    "verify",
+    "certificate",
+    "request",
+    "exporter",
+    "pipeline",
+    "keys",
+    "log",
+    "params",
+    "show",
+    "doctor",
+)
 
 _EPILOG = """Exit codes: 0 done, 1 failure, 2 wrong usage or parameters, 3 refused by the gate, 4 verification failed,
 5 bad data."""

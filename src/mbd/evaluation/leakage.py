@@ -1,16 +1,19 @@
 """What `leakage.json` says: every attack on the deleted model beside the reference, and whether the gate opens.
 
 Each number has its interval. Comparisons are between the deleted model ("after") and the reference, the model that
-never saw the modality; the model "before" shows that the attack can see a leak at all.
+never saw the modality; the model "before" shows that the attack can see a leak at all. What passes follows from the
+numbers in the record alone (`passes`), so whoever reads it can decide again.
 """
 
 from typing import Any, Literal
 
+from mbd.files import to_json
 from mbd.records import Record
 
 LEAKAGE = "leakage.json"
 Decision = Literal["passed", "refused", "told"]
 """`told`: shown, and decides nothing"""
+Variant = Literal["as released", "int8", "pruned"]
 
 
 class Interval(Record):
@@ -24,38 +27,71 @@ class Interval(Record):
 class AttackRecord(Record):
     """One measure of one attack."""
 
+    modality: str
+    """what the attack is after"""
     attack: str
     measure: str
-    variant: Literal["as released", "int8", "pruned"] = "as released"
+    variant: Variant = "as released"
     """what was done to the models before they were attacked"""
     chance: float
+    """what somebody who knows nothing reaches"""
     before: Interval | None
     after: Interval | None
     reference: Interval | None
     difference: Interval | None
-    """after − reference, on the same rows"""
+    """after − reference, on the same rows; its confidence counts that many measures are judged"""
     tolerance: float | None
     """how much the difference may surely exceed 0, or fall below it"""
     decision: Decision
     reason: str
 
+    @property
+    def exceeds(self) -> bool:
+        """Whether the attack surely succeeds better than on the reference and than chance, beyond the tolerance."""
+        if self.difference is None or self.tolerance is None or self.after is None:
+            return False
+        return self.difference.low > self.tolerance and self.after.low > self.chance + self.tolerance
+
+    @property
+    def oddly_below(self) -> bool:
+        """Whether the attack is surely worse than on the reference and than chance: knowledge turned upside down."""
+        if self.difference is None or self.tolerance is None or self.after is None:
+            return False
+        return self.difference.high < -self.tolerance and self.after.high < self.chance - self.tolerance
+
+    @property
+    def passes(self) -> bool:
+        """Whether the numbers let the measure pass."""
+        measured = self.difference is not None and self.tolerance is not None
+        return measured and not self.exceeds and not self.oddly_below
+
 
 class UtilityRecord(Record):
-    """How well the retained modalities still serve."""
+    """How well the retained modalities still serve; never measured on inputs that hold a deleted modality."""
 
     metric: str
     regime: str
     """which modalities were given"""
-    before: Interval
+    before: Interval | None
     after: Interval
     reference: Interval
+    to_before: Interval | None
+    """after − before, on the same rows; its confidence counts that many measures are judged"""
+    to_reference: Interval
+    """after − reference, likewise"""
     margin: float
+    """how much of the metric may surely be lost"""
     decision: Decision
     reason: str
 
+    @property
+    def passes(self) -> bool:
+        """Whether the numbers let the measure pass: no more than the margin is surely lost to either."""
+        return all(d is None or d.high >= -self.margin for d in (self.to_reference, self.to_before))
+
 
 class InvariantRecord(Record):
-    """Something that the deletion method promises of its result, looked up in the files."""
+    """Something that a deletion promises of its result, looked up in the files."""
 
     name: str
     decision: Decision
@@ -69,16 +105,23 @@ class LowerBound(Record):
     confidence: float
     delta: float
     attack: str
+    """attack, measure and kind of bound by which it was shown"""
     claimed: float | None
     decision: Decision
     reason: str
+
+    @property
+    def passes(self) -> bool:
+        """Whether no more was shown than is claimed."""
+        return self.claimed is None or self.epsilon <= self.claimed
 
 
 class LeakageRecord(Record):
     """Everything `leakage.json` says."""
 
     format: Literal["urn:missing-by-design:leakage:v1"] = "urn:missing-by-design:leakage:v1"
-    modality: str
+    modalities: tuple[str, ...]
+    """what was deleted and attacked"""
     models: dict[str, str]
     """SHA-256 of the weights: before, after, reference"""
     data: dict[str, str]
@@ -94,3 +137,8 @@ class LeakageRecord(Record):
     decision: Literal["passed", "refused"]
     reasons: tuple[str, ...]
     """why it was refused; empty if it passed"""
+
+
+def leakage_schema() -> str:
+    """Return the JSON schema of `leakage.json`; docs/schemas holds it."""
+    return to_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **LeakageRecord.model_json_schema()})

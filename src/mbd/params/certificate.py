@@ -11,7 +11,7 @@ class Certificate(Section):
     """A Modality Deletion Certificate."""
 
     signers: tuple[str, ...] = ("file:build/keys/signer.pem",)
-    """URI of every key that signs: file:PATH, or that of a KMS or HSM"""
+    """URI of every key that signs: file:PATH, or URI#NAME for a KMS or HSM whose key the trust file has as NAME"""
     log_signer: str = "file:build/keys/log.pem"
     """URI of the key that signs the log's checkpoints"""
     trust: str = "build/keys/trust.json"

@@ -56,7 +56,7 @@ class Lattice(Section):
     """folds of the out-of-fold error by which everything is chosen"""
     components: Count = 256
     """principal directions kept of each modality"""
-    landmarks: Annotated[int, Field(ge=0)] = 512
+    landmarks: Annotated[int, Field(ge=0)] = 256
     """drawn points to which the kernel part compares a row; 0: ridge alone"""
     lengths: tuple[Positive, ...] = (1.0, 2.0)
     """kernel lengths ℓ to choose from"""

@@ -1,8 +1,8 @@
 """Parameters of the surroundings: object store, monitoring."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from mbd.params.base import Count, Name, Section
 
@@ -25,6 +25,14 @@ class Store(Section):
     """S3 endpoint; null: Amazon's"""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     """longest wait for an answer"""
+    retries: Annotated[int, Field(ge=0, le=20)] = 5
+    """how often a request that fails by the server's or the network's fault is made again, after growing pauses"""
+    part_mebibytes: Annotated[int, Field(ge=5, le=1024)] = 16
+    """size of the parts in which larger files go to S3"""
+    lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = "GOVERNANCE"
+    """Object Lock of certificates, where the bucket has it: GOVERNANCE | COMPLIANCE (nobody can lift it); null: none"""
+    lock_days: Annotated[int, Field(ge=1, le=36500)] = 365
+    """days that a certificate stays locked"""
 
 
 class Requests(Section):
@@ -39,7 +47,25 @@ class Requests(Section):
 
 
 class Monitoring(Section):
-    """Where deletion metrics go."""
+    """What Prometheus is told, and how."""
 
+    mode: Literal["none", "push", "textfile"] = "none"
+    """how steps report when they have ended: none | push (to a Pushgateway) | textfile (for a node exporter)"""
     pushgateway: Url | None = None
-    """URL of a Prometheus Pushgateway; null: none"""
+    """URL of a Prometheus Pushgateway (user and password: PUSHGATEWAY_USER, PUSHGATEWAY_PASSWORD); null: none"""
+    textfile: str = "build/metrics"
+    """folder of the textfiles; also where metrics go that could not be pushed"""
+    job: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,63}$")] = "mbd"
+    """job under which steps report"""
+    timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """longest wait for the Pushgateway"""
+    schedules: dict[Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")], Count] = Field({"request-run": 86400})
+    """seconds between two scheduled runs of a command; an alert tells when two of them brought no success"""
+    scan_seconds: Annotated[float, Field(gt=0, le=86400)] = 60.0
+    """pause between two looks of the exporter at the store"""
+
+    @model_validator(mode="after")
+    def _has_a_gateway(self) -> "Monitoring":
+        if self.mode == "push" and self.pushgateway is None:
+            raise ValueError("to push, set monitoring.pushgateway to the URL of the Pushgateway")
+        return self

@@ -19,6 +19,7 @@ from mbd.params.features import Features
 from mbd.params.learning import Evaluation, Model, Training
 from mbd.params.operations import Monitoring, Requests, Store
 from mbd.params.platform import Platform
+from mbd.params.purge import Purge
 
 DEFAULT_FILE = Path("params.yaml")
 
@@ -35,6 +36,7 @@ class Params(Section):
     certificate: Certificate = Certificate()
     requests: Requests = Requests()
     store: Store = Store()
+    purge: Purge = Purge()
     monitoring: Monitoring = Monitoring()
     platform: Platform = Platform()
 

@@ -6,8 +6,9 @@ one file of a folder that differs between two runs of the same thing, so digests
 
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,17 +17,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mbd import __version__
+from mbd import __version__, tombstones
 from mbd.files import (
     STEP_FILE,
     canonical_digest,
     file_digests,
-    path_digest,
+    sha256_file,
     to_json,
     whole_folder,
     write_file,
 )
 
+OBSERVERS: ContextVar[tuple[Callable[[Path], object], ...]] = ContextVar("observers", default=())
+"""each is shown every folder that a step has written"""
 _VERSIONED = ("numpy", "safetensors", "pydantic", "torch", "transformers", "dvc", "kfp")
 
 
@@ -45,7 +48,10 @@ class StepRun:
 
     def read(self, name: str, path: Path) -> None:
         """Record an input file or folder with its digest."""
-        self.inputs[name] = {"path": str(path), "digest": path_digest(path)}
+        files = file_digests(path) if path.is_dir() else {path.name: sha256_file(path)}
+        tombstones.refuse(files.values(), path, "use what was made after the modality was revoked")
+        digest = canonical_digest(files) if path.is_dir() else files[path.name]
+        self.inputs[name] = {"path": str(path), "digest": digest}
 
 
 @contextmanager
@@ -62,6 +68,7 @@ def step_run(name: str, out: Path, params: Mapping[str, BaseModel], **inputs: Pa
         yield run
         used = {section: model.model_dump(mode="json") for section, model in params.items()}
         files = file_digests(folder, run.known_digests)
+        tombstones.refuse(files.values(), out, "make it without the revoked modality")
         record = {
             "step": name,
             "inputs": run.inputs,
@@ -69,15 +76,18 @@ def step_run(name: str, out: Path, params: Mapping[str, BaseModel], **inputs: Pa
             "parameters_digest": canonical_digest(used),
             "outputs": {"digest": canonical_digest(files), "files": files},
             "look_at": run.look_at,
-            "versions": _versions(),
+            "versions": versions(),
             "started": started.isoformat(timespec="seconds"),
             "duration_seconds": round(time.perf_counter() - clock, 3),
             **({"phases_seconds": {name: round(s, 6) for name, s in run.phases.items()}} if run.phases else {}),
         }
         write_file(folder / STEP_FILE, to_json(record))
+    for observe in OBSERVERS.get():
+        observe(out)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of what is at work here."""
     found = {"mbd": __version__, "python": platform.python_version(), "platform": platform.platform()}
     for package in _VERSIONED:
         try:

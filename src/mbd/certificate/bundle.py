@@ -1,0 +1,67 @@
+"""A certificate bundle: one folder that a stranger gets, and that `mbd verify` reads.
+
+    certificate.json       the DSSE envelope around the statement
+    model.json             the released model's record          ┐
+    indices.safetensors    the edited positions                 │ subjects of the statement; the fifth is the model's
+    leakage.json           every attack, as it may be told (*)  │ model.safetensors, which lies with the model
+    report.md              all of it in plain words             ┘
+    proof.json             inclusion in the transparency log, once it is published
+
+(*) not where subjects were forgotten exactly: nothing is attacked there, the same bits come out of training again.
+
+`step.json`, where there is one, says how the bundle came about here; it is not published. What opens the commitments of
+a certificate is never in its bundle (`certificate.private`).
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mbd.certificate.envelope import Envelope
+from mbd.certificate.statement import CERTIFICATE, INDICES, LEAKAGE, MODEL, REPORT, AnyStatement, parse_payload
+from mbd.errors import DataError
+
+PROOF = "proof.json"
+FILES = (CERTIFICATE, MODEL, INDICES, LEAKAGE, REPORT)
+"""what a bundle holds; which of them the certificate is about, its subjects say"""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle's folder."""
+
+    folder: Path
+
+    def file(self, name: str) -> Path:
+        """Return the place of a file."""
+        return self.folder / name
+
+    @property
+    def envelope(self) -> bytes:
+        """The bytes of the envelope."""
+        return self._read(CERTIFICATE)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the envelope, which is the certificate's name everywhere."""
+        return certificate_digest(self.envelope)
+
+    @property
+    def statement(self) -> AnyStatement:
+        """What the envelope states; nothing of it has been verified."""
+        return parse_payload(Envelope.parse(self.envelope).content)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self.file(name).read_bytes()
+        except OSError as error:
+            raise DataError(
+                "the bundle lacks a file",
+                file=self.file(name),
+                way_out="`mbd certify` makes a bundle; `mbd publish` adds the proof",
+            ) from error
+
+
+def certificate_digest(envelope: bytes) -> str:
+    """Return the name of a certificate: the SHA-256 of its envelope."""
+    return hashlib.sha256(envelope).hexdigest()

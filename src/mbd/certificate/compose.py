@@ -1,0 +1,226 @@
+"""From the records of a deletion to the predicate of its certificate: what is told, and what is only committed to.
+
+An empirical deletion promises nothing of the old weights, so their digests may be told. A certified or exact one says
+that the release tells (next to) nothing of what was deleted; a digest of the old weights or of the deleted data would
+let anyone with a good guess confirm it, so the certificate holds salted commitments instead, here and in the evidence.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from mbd.certificate.commitments import Commitments
+from mbd.certificate.disclosures import disclosures
+from mbd.certificate.material import Material, told_versions
+from mbd.certificate.predicate import (
+    STABLE_ROWS,
+    Absence,
+    Budget,
+    Calibration,
+    Deleted,
+    Edit,
+    Erasure,
+    Evidence,
+    Lineage,
+    LineageBudget,
+    Method,
+    Noise,
+    Predicate,
+    Request,
+    Structure,
+    TensorShape,
+    Told,
+)
+from mbd.certificate.statement import exact_integers
+from mbd.evaluation.leakage import LeakageRecord
+from mbd.model.deletion import DeletionRecord
+from mbd.model.record import ModelRecord
+
+_ELSEWHERE = {"variant", "calibration", "noise", "sensitivity", "clip_radius", "sigma", "rho", "finetuning"}
+_COMPUTED = {
+    *("sigma_by", "classical_sigma", "classical_sigma_is_proven", "delta_achieved", "delta_of_classical_sigma"),
+    *("epsilon_by_analytic", "epsilon_by_rdp", "epsilon_by_paper", "information_bits_at_most"),
+}
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What does not follow from the records."""
+
+    model: str
+    issued: datetime
+    reaudit_days: int
+    provenance: Mapping[str, str | None]
+    versions: Mapping[str, str]
+    """of what issues the certificate"""
+    request: Request
+    supersedes: str | None = None
+
+
+def compose(material: Material, circumstances: Circumstances, commitments: Commitments) -> Predicate:
+    """Return what the certificate states; `commitments` remembers what opens those that it holds."""
+    deletion, leakage = material.deletion, material.leakage
+    hidden = _hidden(material, commitments)
+    request = deletion.request
+    return Predicate(
+        model=circumstances.model,
+        deleted=Deleted(
+            modalities=request.modalities,
+            scope="subjects" if request.subjects else "modalities",
+            subjects=commitments.to_all("subject", request.subjects),
+            revoked=deletion.revoked,
+        ),
+        guarantee=deletion.guarantee,
+        method=Method(
+            name=deletion.method,
+            variant=deletion.facts.get("variant"),
+            parameters=_parameters(deletion),
+            findings=_concealed(_findings(deletion), hidden),
+        ),
+        edit=_edit(deletion),
+        noise=_noise(deletion),
+        budget=_budget(deletion),
+        calibration=_calibration(deletion.facts.get("calibration")),
+        structure=structure_of(material.model),
+        evidence=Evidence(
+            leakage=told_leakage(leakage, hidden) if leakage else None,
+            evaluation=material.evaluation,
+        ),
+        lineage=_lineage(deletion, circumstances.provenance, hidden),
+        environment={**material.environment, "certify": told_versions(circumstances.versions)},
+        request=circumstances.request,
+        erasure=Erasure(claim="none", note=_NOT_ERASED),
+        disclosures=disclosures(deletion),
+        issued=circumstances.issued,
+        reaudit_by=circumstances.issued + timedelta(days=circumstances.reaudit_days),
+        supersedes=circumstances.supersedes,
+    )
+
+
+def structure_of(model: ModelRecord) -> Structure:
+    """Return what a model's record says about its weights."""
+    tensors = model.tensors.values()
+    used = {
+        "belongs_to": {t.belongs_to for t in tensors if t.belongs_to},
+        "reads": {span.reads for t in tensors for span in t.columns} | set(model.modalities),
+        "sees": {modality for t in tensors for modality in t.sees},
+    }
+    absent = {how: tuple(m for m in model.revoked if m not in there) for how, there in used.items()}
+    return Structure(
+        backbone=model.backbone,
+        inputs=model.inputs,
+        tensors={name: TensorShape(shape=t.shape, dtype=t.dtype) for name, t in model.tensors.items()},
+        absent=Absence(**absent),
+    )
+
+
+def hidden_digests(weights: Sequence[str], data: Mapping[str, str], commitments: Commitments) -> dict[str, str]:
+    """Return what is told instead of digests that may not be: those of old weights, and the one in `data`."""
+    hidden = {digest: commitments.to("weights", digest) for digest in weights}
+    return hidden | ({data["digest"]: commitments.to("data", data["digest"])} if "digest" in data else {})
+
+
+def told_leakage(leakage: LeakageRecord, hidden: Mapping[str, str]) -> LeakageRecord:
+    """Return the record of attacks as it may be told."""
+    plain = exact_integers(leakage.model_dump(mode="json"))
+    return LeakageRecord.model_validate(_concealed(plain, hidden))
+
+
+def _hidden(material: Material, commitments: Commitments) -> dict[str, str]:
+    deletion, leakage = material.deletion, material.leakage
+    if deletion.guarantee.kind == "empirical":
+        return {}
+    hidden = hidden_digests([*deletion.lineage, deletion.before], deletion.data, commitments)
+    return hidden | (hidden_digests([], leakage.data, commitments) if leakage else {})
+
+
+def _concealed(value: Any, hidden: Mapping[str, str]) -> Any:  # noqa: ANN401 -- any JSON
+    """Return JSON in which a commitment stands for each hidden digest."""
+    if isinstance(value, Mapping):
+        return {_concealed(key, hidden): _concealed(part, hidden) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_concealed(part, hidden) for part in value]
+    return f"commitment:{hidden[value]}" if isinstance(value, str) and value in hidden else value
+
+
+def _parameters(deletion: DeletionRecord) -> dict[str, Any]:
+    """Return the parameters that had a say; no paths."""
+    given = deletion.parameters
+    if deletion.method == "surgery":
+        return {"surgery": given["surgery"]}
+    if deletion.method == "certified":
+        certified = {key: value for key, value in given["certified"].items() if key != "escrow"}
+        return {**{key: given[key] for key in ("epsilon", "delta", "budget_limit")}, "certified": certified}
+    return {}
+
+
+def _findings(deletion: DeletionRecord) -> dict[str, Any]:
+    left_out = _ELSEWHERE | _COMPUTED if deletion.method == "certified" else _ELSEWHERE
+    found = {key: value for key, value in deletion.facts.items() if key not in left_out}
+    if deletion.reference:
+        found["reference"] = deletion.reference
+    return found
+
+
+def _edit(deletion: DeletionRecord) -> Edit:
+    kind: Literal["zero", "noise", "all", "none"] = "none"
+    if deletion.method == "certified":
+        kind = "all"
+    elif deletion.indices.count:
+        kind = deletion.facts["edit"]["kind"]
+    return Edit(kind=kind, **deletion.indices.model_dump())
+
+
+def _noise(deletion: DeletionRecord) -> Noise | None:
+    facts = deletion.facts if deletion.method == "certified" else deletion.facts.get("edit", {})
+    return Noise(sigma=facts["sigma"], **facts["noise"]) if "noise" in facts else None
+
+
+def _budget(deletion: DeletionRecord) -> Budget | None:
+    if deletion.method != "certified" or deletion.budget is None:
+        return None
+    facts, spent = deletion.facts, deletion.budget
+    return Budget.model_validate(
+        {
+            "clip_radius": facts["clip_radius"],
+            "sensitivity": facts["sensitivity"]["value"],
+            "reason": facts["sensitivity"]["reason"],
+            "sigma": facts["sigma"],
+            "epsilon": deletion.guarantee.epsilon,
+            "delta": deletion.guarantee.delta,
+            "rho": facts["rho"],
+            "computed": {key: facts[key] for key in facts if key in _COMPUTED},
+            "lineage": LineageBudget(**spent.model_dump(exclude={"rho"})),
+        }
+    )
+
+
+def _calibration(facts: Mapping[str, Any] | None) -> Calibration | None:
+    if facts is None:
+        return None
+    used = min(facts["rows_with_modality"].values())
+    few = f"Only {used:,} calibration rows; the paper calls its proxies stable from {STABLE_ROWS:,} on."
+    return Calibration(requested=facts["requested"], used=used, note=few if used < STABLE_ROWS else None)
+
+
+def _lineage(deletion: DeletionRecord, provenance: Mapping[str, str | None], hidden: Mapping[str, str]) -> Lineage:
+    def told(digest: str) -> Told:
+        return Told(commitment=hidden[digest]) if digest in hidden else Told(sha256=digest)
+
+    return Lineage(
+        before=told(deletion.before),
+        models=tuple(told(digest) for digest in deletion.lineage),
+        data_name=deletion.data["name"],
+        data=told(deletion.data["digest"]),
+        dvc_revision=provenance["dvc_revision"],
+        git_commit=provenance["git_commit"],
+        image_digest=provenance["image_digest"],
+        run_id=provenance["run_id"],
+    )
+
+
+_NOT_ERASED = (
+    "This certificate is about the released model. It does not claim that copies of the old weights or of the deleted "
+    "data have been erased; that is for a statement of its own, made after they have been."
+)

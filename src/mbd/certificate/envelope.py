@@ -1,0 +1,188 @@
+"""DSSE v1 envelopes: a payload, its type, and signatures over both.
+
+    PAE(type, payload) = "DSSEv1" SP len(type) SP type SP len(payload) SP payload        what is signed
+
+An envelope is stored as canonical JSON (RFC 8785) with strict base64 and its signatures in the order of their key
+ids, so one set of signatures has one form: anything else is refused, and the digest of the bytes is the certificate's
+name. Which signatures count is judged by :mod:`mbd.certificate.trust`.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+import rfc8785
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
+from securesystemslib.signer import Signer
+
+from mbd.certificate.public_keys import is_signature, key_id, public_pem, to_key
+from mbd.certificate.trust import Logged, Trust, TrustedKey, refusal
+from mbd.errors import UsageError, VerificationError
+from mbd.records import Record
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+
+def _strict_base64(text: str) -> str:
+    try:
+        plain = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("not base64") from error
+    if base64.b64encode(plain).decode() != text:
+        raise ValueError("not the one base64 form of its bytes")
+    return text
+
+
+Base64 = Annotated[str, AfterValidator(_strict_base64)]
+
+
+class EnvelopeSignature(Record):
+    """A signature and the key that is said to have made it."""
+
+    keyid: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    sig: Base64
+
+    @property
+    def value(self) -> bytes:
+        """The signature's bytes."""
+        return base64.b64decode(self.sig)
+
+
+class Envelope(Record):
+    """A signed payload."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    payload: Base64
+    payload_type: str = Field(alias="payloadType")
+    signatures: tuple[EnvelopeSignature, ...]
+
+    @model_validator(mode="after")
+    def _each_key_once_and_in_order(self) -> Self:
+        ids = [signature.keyid for signature in self.signatures]
+        if not ids or ids != sorted(set(ids)):
+            raise ValueError("an envelope has at least one signature, each key's once, in the order of the key ids")
+        return self
+
+    @property
+    def content(self) -> bytes:
+        """The payload's bytes."""
+        return base64.b64decode(self.payload)
+
+    @property
+    def signed(self) -> bytes:
+        """What the signatures are over."""
+        return pae(self.payload_type, self.content)
+
+    def to_bytes(self) -> bytes:
+        """Return the one stored form."""
+        return rfc8785.dumps(self.model_dump(mode="json", by_alias=True))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the stored form: the certificate's name, and its leaf in the log."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Return the envelope in `data`; VerificationError for anything but the one stored form of one."""
+        try:
+            envelope = cls.model_validate(json.loads(data, object_pairs_hook=_without_duplicates))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(map(str, first["loc"])) or None
+            raise _no_envelope(first["msg"], key) from error
+        except (ValueError, RecursionError) as error:
+            raise _no_envelope(str(error)) from error
+        if envelope.to_bytes() != data:
+            raise _no_envelope("it is not in canonical form")
+        return envelope
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is to be said of one signature."""
+
+    key: TrustedKey | None
+    """None: nobody we know"""
+    keyid: str
+    refused: str | None
+    """why it does not count; None: it counts"""
+
+
+def pae(payload_type: str, payload: bytes) -> bytes:
+    """Return the pre-authentication encoding: both parts with their lengths, so that no two pairs look alike."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def sign(payload: bytes, payload_type: str, signers: Sequence[Signer]) -> Envelope:
+    """Return `payload` signed by every signer; two signers with one key are a UsageError."""
+    message = pae(payload_type, payload)
+    by_id = {key_id(public_pem(signer)): signer for signer in signers}
+    if not signers or len(by_id) != len(signers):
+        raise UsageError("a certificate is signed by at least one key, and by each key once", key="certificate.signers")
+    signatures = tuple(
+        EnvelopeSignature(keyid=keyid, sig=_base64(bytes.fromhex(by_id[keyid].sign(message).signature)))
+        for keyid in sorted(by_id)
+    )
+    return Envelope(payload=_base64(payload), payload_type=payload_type, signatures=signatures)
+
+
+def judge_signatures(envelope: Envelope, trust: Trust, at: datetime, logged: Logged | None = None) -> list[Judgement]:
+    """Return for every signature whether it counts, and if not why; `at`: the time the statement claims."""
+    known = {key.id: key for key in trust.keys}
+    return [_judge(one, known.get(one.keyid), envelope.signed, at, logged) for one in envelope.signatures]
+
+
+def verify_envelope(envelope: Envelope, trust: Trust, at: datetime, logged: Logged | None = None) -> list[str]:
+    """Return the holders whose signatures count, each once; VerificationError if they are fewer than the threshold.
+
+    `at` is the time of signing that the statement claims, `logged` what a verified proof of inclusion says
+    (:meth:`mbd.certificate.log.inclusion.Inclusion.verify`).
+    """
+    judgements = judge_signatures(envelope, trust, at, logged)
+    holders = sorted({one.key.name for one in judgements if one.key and one.refused is None})
+    if len(holders) < trust.threshold:
+        reasons = "; ".join(
+            f"{one.key.name if one.key else one.keyid[:12]}: {one.refused}" for one in judgements if one.refused
+        )
+        raise VerificationError(
+            f"{len(holders)} of the {trust.threshold} signatures that are needed count ({reasons})",
+            way_out="check that this is the trust file meant for this certificate",
+        )
+    return holders
+
+
+def _judge(
+    signature: EnvelopeSignature, key: TrustedKey | None, message: bytes, at: datetime, logged: Logged | None
+) -> Judgement:
+    if key is None:
+        refused: str | None = "nobody in the trust file has this key"
+    elif key.purpose != "certificate":
+        refused = "this key is not trusted to sign certificates"
+    elif not is_signature(to_key(key.public, key.scheme), signature.value, message):
+        refused = "the signature is wrong"
+    else:
+        refused = refusal(key, at, logged)
+    return Judgement(key, signature.keyid, refused)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _no_envelope(why: str, key: str | None = None) -> VerificationError:
+    return VerificationError(f"this is not a signed certificate: {why}", key=key)

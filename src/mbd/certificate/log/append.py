@@ -1,0 +1,157 @@
+"""Appending to the log: one order, one entry for each leaf, whoever is killed and however many write at once.
+
+A writer first *claims* a place: it creates `log/claims/N` with its leaf, for the first N from the head's size on that
+nobody has claimed. A store lets one writer win, so the claims are the order of the log, decided once, and all
+else follows from them. Then anybody, not only who claimed, can bring the log up to date: for every claim after the head
+
+1. `log/index/LEAF` says its place, entry bundles and tiles are created, and the old head is kept;
+2. the new head takes its place by compare-and-swap.
+
+All writers create the *same* bytes under the same names, because both follow from the claims; who comes second finds
+his work done. A killed writer leaves at worst a claim, which the next writer carries out: it never lies in the way, and
+no two heads are ever signed that contradict each other.
+
+A leaf is never logged twice: an entry before the head has its place in the index (written before the head moved), one
+after the head is met while looking for a free place. An append costs a fixed number of operations of the store and
+one or two more for each level of tiles, ⌈log₂₅₆ n⌉.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from securesystemslib.signer import Signer
+
+from mbd.certificate.log.checkpoint import Checkpoint, check_log_signer, sign_checkpoint
+from mbd.certificate.log.hashing import HASH_SIZE, leaf_hash
+from mbd.certificate.log.inclusion import Inclusion
+from mbd.certificate.log.reader import MOST_AT_ONCE, Log, read_head, read_place
+from mbd.certificate.log.tiles import (
+    CHECKPOINT,
+    WIDTH,
+    Edge,
+    claim_name,
+    index_name,
+    old_checkpoint_name,
+    pack_entries,
+    right_edge,
+    tiles_of,
+)
+from mbd.certificate.trust import Trust, now
+from mbd.errors import VerificationError
+from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
+
+_AT_ONCE = 8
+
+
+def append(store: Store, leaf: bytes, signer: Signer, trust: Trust) -> Inclusion:
+    """Put `leaf` (:func:`mbd.certificate.log.inclusion.leaf_of`) into the log; return the proof that it is there.
+
+    A leaf that is there already stays where it is, and the proof is the one that it got then.
+    """
+    if len(leaf) != HASH_SIZE:
+        raise ValueError("a leaf is a SHA-256")
+    check_log_signer(signer, trust, now())
+    head, tag = read_head(store, trust)
+    size = head.size if head else 0
+    place = read_place(store, leaf)
+    if place is None:
+        place = _claim(store, leaf, size)
+    while size <= place:
+        advance(store, head, tag, place, signer, trust)
+        head, tag = read_head(store, trust)
+        size = head.size if head else 0
+    return Log(store, trust, head).inclusion(place, leaf)
+
+
+def pending(store: Store, size: int) -> list[bytes]:
+    """Return the leaves that have claimed a place after the head but are not in the log yet."""
+    leaves: list[bytes] = []
+    while True:
+        try:
+            leaves.append(read_claim(store, size + len(leaves)))
+        except NotThereError:
+            return leaves
+
+
+def _claim(store: Store, leaf: bytes, place: int) -> int:
+    """Return the leaf's place: the first free one from `place` on, or the one that somebody has claimed for it."""
+    while True:
+        try:
+            store.create(claim_name(place), leaf)
+        except OtherContentError:
+            place += 1
+        else:
+            return place
+
+
+def advance(store: Store, head: Checkpoint | None, tag: str | None, place: int, signer: Signer, trust: Trust) -> None:
+    """Move the head over the claims up to `place`, or a part of the way; nothing if somebody else moves it first."""
+    size = head.size if head else 0
+    end = min(place + 1, size + MOST_AT_ONCE)
+    leaves = [read_claim(store, at) for at in range(size, end)]
+    log = Log(store, trust, head)
+    log.check_root()
+    edge = Edge(size, {tile.level: list(log.hashes(tile.level, tile.index)) for tile in right_edge(size)})
+    tiles = [full for leaf in leaves for full in edge.add(leaf_hash(leaf))]
+    tiles += edge.partial_tiles()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        work = [pool.submit(create_index, store, leaf, at) for at, leaf in enumerate(leaves, start=size)]
+        work += [pool.submit(create_same, store, tile.name, content) for tile, content in tiles]
+        work += [pool.submit(create_same, store, name, content) for name, content in _bundles(log, leaves)]
+        work += [pool.submit(_keep, store, head)] if head else []
+        for one in work:
+            one.result()
+    time = max(now(), head.time) if head else now()
+    note = sign_checkpoint(edge.size, edge.root, time, signer, trust)
+    try:
+        store.replace(CHECKPOINT, note.encode(), expected=tag)
+    except ConflictError:
+        return  # the other writer has moved it over the same claims
+
+
+def _bundles(log: Log, new: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of the entry bundles that the new leaves are in."""
+    first = log.size // WIDTH
+    entries = [leaf for _, leaf in log.entries(first * WIDTH)] + list(new)
+    for tile in tiles_of(log.size + len(new), 0, first):
+        at = (tile.index - first) * WIDTH
+        yield tile.bundle, pack_entries(entries[at : at + tile.width])
+
+
+def _keep(store: Store, head: Checkpoint) -> None:
+    """Keep a head that is about to be superseded."""
+    with suppress(OtherContentError):  # it was signed again since, by another key: one signature of it is enough
+        store.create(old_checkpoint_name(head.size), head.text.encode())
+
+
+def create_index(store: Store, leaf: bytes, place: int) -> None:
+    """Say where a leaf is."""
+    try:
+        store.create(index_name(leaf), b"%d" % place)
+    except OtherContentError:
+        return  # only after damage to the index can a leaf be there twice: its first place stands
+
+
+def read_claim(store: Store, place: int) -> bytes:
+    """Return the leaf that has claimed a place; NotThereError if none has."""
+    leaf = store.read(claim_name(place))
+    if len(leaf) != HASH_SIZE:
+        raise VerificationError(
+            "the log is damaged: a claim is not a SHA-256",
+            file=claim_name(place),
+            way_out="bring the object back from a copy of the store",
+        )
+    return leaf
+
+
+def create_same(store: Store, name: str, content: bytes) -> None:
+    """Create an object that follows from the claims; who comes second finds the same bytes."""
+    try:
+        store.create(name, content)
+    except OtherContentError as error:
+        raise VerificationError(
+            "the log is damaged: an object is not what follows from the entries before it",
+            file=name,
+            way_out="`mbd log check` finds all damage; remove what is wrong, and the next entry writes it again",
+        ) from error

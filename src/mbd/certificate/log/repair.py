@@ -1,0 +1,72 @@
+"""Mending what can be mended without anybody's word: all of it follows from the entries and from what was signed.
+
+- a head signed by a key that has been revoked since is signed again, once the whole log has been checked;
+- missing index objects and claims of entries are written again;
+- claims that a killed writer has left are carried out.
+"""
+
+from dataclasses import dataclass
+
+from securesystemslib.signer import Signer
+
+from mbd.certificate.log.append import advance, create_index, create_same, pending
+from mbd.certificate.log.check import check_log
+from mbd.certificate.log.checkpoint import check_log_signer, sign_checkpoint, verify_checkpoint
+from mbd.certificate.log.reader import Log, read_head, read_place
+from mbd.certificate.log.tiles import CHECKPOINT, claim_name
+from mbd.certificate.trust import Trust, now
+from mbd.errors import VerificationError
+from mbd.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What was mended."""
+
+    signed_again: bool
+    indexed: int
+    carried_out: int
+
+
+def repair_log(store: Store, signer: Signer, trust: Trust) -> Repaired:
+    """Mend the log; VerificationError if something is damaged that does not follow from the rest."""
+    check_log_signer(signer, trust, now())
+    signed_again = _sign_again(store, signer, trust)
+    log = Log(store, trust)
+    indexed = 0
+    for place, leaf in log.entries():
+        create_same(store, claim_name(place), leaf)
+        if read_place(store, leaf) is None:
+            create_index(store, leaf, place)
+            indexed += 1
+    return Repaired(signed_again, indexed, _carry_out(store, signer, trust) - log.size)
+
+
+def _carry_out(store: Store, signer: Signer, trust: Trust) -> int:
+    """Bring all claims into the log; return its size."""
+    while True:
+        head, tag = read_head(store, trust)
+        size = head.size if head else 0
+        left = len(pending(store, size))
+        if not left:
+            return size
+        advance(store, head, tag, size + left - 1, signer, trust)
+
+
+def _sign_again(store: Store, signer: Signer, trust: Trust) -> bool:
+    """Sign the head anew if its key is revoked; tell whether that was so."""
+    then = trust.as_if_none_revoked()
+    head, tag = read_head(store, then)
+    if head is None or head.key.id not in {key.id for key in trust.keys_for("log") if key.revoked}:
+        return False
+    report = check_log(store, then)
+    wrong = [problem for problem in report.problems if "index" not in problem]
+    if wrong or report.checkpoint is None:
+        raise VerificationError(
+            f"the log cannot be signed again, it is damaged: {'; '.join(wrong)}",
+            way_out="bring the store back from a copy made before the key was lost",
+        )
+    note = sign_checkpoint(head.size, head.root, max(now(), head.time), signer, trust)
+    verify_checkpoint(note, trust)
+    store.replace(CHECKPOINT, note.encode(), expected=tag)
+    return True

@@ -1,0 +1,204 @@
+"""What a certificate is made of: the outputs of `delete`, `attack` and `evaluate`, and whether they belong together.
+
+A certificate never claims more than was shown. It is refused if the gate was closed, if the modality was not cut out,
+or if what was attacked and evaluated is not the very model that the deletion has left.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mbd.certificate.predicate import Evaluation
+from mbd.certificate.statement import INDICES, LEAKAGE, MODEL, WEIGHTS
+from mbd.errors import DataError, GateRefusedError, UsageError
+from mbd.evaluation.leakage import AttackRecord, InvariantRecord, LeakageRecord, LowerBound, UtilityRecord
+from mbd.files import STEP_FILE, canonical_digest, file_digests, read_json
+from mbd.model.checkpoint import load_model
+from mbd.model.deletion import DELETION, DeletionRecord, read_deletion
+from mbd.model.record import ModelRecord
+from mbd.records import read_record
+
+METRICS = "metrics.json"
+
+
+@dataclass(frozen=True)
+class Material:
+    """A deletion, the model it has left, and what was found out about that model."""
+
+    folder: Path
+    """of the deleted model"""
+    deletion: DeletionRecord
+    model: ModelRecord
+    digests: dict[str, str]
+    """SHA-256 of every file in the folder"""
+    leakage: LeakageRecord | None
+    evaluation: Evaluation
+    environment: dict[str, dict[str, str]]
+    """versions, by step"""
+
+
+def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> Material:
+    """Read the outputs of three steps; a GateRefusedError if they carry no certificate.
+
+    Only a deletion for named subjects, which is exact, has no `leakage`.
+    """
+    record = read_deletion(deletion)
+    if record is None:
+        raise DataError("there is no deletion record", file=deletion / DELETION, way_out="`mbd delete` writes it")
+    model, _ = load_model(deletion, verify=False)
+    attacks = _read_leakage(record, leakage)
+    _refuse_uncut(record, model, deletion)
+    steps = {"delete": _read_step(deletion, "delete"), "evaluate": _read_step(evaluation, "evaluate")}
+    digests: dict[str, str] = steps["delete"]["outputs"]["files"]
+    _refuse_other_model(record, model, digests, deletion)
+    if leakage and attacks:
+        steps["attack"] = _read_step(leakage, "attack")
+        _refuse_other_attack(record, attacks, leakage)
+    return Material(
+        folder=deletion,
+        deletion=record,
+        model=model,
+        digests=digests,
+        leakage=attacks,
+        evaluation=_evaluation(evaluation, steps["evaluate"], canonical_digest(digests), model),
+        environment={name: told_versions(step["versions"]) for name, step in steps.items()},
+    )
+
+
+def told_versions(versions: Mapping[str, str]) -> dict[str, str]:
+    """Return versions as a certificate tells them: what kernel a machine runs is nobody's business."""
+    return {name: version for name, version in versions.items() if name != "platform"}
+
+
+def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecord | None:
+    of_subjects = bool(deletion.request.subjects) and deletion.method == "exact"
+    if (folder is None) != of_subjects:
+        raise UsageError(
+            "attacks say nothing about the exact deletion of single subjects"
+            if of_subjects
+            else "there is no certificate of a deleted modality without attacks on the model",
+            key="--leakage",
+            value=folder,
+            way_out="leave it out" if of_subjects else "give the folder that `mbd attack` wrote",
+        )
+    if folder is None:
+        return None
+    found = read_record(folder / LEAKAGE, LeakageRecord, "leakage record", "`mbd attack` writes it")
+    _refuse_gate(found, folder)
+    return found
+
+
+def _read_step(folder: Path, name: str) -> dict[str, Any]:
+    """Return what `step.json` says, if the files beside it still are those that the step wrote."""
+    file, way_out = folder / STEP_FILE, f"run `mbd {name}` again"
+    try:
+        step: dict[str, Any] = read_json(file)
+        writer, files, versions = step["step"], step["outputs"]["files"], step["versions"]
+    except OSError as error:
+        raise DataError(f"the folder is not a whole output of `mbd {name}`", file=file, way_out=way_out) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError("the record of the step is not valid", file=file, way_out=way_out) from error
+    if writer != name or not isinstance(files, dict) or not isinstance(versions, dict):
+        raise DataError(f"this is not an output of `mbd {name}`", file=file, key="step", value=writer, way_out=way_out)
+    actual = file_digests(folder)
+    if changed := sorted(path for path in {*files, *actual} if files.get(path) != actual.get(path)):
+        raise _not_together("a file is not the one that the step wrote", folder / changed[0], way_out)
+    return step
+
+
+def _refuse_gate(leakage: LeakageRecord, folder: Path) -> None:
+    parts: list[AttackRecord | UtilityRecord | InvariantRecord | LowerBound] = [*leakage.attacks, *leakage.utility]
+    parts += [*leakage.invariants, *([leakage.lower_bound] if leakage.lower_bound else [])]
+    reasons = leakage.reasons or tuple(part.reason for part in parts if part.decision == "refused")
+    if leakage.decision == "refused" or reasons:
+        raise GateRefusedError(
+            f"the gate refused the deleted model, so there is no certificate: {'; '.join(reasons) or 'unsaid why'}",
+            file=folder / LEAKAGE,
+            way_out="delete by another method or with other parameters, and attack again",
+        )
+
+
+def _refuse_uncut(deletion: DeletionRecord, model: ModelRecord, folder: Path) -> None:
+    if deletion.method == "surgery" and not deletion.parameters["surgery"]["cut"]:
+        raise GateRefusedError(
+            "the modality was not cut out of the model "
+            f"({deletion.facts.get('variant', 'no structural cut')}), so there is no certificate",
+            file=folder / DELETION,
+            key="deletion.surgery.cut",
+            value=False,
+            way_out="delete again with deletion.surgery.cut=true",
+        )
+    for modality in deletion.revoked:
+        left = [n for n, t in model.tensors.items() if t.belongs_to == modality or modality in _read_by(t.columns)]
+        if modality in model.modalities or left:
+            raise GateRefusedError(
+                f"the model still has inputs or parameters of {modality}, which was revoked from it",
+                file=folder / MODEL,
+                key=left[0] if left else "modalities",
+                way_out="delete all revoked modalities with the structural cut",
+            )
+
+
+def _read_by(columns: tuple[Any, ...]) -> set[str]:
+    return {span.reads for span in columns}
+
+
+def _refuse_other_model(deletion: DeletionRecord, model: ModelRecord, digests: dict[str, str], folder: Path) -> None:
+    pairs = {
+        WEIGHTS: {deletion.after, model.sha256, digests[WEIGHTS]},
+        INDICES: {deletion.indices.sha256, digests[INDICES]},
+    }
+    for name, found in pairs.items():
+        if len(found) > 1:
+            raise _not_together(f"{name} is not what the deletion record describes", folder / name, "delete again")
+    if model.revoked != deletion.revoked or model.guarantee.kind != deletion.guarantee.kind:
+        raise _not_together("the model is not what the deletion record describes", folder / MODEL, "delete again")
+
+
+def _refuse_other_attack(deletion: DeletionRecord, leakage: LeakageRecord, folder: Path) -> None:
+    facts: dict[str, tuple[object, object]] = {
+        "models.after": (leakage.models.get("after"), deletion.after),
+        "models.before": (leakage.models.get("before", deletion.before), deletion.before),
+        "modalities": (sorted(leakage.modalities), sorted(deletion.request.modalities)),
+        "data.name": (leakage.data.get("name"), deletion.data["name"]),
+    }
+    if leakage.lower_bound is not None:
+        facts["lower_bound.claimed"] = (leakage.lower_bound.claimed, deletion.guarantee.epsilon)
+    for key, (attacked, deleted) in facts.items():
+        if attacked != deleted:
+            raise _not_together(
+                f"what was attacked is not what was deleted: {attacked} instead of {deleted}",
+                folder / LEAKAGE,
+                "attack the deleted model",
+                key,
+            )
+
+
+def _evaluation(folder: Path, step: dict[str, Any], deleted: str, model: ModelRecord) -> Evaluation:
+    file = folder / METRICS
+    try:
+        metrics = read_json(file)
+        judged = [
+            i["digest"] for name, i in step["inputs"].items() if name.startswith(f"model {metrics['model']} seed ")
+        ]
+        found = Evaluation(
+            metrics_sha256=step["outputs"]["files"][METRICS],
+            modalities=tuple(metrics["modalities"]),
+            rows=metrics["rows"],
+            metrics={name: value for name, value in metrics.items() if isinstance(value, float)},
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError("the evaluation is not valid", file=file, way_out="run `mbd evaluate` again") from error
+    if judged != [deleted] or not set(found.modalities) <= set(model.inputs):
+        raise _not_together(
+            "what was evaluated first is not the deleted model",
+            file,
+            "evaluate the deleted model: --model DELETED",
+            "model",
+        )
+    return found
+
+
+def _not_together(problem: str, file: Path, way_out: str, key: str | None = None) -> GateRefusedError:
+    return GateRefusedError(f"no certificate: {problem}", file=file, key=key, way_out=way_out)

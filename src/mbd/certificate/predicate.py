@@ -1,0 +1,251 @@
+"""What a Modality Deletion Certificate states, field by field (docs/certificate-format.md explains each of them).
+
+The predicate holds what the paper lists (modality, edited positions or their digest, commitment to the noise and its σ,
+(ε, δ) and how they were computed, digest, specification of the tests) and what a stranger needs to judge it: the kind
+of guarantee with its assumptions in words, evidence, lineage, environment, deadlines. It holds nothing secret: no key,
+no salt, no id of a person, and digests of old weights only where nothing is promised of them.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from mbd.certificate.commitments import Digest
+from mbd.certificate.trust import Time
+from mbd.evaluation.leakage import LeakageRecord
+from mbd.model.deletion import GuaranteeRecord
+from mbd.records import Record
+
+STABLE_ROWS = 2000
+"""calibration rows from which on the paper calls its proxies stable"""
+
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Reference = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$")]
+"""an identifier that is no sentence and no address"""
+
+
+class Told(Record):
+    """A digest that is told, or a salted commitment to one that is not."""
+
+    sha256: Digest | None = None
+    commitment: Digest | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "Told":
+        if (self.sha256 is None) == (self.commitment is None):
+            raise ValueError("either the digest or a commitment to it")
+        return self
+
+
+class Deleted(Record):
+    """What was forgotten: modalities, or the recordings of some subjects in them."""
+
+    modalities: Annotated[tuple[str, ...], Field(min_length=1)]
+    scope: Literal["modalities", "subjects"]
+    subjects: tuple[Digest, ...]
+    """commitments to the ids of the subjects, in ascending order"""
+    revoked: tuple[str, ...]
+    """all modalities that the lineage has revoked so far"""
+
+    @model_validator(mode="after")
+    def _subjects_as_the_scope_says(self) -> "Deleted":
+        if (self.scope == "subjects") != bool(self.subjects):
+            raise ValueError("subjects are listed if, and only if, the scope is subjects")
+        if self.scope == "modalities" and not set(self.modalities) <= set(self.revoked):
+            raise ValueError("modalities that were deleted are among those that were revoked")
+        return self
+
+
+class Method(Record):
+    """How it was forgotten."""
+
+    name: Literal["surgery", "certified", "exact"]
+    variant: str | None
+    parameters: dict[str, Any]
+    """those of the parameters that this method uses"""
+    findings: dict[str, Any]
+    """what the method has to say of its own work: thresholds, counts, what was removed"""
+
+
+class Edit(Record):
+    """The positions that were edited, listed in `indices.safetensors`."""
+
+    kind: Literal["zero", "noise", "all", "none"]
+    """zero: they are zero | noise: noise was added | all: every number is new | none: there are none"""
+    sha256: Digest
+    count: Count
+    by_tensor: dict[str, Count]
+
+
+class Noise(Record):
+    """The noise: how much of it, and a commitment to the key it came from; never the key."""
+
+    sigma: Positive
+    commitment: Digest
+    stream: str
+    key: Literal["destroyed", "in escrow"]
+
+
+class LineageBudget(Record):
+    """What all deletions of the lineage have cost, this one included."""
+
+    rho_before: NonNegative
+    rho_after: NonNegative
+    epsilon_before: NonNegative
+    epsilon_after: NonNegative
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    limit: Positive
+    entry: Digest
+    """digest of this deletion's charge in the ledger"""
+
+
+class Budget(Record):
+    """The arithmetic of (ε, δ), so that it can be done again: ε ≥ ε(δ, Δ/σ), Δ = 2C, ρ = Δ²/2σ²."""
+
+    mechanism: Literal["gaussian"] = "gaussian"
+    clip_radius: Positive
+    """C"""
+    sensitivity: Positive
+    """Δ"""
+    reason: str
+    """why Δ holds"""
+    sigma: Positive
+    """σ"""
+    epsilon: NonNegative
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    rho: Positive
+    """ρ"""
+    computed: dict[str, Any]
+    """the same by other ways, for comparison: the paper's σ and ε, by Rényi divergence"""
+    lineage: LineageBudget
+
+
+class Calibration(Record):
+    """How many calibration rows there were to choose positions from."""
+
+    requested: Count
+    used: Count
+    note: str | None
+    """said where there were fewer than 2,000"""
+
+
+class TensorShape(Record):
+    """A tensor of the released weights."""
+
+    shape: tuple[Count, ...]
+    dtype: str
+
+
+class Absence(Record):
+    """Modalities of which, by `model.json`, nothing is in the released weights."""
+
+    belongs_to: tuple[str, ...]
+    """no tensor exists for them alone"""
+    reads: tuple[str, ...]
+    """no column of any tensor reads them, and the model takes no input of them"""
+    sees: tuple[str, ...]
+    """no tensor's training has seen them"""
+
+
+class Structure(Record):
+    """What can be looked up in the released weights."""
+
+    backbone: Literal["joint", "lattice"]
+    inputs: dict[str, Count]
+    """modalities that the model takes, with their dimensions"""
+    tensors: dict[str, TensorShape]
+    absent: Absence
+
+
+class Evaluation(Record):
+    """What the released model is worth on the modalities it still takes, by `mbd evaluate`."""
+
+    metrics_sha256: Digest
+    modalities: tuple[str, ...]
+    rows: Count
+    metrics: dict[str, float]
+
+
+class Evidence(Record):
+    """What was tried on the released model."""
+
+    leakage: LeakageRecord | None
+    """every attack beside the reference, with the suite's specification and the decision of the gate; null only where
+    subjects were forgotten exactly: that is a claim of equal bits, which training again can show, and no attack"""
+    evaluation: Evaluation
+
+
+class Lineage(Record):
+    """What the model came from, as far as it may be told, and where that happened."""
+
+    before: Told
+    """weights that were deleted from"""
+    models: tuple[Told, ...]
+    """weights from the first model of the lineage to the one before"""
+    data_name: str
+    data: Told
+    """digest of the digests of all data files in use"""
+    dvc_revision: str | None
+    git_commit: str | None
+    image_digest: str | None
+    run_id: str | None
+
+
+class Request(Record):
+    """The request that was carried out; nothing personal."""
+
+    reference: Reference | None = None
+    received: Time | None = None
+    due: Time | None = None
+
+
+class Erasure(Record):
+    """What is claimed about copies of the old weights and of the deleted data."""
+
+    claim: Literal["none", "partial", "complete"]
+    note: str
+
+
+class Predicate(Record):
+    """Everything a certificate states of the released model."""
+
+    model: Reference
+    """name under which the model is published"""
+    deleted: Deleted
+    guarantee: GuaranteeRecord
+    method: Method
+    edit: Edit
+    noise: Noise | None
+    budget: Budget | None
+    calibration: Calibration | None
+    structure: Structure
+    evidence: Evidence
+    lineage: Lineage
+    environment: dict[str, dict[str, str]]
+    """versions, by step"""
+    request: Request
+    erasure: Erasure
+    disclosures: tuple[str, ...]
+    """what this certificate itself tells that the guarantee does not cover, in words"""
+    issued: Time
+    reaudit_by: Time
+    supersedes: Digest | None
+    """SHA-256 of the envelope of an earlier certificate that this one replaces"""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Predicate":
+        kinds = {"surgery": "empirical", "certified": "certified", "exact": "exact"}
+        if self.guarantee.kind != kinds[self.method.name]:
+            raise ValueError(f"a deletion by {self.method.name} is of kind {kinds[self.method.name]}")
+        if (self.budget is None) != (self.guarantee.kind != "certified"):
+            raise ValueError("a budget belongs to a certified deletion, and to no other")
+        if (self.noise is None) != (self.budget is None and self.edit.kind != "noise"):
+            raise ValueError("noise is described if, and only if, some was added")
+        if self.evidence.leakage is None and (self.guarantee.kind, self.deleted.scope) != ("exact", "subjects"):
+            raise ValueError("a modality counts as forgotten only if attacks were made on the model")
+        if self.reaudit_by <= self.issued:
+            raise ValueError("the date of the next audit comes after that of issue")
+        return self

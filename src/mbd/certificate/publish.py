@@ -1,0 +1,144 @@
+"""Publishing: everything goes into the store in an order in which a kill at any point leaves nothing half-published.
+
+    1. the files that the certificate is about, under their digests     (nobody looks there without a certificate)
+    2. the entry in the log                                             (decides the order; the same leaf is there once)
+    3. certificate.json and proof.json, by conditional create           (now it is published)
+    4. a sign at the certificate that it replaces, if there is one
+    5. the pointers latest/MODEL/MODALITY, by compare-and-swap          (never back to an earlier entry of the log)
+
+Run again, each part finds its work done. The certificate goes under Object Lock where the store has it; weights never.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from securesystemslib.signer import Signer
+
+from mbd.certificate.bundle import PROOF, certificate_digest
+from mbd.certificate.envelope import Envelope
+from mbd.certificate.layout import (
+    Pointer,
+    about_name,
+    certificate_name,
+    latest_name,
+    object_name,
+    proof_name,
+    read_pointer,
+)
+from mbd.certificate.log.append import append
+from mbd.certificate.log.inclusion import Inclusion, leaf_of
+from mbd.certificate.receipt import LogRecord, ObjectRecord, Receipt, lock_in_words, object_record
+from mbd.certificate.statement import CERTIFICATE, SUBJECTS, WEIGHTS, AnyStatement, DeletionStatement, parse_payload
+from mbd.certificate.trust import Trust, now
+from mbd.certificate.verify.signing import log_finding, proof_bytes
+from mbd.errors import VerificationError
+from mbd.files import to_json
+from mbd.params.operations import Store as Settings
+from mbd.storage import lock_for
+from mbd.storage.store import ConflictError, Lock, NotThereError, OtherContentError, Store, Stored
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Who publishes where: the store and its settings, the key that signs the log, and whom readers trust."""
+
+    store: Store
+    settings: Settings
+    log_signer: Signer
+    trust: Trust
+
+
+def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, Path]) -> tuple[Receipt, Inclusion]:
+    """Publish a certificate that has been verified, and the `files` it is about by their names."""
+    statement = parse_payload(Envelope.parse(envelope).content)
+    if not isinstance(statement, DeletionStatement):
+        raise VerificationError("this is no certificate", value=statement.predicateType)
+    store, predicate = publisher.store, statement.predicate
+    objects = [
+        object_record(name, sha256, store.create(object_name(sha256), files[name]))
+        for name, sha256 in _in_order(statement)
+    ]
+    certificate, proof, inclusion = publish_statement(publisher, envelope)
+    pointers = tuple(latest_name(predicate.model, modality) for modality in predicate.deleted.modalities)
+    for name in pointers:
+        _move_pointer(store, name, Pointer(certificate=certificate.sha256, index=inclusion.index))
+    receipt = Receipt(
+        store=store.url,
+        model=predicate.model,
+        modalities=predicate.deleted.modalities,
+        certificate=certificate.sha256,
+        weights=statement.digests[WEIGHTS],
+        objects=(*objects, certificate, proof),
+        log=LogRecord(
+            origin=publisher.trust.log_origin,
+            index=inclusion.index,
+            tree_size=inclusion.tree_size,
+            checkpoint=inclusion.checkpoint,
+        ),
+        pointers=pointers,
+        object_lock=lock_in_words(certificate, store.locks),
+    )
+    return receipt, inclusion
+
+
+def publish_statement(publisher: Publisher, envelope: bytes) -> tuple[ObjectRecord, ObjectRecord, Inclusion]:
+    """Log and publish a signed statement of any kind; return its object, that of its proof, and the proof."""
+    store, digest = publisher.store, certificate_digest(envelope)
+    statement = parse_payload(Envelope.parse(envelope).content)
+    inclusion = append(store, leaf_of(envelope), publisher.log_signer, publisher.trust)
+    lock = lock_for(store, publisher.settings, now())
+    stored = store.create(certificate_name(digest), envelope, lock=lock)
+    proof, inclusion = _create_proof(publisher, digest, envelope, inclusion, lock)
+    if (other := _about(statement)) is not None:
+        store.create(about_name(other, digest), f"{digest}\n".encode(), lock=lock)
+    kept = proof_bytes(inclusion)
+    return (
+        object_record(CERTIFICATE, digest, stored),
+        object_record(PROOF, certificate_digest(kept), proof),
+        inclusion,
+    )
+
+
+def _create_proof(
+    publisher: Publisher, digest: str, envelope: bytes, inclusion: Inclusion, lock: Lock | None
+) -> tuple[Stored, Inclusion]:
+    """Create the proof; one that is there already, of another checkpoint, stands if it holds."""
+    store, name = publisher.store, proof_name(digest)
+    try:
+        return store.create(name, proof_bytes(inclusion), lock=lock), inclusion
+    except OtherContentError:
+        there = store.read(name)
+        known = log_finding(envelope, there, publisher.trust).inclusion
+        if known is None:
+            raise
+        return store.create(name, there, lock=lock), known
+
+
+def _in_order(statement: DeletionStatement) -> list[tuple[str, str]]:
+    """Return the files to publish, small ones first."""
+    digests = statement.digests
+    return sorted(((name, digests[name]) for name in SUBJECTS if name in digests), key=lambda pair: pair[0] == WEIGHTS)
+
+
+def _about(statement: AnyStatement) -> str | None:
+    """Return the certificate that a statement says something about."""
+    return statement.predicate.supersedes if isinstance(statement, DeletionStatement) else statement.certificate
+
+
+def _move_pointer(store: Store, name: str, pointer: Pointer) -> None:
+    """Let a pointer name this certificate, unless it names a later one already."""
+    content = to_json(pointer.model_dump(mode="json")).encode()
+    while True:
+        try:
+            data, tag = store.read_tagged(name)
+        except NotThereError:
+            expected = None
+        else:
+            if read_pointer(data, name).index >= pointer.index:
+                return
+            expected = tag
+        try:
+            store.replace(name, content, expected=expected)
+        except ConflictError:
+            continue
+        return

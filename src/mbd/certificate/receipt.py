@@ -1,0 +1,81 @@
+"""The receipt of a publication: every object, where the store keeps it, and under which lock.
+
+Publishing again what is published gives the same receipt: it holds no time and no duration of its own.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from mbd.certificate.commitments import Digest
+from mbd.records import Record
+from mbd.storage.store import Stored
+
+RECEIPT = "receipt.json"
+
+
+class LockRecord(Record):
+    """Object Lock of an object."""
+
+    mode: str
+    until: datetime
+
+
+class ObjectRecord(Record):
+    """An object as the store holds it."""
+
+    what: str
+    """the file's name in the bundle"""
+    name: str
+    """its name in the store"""
+    sha256: Digest
+    size: int
+    version: str | None
+    """version id; null where the store keeps no versions"""
+    lock: LockRecord | None
+
+
+class LogRecord(Record):
+    """The certificate's place in the log."""
+
+    origin: str
+    index: int
+    tree_size: int
+    checkpoint: str
+    """the signed checkpoint that first had it"""
+
+
+class Receipt(Record):
+    """Everything `receipt.json` says."""
+
+    format: Literal["urn:missing-by-design:receipt:v1"] = "urn:missing-by-design:receipt:v1"
+    store: str
+    """URL of the store, without credentials"""
+    model: str
+    modalities: tuple[str, ...]
+    certificate: Digest
+    weights: Digest
+    objects: tuple[ObjectRecord, ...]
+    log: LogRecord
+    pointers: tuple[str, ...]
+    """`latest/MODEL/MODALITY` of each modality"""
+    object_lock: str
+    """whether the certificate is under Object Lock, in words"""
+
+
+def object_record(what: str, sha256: str, stored: Stored) -> ObjectRecord:
+    """Return what a receipt says of an object."""
+    lock = LockRecord(mode=stored.lock.mode, until=stored.lock.until) if stored.lock else None
+    return ObjectRecord(what=what, name=stored.name, sha256=sha256, size=stored.size, version=stored.version, lock=lock)
+
+
+def lock_in_words(certificate: ObjectRecord, possible: bool) -> str:
+    """Say whether the store itself keeps the certificate from being deleted or overwritten."""
+    if certificate.lock is not None:
+        return (
+            f"the certificate is kept under {certificate.lock.mode} until {certificate.lock.until:%Y-%m-%d %H:%M:%SZ}"
+        )
+    why = "store.lock_mode is null" if possible else "this store has no Object Lock"
+    return (
+        f"none: {why}, so whoever may write to it can delete the certificate; the log and every copy of the bundle "
+        "still show that it was there"
+    )

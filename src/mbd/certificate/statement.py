@@ -1,0 +1,235 @@
+"""in-toto statements (https://in-toto.io/Statement/v1): which files they are about, and what they say of them.
+
+Five kinds, told apart by `predicateType`:
+
+    urn:missing-by-design:modality-deletion:v1     the certificate; subjects are the files of the release
+    urn:missing-by-design:supersession:v1          a certificate is replaced by another one
+    urn:missing-by-design:revocation:v1            a certificate is withdrawn
+    urn:missing-by-design:reaudit:v1               the attacks were run again on the released model
+    urn:missing-by-design:purge:v1                 copies of the old weights were searched for and removed
+
+The last four are about certificates: their subject is the SHA-256 of its envelope. What is signed is the canonical
+JSON (RFC 8785) of a statement.
+"""
+
+import json
+from typing import Annotated, Any, Final, Literal
+
+import rfc8785
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from mbd.certificate.commitments import Digest
+from mbd.certificate.erasure import PurgeReport
+from mbd.certificate.predicate import Predicate
+from mbd.certificate.trust import Time
+from mbd.errors import VerificationError
+from mbd.evaluation.leakage import LeakageRecord
+from mbd.records import Record
+
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+DELETION_TYPE: Final = "urn:missing-by-design:modality-deletion:v1"
+SUPERSESSION_TYPE: Final = "urn:missing-by-design:supersession:v1"
+REVOCATION_TYPE: Final = "urn:missing-by-design:revocation:v1"
+REAUDIT_TYPE: Final = "urn:missing-by-design:reaudit:v1"
+PURGE_TYPE: Final = "urn:missing-by-design:purge:v1"
+
+CERTIFICATE = "certificate.json"
+WEIGHTS = "model.safetensors"
+MODEL = "model.json"
+INDICES = "indices.safetensors"
+LEAKAGE = "leakage.json"
+REPORT = "report.md"
+SUBJECTS = (WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT)
+"""the files that a certificate is about; `leakage.json` only where there are attacks"""
+
+_EXACT_INTEGERS = 2**53
+
+
+class DigestSet(Record):
+    """Digests of a subject."""
+
+    sha256: Digest
+
+
+class Subject(Record):
+    """A file that a statement is about."""
+
+    name: str
+    digest: DigestSet
+
+
+class Statement(Record):
+    """What all statements have in common."""
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True, validate_by_alias=True)
+
+    type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")] = STATEMENT_TYPE
+    subject: Annotated[tuple[Subject, ...], Field(min_length=1)]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of every subject, by name."""
+        return {subject.name: subject.digest.sha256 for subject in self.subject}
+
+    @model_validator(mode="after")
+    def _every_name_once(self) -> "Statement":
+        if len(self.digests) != len(self.subject):
+            raise ValueError("two subjects have the same name")
+        return self
+
+
+class DeletionStatement(Statement):
+    """A Modality Deletion Certificate."""
+
+    predicateType: Literal["urn:missing-by-design:modality-deletion:v1"] = DELETION_TYPE  # noqa: N815 -- in-toto's name
+    predicate: Predicate
+
+    @model_validator(mode="after")
+    def _all_files(self) -> "DeletionStatement":
+        files = {name for name in SUBJECTS if name != LEAKAGE or self.predicate.evidence.leakage is not None}
+        if set(self.digests) != files:
+            raise ValueError(f"the subjects of this certificate are {', '.join(sorted(files))}")
+        return self
+
+
+class _AboutCertificate(Statement):
+    @model_validator(mode="after")
+    def _one_certificate(self) -> "_AboutCertificate":
+        if set(self.digests) != {CERTIFICATE}:
+            raise ValueError(f"the one subject of this statement is {CERTIFICATE}")
+        return self
+
+    @property
+    def certificate(self) -> str:
+        """SHA-256 of the envelope of the certificate that this is about."""
+        return self.digests[CERTIFICATE]
+
+
+class Supersession(Record):
+    """The subject is replaced."""
+
+    by: Digest
+    """SHA-256 of the envelope of the new certificate"""
+    reason: str
+    issued: Time
+
+
+class Revocation(Record):
+    """The subject is withdrawn: what it states should no longer be relied on."""
+
+    reason: Annotated[str, Field(min_length=1)]
+    issued: Time
+
+
+class Reaudit(Record):
+    """The attacks were run again on the released model."""
+
+    leakage: LeakageRecord
+    issued: Time
+    reaudit_by: Time
+    """by when to run them again; what counts if the gate let the model pass"""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gate still opens."""
+        return self.leakage.decision == "passed"
+
+
+class SupersessionStatement(_AboutCertificate):
+    """A certificate is replaced by another one."""
+
+    predicateType: Literal["urn:missing-by-design:supersession:v1"] = SUPERSESSION_TYPE  # noqa: N815
+    predicate: Supersession
+
+
+class RevocationStatement(_AboutCertificate):
+    """A certificate is withdrawn."""
+
+    predicateType: Literal["urn:missing-by-design:revocation:v1"] = REVOCATION_TYPE  # noqa: N815
+    predicate: Revocation
+
+
+class ReauditStatement(_AboutCertificate):
+    """New evidence for, or against, a certificate."""
+
+    predicateType: Literal["urn:missing-by-design:reaudit:v1"] = REAUDIT_TYPE  # noqa: N815
+    predicate: Reaudit
+
+
+class PurgeStatement(_AboutCertificate):
+    """What is left of the weights that a certificate's model was deleted from."""
+
+    predicateType: Literal["urn:missing-by-design:purge:v1"] = PURGE_TYPE  # noqa: N815
+    predicate: PurgeReport
+
+
+AnyStatement = DeletionStatement | SupersessionStatement | RevocationStatement | ReauditStatement | PurgeStatement
+AboutCertificate = SupersessionStatement | RevocationStatement | ReauditStatement | PurgeStatement
+_KINDS: dict[str, type[AnyStatement]] = {
+    DELETION_TYPE: DeletionStatement,
+    SUPERSESSION_TYPE: SupersessionStatement,
+    REVOCATION_TYPE: RevocationStatement,
+    REAUDIT_TYPE: ReauditStatement,
+    PURGE_TYPE: PurgeStatement,
+}
+
+
+def subjects_of(digests: dict[str, str]) -> tuple[Subject, ...]:
+    """Return subjects in the order of their names."""
+    return tuple(Subject(name=name, digest=DigestSet(sha256=digests[name])) for name in sorted(digests))
+
+
+def to_payload(statement: AnyStatement) -> bytes:
+    """Return the bytes that are signed: canonical JSON, with integers beyond 2⁵³ as strings."""
+    return rfc8785.dumps(exact_integers(statement.model_dump(mode="json", by_alias=True)))
+
+
+def parse_payload(payload: bytes) -> AnyStatement:
+    """Return the statement in signed bytes; a VerificationError tells what is wrong with them."""
+    value = _parse_json(payload)
+    said = value.get("predicateType") if isinstance(value, dict) else None
+    kind = _KINDS.get(said) if isinstance(said, str) else None
+    if kind is None:
+        raise VerificationError(
+            "the signed content is no statement that this version knows",
+            key="predicateType",
+            value=said,
+            way_out="a certificate of a later format needs a later version of mbd",
+        )
+    try:
+        return kind.model_validate_json(payload, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or None
+        raise VerificationError(f"the statement does not follow its schema: {first['msg']}", key=place) from error
+
+
+def is_canonical(payload: bytes) -> bool:
+    """Whether bytes are the canonical form of the JSON that they hold."""
+    try:
+        return rfc8785.dumps(_parse_json(payload)) == payload
+    except (VerificationError, rfc8785.CanonicalizationError, ValueError, RecursionError):
+        return False
+
+
+def _parse_json(payload: bytes) -> Any:  # noqa: ANN401 -- any JSON
+    try:
+        return json.loads(payload.decode("utf-8"), parse_int=_number)
+    except (ValueError, RecursionError) as error:
+        raise VerificationError("the signed content is not JSON") from error
+
+
+def _number(digits: str) -> int | float:
+    """Read an integer as every reader of JSON does: beyond 2⁵³ it is a floating-point number."""
+    return int(digits) if abs(int(digits)) < _EXACT_INTEGERS else float(digits)
+
+
+def exact_integers(value: Any) -> Any:  # noqa: ANN401 -- any JSON
+    """Return JSON whose integers every reader reads alike: those beyond 2⁵³ as strings."""
+    if isinstance(value, dict):
+        return {key: exact_integers(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [exact_integers(part) for part in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _EXACT_INTEGERS:
+        return str(value)
+    return value

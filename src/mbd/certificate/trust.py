@@ -1,0 +1,220 @@
+"""Who is trusted, since when and until when: the trust file that a verifier has got by a way of its own.
+
+A key has a holder's name, a purpose (it signs certificates, or the log's checkpoints) and a window of validity. A
+certificate needs signatures of `threshold` different holders; two keys of one holder, an old and a new one, count once.
+
+**What a time is worth.** The time at which a certificate says it was signed is the signer's own word, and whoever has
+stolen a key can write any time. So that word is held against the log: an entry of the log came before the time of the
+checkpoint that proves it, and before every later entry. A signature counts only if
+
+- the claimed time lies in the key's window, and is not after the log's time (but for a few minutes of clock);
+- the entry was logged in the window as well: a key that has expired cannot be used with a backdated signature;
+- the key was not revoked, or the entry came before the revocation, by its place in the log where the revocation
+  names the log's size, else by the log's time. Without a log entry no signature of a revoked key counts.
+
+The log's time is the word of the log's key, so whoever holds both keys can still backdate; the *order* cannot be
+changed by anybody once an older checkpoint is known elsewhere (`mbd log check --since`).
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from mbd.certificate.public_keys import default_scheme, key_id, normal_pem, raw_ed25519, to_key
+from mbd.errors import DataError, UsageError
+from mbd.files import canonical_digest, to_json, write_file
+from mbd.records import Record, read_record
+
+CLOCKS_DIFFER_BY = timedelta(minutes=5)
+_WAY_OUT = "get the file again from whoever you trust; `mbd keys` is the only way to change it"
+
+Purpose = Literal["certificate", "log"]
+
+
+def now() -> datetime:
+    """Return the time, in whole seconds of UTC as records hold it."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def _whole_seconds_of_utc(time: datetime) -> datetime:
+    if time.tzinfo is None or time.utcoffset() != timedelta(0) or time.microsecond:
+        raise ValueError("times are whole seconds of UTC")
+    return time.astimezone(UTC)
+
+
+Time = Annotated[datetime, AfterValidator(_whole_seconds_of_utc)]
+Origin = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9./_-]*$", max_length=200)]
+HolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$", max_length=80)]
+
+
+class Revocation(Record):
+    """A key is not to be trusted any more."""
+
+    at: Time
+    reason: str
+    log_size: Annotated[int, Field(ge=0)] | None
+    """entries of the log from this one on came after the revocation; null: judge by the log's time"""
+
+
+class TrustedKey(Record):
+    """A public key, whose it is and what for."""
+
+    id: str
+    """SHA-256 of the SubjectPublicKeyInfo"""
+    name: HolderName
+    """its holder: several keys of one name count once"""
+    purpose: Purpose
+    scheme: str
+    """how it signs, by securesystemslib's name"""
+    public: str
+    """the public key, PEM"""
+    valid_from: Time
+    valid_until: Time | None = None
+    revoked: Revocation | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if normal_pem(self.public) != self.public or key_id(self.public) != self.id:
+            raise ValueError(f"key {self.id[:12]}: id and public key do not belong together")
+        to_key(self.public, self.scheme)
+        if self.purpose == "log":
+            raw_ed25519(self.public)
+        if self.valid_until is not None and self.valid_until < self.valid_from:
+            raise ValueError(f"key {self.id[:12]} ends before it begins")
+        return self
+
+
+class Trust(Record):
+    """All that a verifier has to know beforehand."""
+
+    format: Literal["missing-by-design/trust/v1"] = "missing-by-design/trust/v1"
+    threshold: Annotated[int, Field(ge=1)] = 1
+    """holders who must have signed a certificate"""
+    log_origin: Origin
+    """name of the log, the first line of its checkpoints"""
+    keys: tuple[TrustedKey, ...]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        ids = [key.id for key in self.keys]
+        if len(set(ids)) != len(ids):
+            raise ValueError("the same public key is listed twice")
+        holders = {key.name for key in self.keys_for("certificate")}
+        if self.threshold > max(1, len(holders)):
+            raise ValueError(f"{self.threshold} holders must sign, and {len(holders)} have a key")
+        return self
+
+    def keys_for(self, purpose: Purpose) -> tuple[TrustedKey, ...]:
+        """Return the keys of a purpose, revoked and expired ones too."""
+        return tuple(key for key in self.keys if key.purpose == purpose)
+
+    def find(self, name_or_id: str) -> TrustedKey:
+        """Return the key of this id (or its start), or the one key of this holder that still signs."""
+        if len(name_or_id) >= 8 and (found := [key for key in self.keys if key.id.startswith(name_or_id)]):
+            return _only(found, name_or_id)
+        return _only([key for key in self.keys if key.name == name_or_id and signs(key, now())], name_or_id)
+
+    def as_if_none_revoked(self) -> Self:
+        """Return this trust without its revocations, to look at what was signed before them."""
+        return self.model_copy(update={"keys": tuple(key.model_copy(update={"revoked": None}) for key in self.keys)})
+
+    def with_key(self, changed: TrustedKey) -> Self:
+        """Return this trust with a key added, or in the place of the one of the same id."""
+        if changed.id in {key.id for key in self.keys}:
+            keys = tuple(changed if key.id == changed.id else key for key in self.keys)
+        else:
+            keys = (*self.keys, changed)
+        return self.model_validate(self.model_copy(update={"keys": keys}).model_dump())
+
+
+class _TrustFile(Record):
+    """The file: a digest beside the trust, so that damage shows."""
+
+    trust: Trust
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Logged:
+    """Where and when, by the log's word, a signature was there already."""
+
+    index: int
+    """place in the log"""
+    time: datetime
+    """of the checkpoint that proves it"""
+
+
+def trusted_key(pem: str, name: str, purpose: Purpose, valid_from: datetime, scheme: str | None = None) -> TrustedKey:
+    """Return a key to be trusted; UsageError if it is none that can be."""
+    try:
+        pem = normal_pem(pem)
+        scheme = scheme or default_scheme(pem)
+        return TrustedKey(id=key_id(pem), name=name, purpose=purpose, scheme=scheme, public=pem, valid_from=valid_from)
+    except ValueError as error:
+        raise UsageError(
+            f"this public key cannot be trusted: {error}",
+            way_out="give a PEM file (SubjectPublicKeyInfo) with an Ed25519, ECDSA or RSA key; a log needs Ed25519",
+        ) from error
+
+
+def signs(key: TrustedKey, at: datetime) -> bool:
+    """Tell whether a key may be used at this time, as far as the trust file goes."""
+    return key.revoked is None and key.valid_from <= at and (key.valid_until is None or at <= key.valid_until)
+
+
+def refusal(key: TrustedKey, at: datetime, logged: Logged | None) -> str | None:
+    """Say why a good signature of `key`, said to be made `at` and logged so, does not count; None: it counts."""
+    times = [("signed", at)] if logged is None else [("signed", at), ("logged", logged.time)]
+    for what, time in times:
+        early = CLOCKS_DIFFER_BY if what == "signed" else timedelta(0)
+        if time + early < key.valid_from:
+            return f"it was {what} {time:%Y-%m-%d %H:%M:%SZ}, before the key was valid"
+        if key.valid_until is not None and time > key.valid_until:
+            return f"it was {what} {time:%Y-%m-%d %H:%M:%SZ}, after the key had expired"
+    if logged is not None and at > logged.time + CLOCKS_DIFFER_BY:
+        return "it says that it was signed after it was logged"
+    return None if key.revoked is None else _after_revocation(key.revoked, at, logged)
+
+
+def _after_revocation(revoked: Revocation, at: datetime, logged: Logged | None) -> str | None:
+    why = f"the key is revoked since {revoked.at:%Y-%m-%d %H:%M:%SZ} ({revoked.reason})"
+    if logged is None:
+        return f"{why}, and no log entry shows that the signature is older"
+    late = logged.time >= revoked.at if revoked.log_size is None else logged.index >= revoked.log_size
+    if late or at >= revoked.at:
+        return f"{why}, and the log entry came later"
+    return None
+
+
+def read_trust(file: Path) -> Trust:
+    """Return the trust in a file; DataError unless it is, byte for byte, as :func:`write_trust` wrote it."""
+    stored = read_record(file, _TrustFile, "trust file", _WAY_OUT)
+    if _text(stored.trust).encode() != file.read_bytes():
+        raise DataError("the trust file is not as it was written", file=file, way_out=_WAY_OUT)
+    return stored.trust
+
+
+def write_trust(file: Path, trust: Trust) -> None:
+    """Write a trust file whole or not at all."""
+    write_file(file, _text(trust))
+
+
+def _text(trust: Trust) -> str:
+    plain = json.loads(trust.model_dump_json())
+    return to_json({"trust": plain, "sha256": canonical_digest(plain)})
+
+
+def _only(found: Iterable[TrustedKey], asked: str) -> TrustedKey:
+    keys = list(found)
+    if len(keys) != 1:
+        raise UsageError(
+            "there is no such key that still signs" if not keys else f"{len(keys)} keys are meant by that",
+            value=asked,
+            way_out="`mbd keys list` shows names and ids; give a name or at least 8 letters of an id",
+        )
+    return keys[0]

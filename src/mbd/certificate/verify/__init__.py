@@ -1,0 +1,87 @@
+"""Verification: everything about a certificate that can be checked, by anyone, offline.
+
+    given = from_folder(Path("bundle"), model=Path("model"))       # or from_store(store, digest, folder)
+    verdict = verify_bundle(given, read_trust(Path("trust.json")))
+    verdict.verified, verdict.problems
+
+No check trusts another party than the holders of the keys in the trust file, and none needs torch or a network.
+"""
+
+from datetime import datetime
+
+from mbd.certificate.predicate import Erasure
+from mbd.certificate.statement import SUBJECTS, DeletionStatement
+from mbd.certificate.trust import Trust, now
+from mbd.certificate.verify.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
+from mbd.certificate.verify.claims import in_short
+from mbd.certificate.verify.given import Given, from_folder, from_store
+from mbd.certificate.verify.signing import (
+    CANONICAL,
+    SCHEMA,
+    SIGNATURES,
+    VALIDITY,
+    Read,
+    log_finding,
+    read_envelope,
+    signature_checks,
+)
+from mbd.certificate.verify.standing import standing_of
+from mbd.certificate.verify.verdict import Check, Verdict, decide, failed, not_checkable
+from mbd.files import canonical_digest
+
+__all__ = ["Check", "Given", "Verdict", "from_folder", "from_store", "verify_bundle"]
+
+
+def verify_bundle(
+    given: Given, trust: Trust | None, *, at: datetime | None = None, unpublished: bool = False
+) -> Verdict:
+    """Check everything that can be checked.
+
+    Without `trust` nobody's signature counts, and the verdict is never `verified`. `unpublished`: the certificate is
+    about to be published, so that it is not yet in the log is no fault. `at`: the time that counts as now.
+    """
+    at = at or now()
+    read = read_envelope(given.envelope)
+    if read.envelope is None or not isinstance(read.statement, DeletionStatement):
+        return _verdict(given, trust, [*_no_certificate(read)])
+    statement = read.statement
+    log = log_finding(given.envelope, given.proof, trust)
+    needed = not (unpublished and given.proof is None)
+    standing = standing_of(statement, given.digest, log.inclusion, given.store, trust, at)
+    digests = digest_checks(given, statement)
+    checks = [
+        *read.checks,
+        *signature_checks(read.envelope, trust, statement.predicate.issued, log.logged, at),
+        *(check.model_copy(update={"required": needed}) for check in log.checks),
+        *standing.checks,
+        *digests,
+        *content_checks(given, statement, digests),
+        date_check(statement, standing.reaudit_by, at),
+    ]
+    return _verdict(given, trust, checks, statement, standing.erasure)
+
+
+def _no_certificate(read: Read) -> list[Check]:
+    checks = list(read.checks)
+    if read.statement is not None:
+        reason = f"this is no certificate, but a statement of type {read.statement.predicateType}"
+        checks = [failed(SCHEMA, reason, required=True), not_checkable(CANONICAL, reason, required=True)]
+    names = (SIGNATURES, VALIDITY, *map(digest_name, SUBJECTS), REAUDIT)
+    return checks + [not_checkable(name, "there is no certificate that could be read") for name in names]
+
+
+def _verdict(
+    given: Given,
+    trust: Trust | None,
+    checks: list[Check],
+    statement: DeletionStatement | None = None,
+    erasure: Erasure | None = None,
+) -> Verdict:
+    return Verdict(
+        source=given.where,
+        decision=decide(checks),
+        certificate=given.digest if statement else None,
+        claims=in_short(statement, erasure) if statement else {},
+        trust=canonical_digest(trust.model_dump(mode="json")) if trust else None,
+        checks=tuple(checks),
+    )

@@ -1,0 +1,92 @@
+"""The tensors that a model for given modalities consists of: names and shapes, from its specification alone.
+
+Written down a second time on purpose: a verifier that asked the training code for the shapes would need torch, and
+would believe whatever that code does. A model whose tensors are exactly these has no room for another modality.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from mbd.model.lattice import projection_name, tags, tensor_name
+from mbd.model.record import ModelRecord
+from mbd.params.learning import Joint, Lattice
+
+Shape = tuple[int, ...]
+
+
+def blueprint(record: ModelRecord, present: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Return the shape of every tensor that a model for `record.modalities` has.
+
+    `present` are the tensors that there are: of a lattice, tags for which training had too few rows are left out.
+    """
+    outputs = max(len(record.classes), 1)
+    if record.backbone == "joint":
+        return dict(_joint(record.modalities, Joint.model_validate(record.spec), outputs))
+    return dict(_lattice(record, Lattice.model_validate(record.spec), outputs, present))
+
+
+def _linear(name: str, inputs: int, outputs: int) -> Iterator[tuple[str, Shape]]:
+    yield f"{name}.weight", (outputs, inputs)
+    yield f"{name}.bias", (outputs,)
+
+
+def _perceptron(name: str, inputs: int, hidden: int, outputs: int) -> Iterator[tuple[str, Shape]]:
+    yield from _linear(f"{name}.hidden", inputs, hidden)
+    yield from _linear(f"{name}.out", hidden, outputs)
+
+
+def _joint(modalities: Mapping[str, int], spec: Joint, outputs: int) -> Iterator[tuple[str, Shape]]:
+    total = sum(modalities.values())
+    for modality, dim in modalities.items():
+        yield from _pathway(f"modality.{modality}", dim, total - dim, spec)
+    if spec.fusion:
+        yield from _perceptron("fusion", total, spec.hidden, spec.embedding)
+    yield from _linear("head", spec.embedding, outputs)
+    yield "label_mean", (1,)
+    yield "label_scale", (1,)
+
+
+def _pathway(name: str, dim: int, dim_of_others: int, spec: Joint) -> Iterator[tuple[str, Shape]]:
+    d_p = spec.property_dim
+    yield f"{name}.mean", (dim,)
+    yield f"{name}.scale", (dim,)
+    if spec.reconstruction:
+        yield from _perceptron(f"{name}.generator", dim_of_others + d_p * spec.property_pathway, spec.hidden, dim)
+    if spec.property_pathway:
+        yield f"{name}.property", (1, d_p)
+        yield from _perceptron(f"{name}.decomposition", dim, spec.hidden, 2 * d_p)
+        yield from _linear(f"{name}.recomposition", d_p, dim)
+        yield from _perceptron(f"{name}.back_translation", spec.embedding, spec.hidden, d_p)
+    if not spec.fusion:
+        yield from _linear(f"{name}.projection", dim, spec.embedding)
+
+
+def _lattice(
+    record: ModelRecord, spec: Lattice, outputs: int, present: Mapping[str, Shape]
+) -> Iterator[tuple[str, Shape]]:
+    kept = {m: min(dim, spec.components) for m, dim in record.modalities.items()}
+    for modality, dim in record.modalities.items():
+        yield projection_name(modality, "mean"), (dim,)
+        yield projection_name(modality, "deviation"), (dim,)
+        yield projection_name(modality, "directions"), (dim, kept[modality])
+        yield projection_name(modality, "variances"), (kept[modality],)
+    for tag in tags(record.modalities):
+        if any(name.startswith(tensor_name(tag, "")) for name in present):
+            for part, shape in _module({m: kept[m] for m in tag}, spec, outputs):
+                yield tensor_name(tag, part), shape
+            if record.classes:
+                yield tensor_name(tag, "sharpness"), ()
+
+
+def _module(coordinates: Mapping[str, int], spec: Lattice, outputs: int) -> Iterator[tuple[str, Shape]]:
+    yield "ridge.weights", (sum(coordinates.values()), outputs)
+    yield "ridge.offset", (outputs,)
+    yield "ridge.strengths", (len(coordinates),)
+    if spec.landmarks:
+        for modality, count in coordinates.items():
+            yield f"landmarks.{modality}", (spec.landmarks, count)
+        yield "kernel.weights", (spec.landmarks, outputs)
+        yield "kernel.offset", (outputs,)
+        yield "kernel.length", ()
+        yield "gamma", ()
+    yield "sigma", ()
+    yield "rows", ()

@@ -1,0 +1,121 @@
+"""Checks of the certified files and of what is said about them: digests first, and only then what is inside."""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from mbd.certificate.predicate import Predicate
+from mbd.certificate.statement import INDICES, LEAKAGE, MODEL, SUBJECTS, WEIGHTS, DeletionStatement
+from mbd.certificate.verify.arithmetic import BUDGET, budget_check
+from mbd.certificate.verify.claims import AGREEMENT, agreement_check, budget_claim, structural_claim
+from mbd.certificate.verify.gate import GATE, gate_check
+from mbd.certificate.verify.given import Given
+from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, structural_checks
+from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
+from mbd.errors import MbdError
+from mbd.evaluation.leakage import LeakageRecord
+from mbd.files import sha256_file
+from mbd.model.record import ModelRecord
+from mbd.tensors import open_tensors
+
+REAUDIT = "re-audit date"
+_STRUCTURE = (TENSORS, REMOVED, SHAPES, POSITIONS)
+
+
+def digest_name(file: str) -> str:
+    """Return the name of the check that a file is the one that was certified."""
+    return f"digest of {file}"
+
+
+def digest_checks(given: Given, statement: DeletionStatement) -> list[Check]:
+    """Compare every file at hand with the digest that was signed."""
+    return [_digest_check(given, name, statement.digests[name]) for name in SUBJECTS if name in statement.digests]
+
+
+def _digest_check(given: Given, name: str, wanted: str) -> Check:
+    check = digest_name(name)
+    if name in given.broken:
+        return failed(check, given.broken[name])
+    places = given.files.get(name, ())
+    if not places:
+        return not_checkable(check, "no model was given, so nothing is said about any weights (--model DIR)")
+    for place in places:
+        try:
+            found = sha256_file(place)
+        except OSError as error:
+            return failed(check, f"{place} cannot be read: {error.strerror}")
+        if found != wanted:
+            return failed(check, f"{place} has sha256 {found}, certified is {wanted}")
+    return passed(check, f"sha256 {wanted}")
+
+
+class Contents:
+    """The certified files that are at hand, each with the right digest."""
+
+    def __init__(self, files: dict[str, Path]) -> None:
+        self.files = files
+
+    @cached_property
+    def model(self) -> ModelRecord | None:
+        """What model.json says; None if it is not at hand."""
+        return ModelRecord.model_validate_json(self.files[MODEL].read_bytes()) if MODEL in self.files else None
+
+    @cached_property
+    def leakage(self) -> LeakageRecord | None:
+        """What leakage.json says; None if it is not at hand."""
+        return LeakageRecord.model_validate_json(self.files[LEAKAGE].read_bytes()) if LEAKAGE in self.files else None
+
+
+def content_checks(given: Given, statement: DeletionStatement, digests: list[Check]) -> list[Check]:
+    """Look into the files whose digest is right, and at what the certificate says of them."""
+    right = {check.name for check in digests if check.outcome == "passed"}
+    contents = Contents({name: given.files[name][0] for name in SUBJECTS if digest_name(name) in right})
+    predicate = statement.predicate
+    return [
+        *_guarded(_STRUCTURE, lambda: _structure(contents, statement)),
+        *_guarded((BUDGET,), lambda: [budget_check(budget_claim(predicate))]),
+        *_guarded((GATE,), lambda: [_gate(predicate)]),
+        *_guarded((AGREEMENT,), lambda: [agreement_check(statement, contents.model, contents.leakage)]),
+    ]
+
+
+def date_check(statement: DeletionStatement, extended: datetime | None, at: datetime) -> Check:
+    """Check that the next audit is not overdue."""
+    due = max(statement.predicate.reaudit_by, extended or statement.predicate.reaudit_by)
+    if at > due:
+        return failed(REAUDIT, f"the model was to be attacked again by {due:%Y-%m-%d}")
+    return passed(REAUDIT, f"the model is to be attacked again by {due:%Y-%m-%d}")
+
+
+def _structure(contents: Contents, statement: DeletionStatement) -> list[Check]:
+    if WEIGHTS not in contents.files or contents.model is None:
+        reason = "the weights or model.json are not at hand, or not the certified ones"
+        return [not_checkable(name, reason) for name in _STRUCTURE]
+    indices = open_tensors(contents.files[INDICES]) if INDICES in contents.files else None
+    return structural_checks(
+        structural_claim(statement.predicate), contents.model, open_tensors(contents.files[WEIGHTS]), indices
+    )
+
+
+def _gate(predicate: Predicate) -> Check:
+    if predicate.evidence.leakage is None:
+        return not_checkable(
+            GATE, "subjects were forgotten exactly: equal bits are claimed, which no attack could show"
+        )
+    return gate_check(predicate.evidence.leakage, predicate.guarantee.epsilon)
+
+
+def _guarded(names: tuple[str, ...], look: Callable[[], list[Check]]) -> list[Check]:
+    """Run checks of signed content; whatever goes wrong in them is a failure of the content."""
+    try:
+        return look()
+    except ValidationError as error:
+        reason = f"a certified file does not follow its schema: {error.errors(include_url=False)[0]['msg']}"
+    except MbdError as error:
+        reason = error.problem
+    except (ArithmeticError, ValueError, OSError) as error:
+        reason = f"what is certified cannot be read or computed: {error}"
+    return [failed(name, reason) for name in names]

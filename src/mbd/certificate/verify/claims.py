@@ -1,0 +1,117 @@
+"""What a certificate says, in the terms of the checks, and whether it says the same thing everywhere."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mbd.certificate.predicate import Erasure, Predicate
+from mbd.certificate.statement import INDICES, WEIGHTS, DeletionStatement, exact_integers
+from mbd.certificate.verify.arithmetic import BudgetClaim, Spending
+from mbd.certificate.verify.structure import StructuralClaim
+from mbd.certificate.verify.verdict import Check, failed, passed
+from mbd.evaluation.leakage import LeakageRecord
+from mbd.model.record import ModelRecord
+
+AGREEMENT = "claims agree"
+
+
+def budget_claim(predicate: Predicate) -> BudgetClaim:
+    """Return what is claimed in numbers."""
+    guarantee, budget, noise = predicate.guarantee, predicate.budget, predicate.noise
+    if budget is None:
+        sigma = noise.sigma if noise and guarantee.kind == "exact" else None
+        return BudgetClaim(guarantee.kind, guarantee.epsilon, guarantee.delta, sigma)
+    lineage = budget.lineage
+    return BudgetClaim(
+        kind=guarantee.kind,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        sigma=budget.sigma,
+        sensitivity=budget.sensitivity,
+        radius=budget.clip_radius,
+        rho=budget.rho,
+        spending=Spending(
+            rho=budget.rho,
+            rho_before=lineage.rho_before,
+            rho_after=lineage.rho_after,
+            epsilon_before=lineage.epsilon_before,
+            epsilon_after=lineage.epsilon_after,
+            delta=lineage.delta,
+            limit=lineage.limit,
+        ),
+    )
+
+
+def structural_claim(predicate: Predicate) -> StructuralClaim:
+    """Return what is claimed about the released weights."""
+    return StructuralClaim(
+        revoked=predicate.deleted.revoked,
+        exact=predicate.guarantee.kind == "exact",
+        edit=predicate.edit.kind,
+        counts=predicate.edit.by_tensor,
+    )
+
+
+def in_short(statement: DeletionStatement, erasure: Erasure | None = None) -> dict[str, Any]:
+    """Return what a person wants to know first; `erasure` is the claim of a later purge, if there was one."""
+    predicate = statement.predicate
+    return {
+        "model": predicate.model,
+        "modalities": list(predicate.deleted.modalities),
+        "scope": predicate.deleted.scope,
+        "method": predicate.method.name,
+        "guarantee": predicate.guarantee.model_dump(mode="json"),
+        "weights": statement.digests[WEIGHTS],
+        "issued": predicate.issued.isoformat(),
+        "reaudit_by": predicate.reaudit_by.isoformat(),
+        "erasure": (erasure or predicate.erasure).model_dump(mode="json"),
+    }
+
+
+def agreement_check(statement: DeletionStatement, record: ModelRecord | None, leakage: LeakageRecord | None) -> Check:
+    """Compare everything that is said more than once; `record` is model.json and `leakage` leakage.json, if given."""
+    for what, one, other in _said_twice(statement, record, leakage):
+        if one != other:
+            return failed(AGREEMENT, f"{what}: the certificate contradicts itself or the files that it lists")
+    return passed(AGREEMENT, "what is said more than once is the same everywhere")
+
+
+def _said_twice(
+    statement: DeletionStatement, record: ModelRecord | None, leakage: LeakageRecord | None
+) -> Iterator[tuple[str, Any, Any]]:
+    predicate, digests = statement.predicate, statement.digests
+    evidence, revoked = predicate.evidence.leakage, set(predicate.deleted.revoked)
+    yield "digest of the index list", predicate.edit.sha256, digests[INDICES]
+    yield "number of edited positions", predicate.edit.count, sum(predicate.edit.by_tensor.values())
+    if evidence is not None:
+        yield "weights that were attacked", evidence.models.get("after"), digests[WEIGHTS]
+        yield "modalities that were attacked", sorted(evidence.modalities), sorted(predicate.deleted.modalities)
+    yield "inputs of the model", bool(revoked & set(predicate.structure.inputs)), False
+    for how in ("belongs_to", "reads"):
+        yield f"revoked modalities ({how})", set(getattr(predicate.structure.absent, how)), revoked
+    if predicate.guarantee.kind == "exact":
+        yield "revoked modalities (sees)", set(predicate.structure.absent.sees), revoked
+    if predicate.budget:
+        yield "ε", predicate.budget.epsilon, predicate.guarantee.epsilon
+        yield "δ", predicate.budget.delta, predicate.guarantee.delta
+        yield "σ", predicate.budget.sigma, predicate.noise.sigma if predicate.noise else None
+    if leakage is not None:
+        yield "leakage.json", _plain(leakage), _plain(evidence)
+    if record is not None:
+        yield from _said_by_the_model(statement, record)
+
+
+def _plain(record: LeakageRecord | None) -> Any:  # noqa: ANN401 -- any JSON
+    return record and exact_integers(record.model_dump(mode="json"))
+
+
+def _said_by_the_model(statement: DeletionStatement, record: ModelRecord) -> Iterator[tuple[str, Any, Any]]:
+    predicate, structure = statement.predicate, statement.predicate.structure
+    yield "digest of the weights in model.json", record.sha256, statement.digests[WEIGHTS]
+    yield "backbone", record.backbone, structure.backbone
+    yield "inputs", record.inputs, structure.inputs
+    yield "revoked modalities", set(record.revoked), set(predicate.deleted.revoked)
+    yield "kind of the guarantee", record.guarantee.kind, predicate.guarantee.kind
+    yield "ε in model.json", record.guarantee.epsilon, predicate.guarantee.epsilon
+    yield "δ in model.json", record.guarantee.delta, predicate.guarantee.delta
+    stated = {name: (tensor.shape, tensor.dtype) for name, tensor in structure.tensors.items()}
+    yield "tensors", {name: (t.shape, t.dtype) for name, t in record.tensors.items()}, stated

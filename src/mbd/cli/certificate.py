@@ -1,0 +1,192 @@
+"""`mbd certificate`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mbd.cli.common import FOLDER, with_params
+
+if TYPE_CHECKING:
+    from mbd.certificate.publish import Publisher
+    from mbd.certificate.registry import Entry
+    from mbd.certificate.trust import Trust
+    from mbd.params import Params
+    from mbd.storage.store import Store
+
+_STORE = click.option("--store", metavar="URL", help="file://FOLDER or s3://BUCKET[/PREFIX] [default: store.url].")
+_CERTIFICATE = click.option(
+    "--certificate", required=True, metavar="SHA256", help="The certificate: its SHA-256, or the start of it."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+
+
+@click.group()
+def command() -> None:
+    """List, show, revoke and replace published certificates, and tell of new audits."""
+
+
+@command.command("list")
+@_STORE
+@_JSON
+@with_params
+def list_certificates(params: "Params", store: str | None, as_json: bool) -> None:
+    """List the certificates in a store and where they stand."""
+    from mbd.certificate.registry import Entry, entries
+    from mbd.certificate.trust import now
+    from mbd.files import to_json
+    from mbd.report.text import table
+
+    found = list(entries(_store(params, store), _trust(params), now()))
+    if as_json:
+        click.echo(to_json([_row(e) if isinstance(e, Entry) else vars(e) for e in found]), nl=False)
+        return
+    if not found:
+        click.echo("there is no certificate in this store")
+        return
+    rows = [list(_row(e).values())[:-1] for e in found if isinstance(e, Entry)]
+    header = ["certificate", "model", "deleted", "guarantee", "issued", "audit by", "state"]
+    click.echo(table(header, [[row[0][:16], *row[1:]] for row in rows]))
+    for e in found:
+        if not isinstance(e, Entry):
+            click.echo(f"  {e.digest[:16]}  cannot be verified: {e.reason}")
+
+
+@command.command()
+@click.argument("certificate")
+@_STORE
+@_JSON
+@with_params
+def show(params: "Params", certificate: str, store: str | None, as_json: bool) -> None:
+    """Show a certificate in plain words: a bundle's folder, or the SHA-256 (or its start) of one in a store."""
+    from mbd.certificate.registry import entry
+    from mbd.certificate.statement import WEIGHTS, DeletionStatement, to_payload
+    from mbd.certificate.trust import now
+    from mbd.certificate.verify.standing import last_erasure
+    from mbd.errors import DataError
+    from mbd.report.certificate import certificate_report
+
+    if Path(certificate).is_dir():
+        from mbd.certificate.bundle import Bundle
+
+        statement = Bundle(Path(certificate)).statement
+        erasure = None
+        standing = "not asked here (--store URL and a SHA-256 ask); nothing of this has been verified: use `mbd verify`"
+    else:
+        found = entry(_store(params, store), certificate, _trust(params), now())
+        statement, standing = found.statement, f"{found.status.state}: {found.status.reason}"
+        erasure = last_erasure(found.about)
+    if not isinstance(statement, DeletionStatement):
+        raise DataError("this is no certificate, but a statement about one", value=certificate)
+    if as_json:
+        click.echo(to_payload(statement).decode())
+        return
+    click.echo(certificate_report(statement.predicate, statement.digests[WEIGHTS]))
+    click.echo(f"Where it stands: {standing}.")
+    if erasure:
+        click.echo(f"Copies of the old weights erased: {erasure.claim}. {erasure.note}")
+
+
+@command.command()
+@_CERTIFICATE
+@click.option("--reason", required=True, help="Why it should no longer be relied on; everybody can read it.")
+@_STORE
+@with_params
+def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
+    """Withdraw a certificate: a signed statement in the log. It stays in the store, and no longer verifies."""
+    from mbd.certificate.lifecycle import announce, revocation
+    from mbd.certificate.trust import now
+
+    publisher = _publisher(params, store)
+    found = _entry(publisher, certificate)
+    if found.status.state == "revoked":
+        click.echo(f"it is revoked already: {found.status.reason}")
+        return
+    announce(revocation(found.digest, reason, now()), params.certificate, publisher)
+    click.echo(f"certificate {found.digest} is revoked")
+
+
+@command.command()
+@_CERTIFICATE
+@click.option("--by", required=True, metavar="SHA256", help="The certificate that takes its place.")
+@click.option("--reason", required=True, help="Why; everybody can read it.")
+@_STORE
+@with_params
+def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None) -> None:
+    """Say that a certificate was replaced by another one, both in the same store."""
+    from mbd.certificate.lifecycle import announce, supersession
+    from mbd.certificate.trust import now
+
+    publisher = _publisher(params, store)
+    old, new = _entry(publisher, certificate), _entry(publisher, by)
+    announce(supersession(old.digest, new.digest, reason, now()), params.certificate, publisher)
+    click.echo(f"certificate {old.digest} is replaced by {new.digest}")
+
+
+@command.command()
+@_CERTIFICATE
+@click.option("--leakage", type=FOLDER, required=True, help="New attacks on its model, as `mbd attack` wrote them.")
+@_STORE
+@with_params
+def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None) -> None:
+    """Tell of new attacks on a certified model: if passed, they set the next date, else they refute the certificate."""
+    from mbd.certificate.commitments import Commitments
+    from mbd.certificate.lifecycle import announce
+    from mbd.certificate.lifecycle import reaudit as new_evidence
+    from mbd.certificate.trust import now
+
+    publisher, commitments = _publisher(params, store), Commitments()
+    found = _entry(publisher, certificate)
+    days = params.certificate.reaudit_days
+    statement = new_evidence(found.digest, found.statement, leakage, now(), days, commitments)
+    announce(statement, params.certificate, publisher, commitments)
+    audit = statement.predicate
+    said = f"attack again by {audit.reaudit_by:%Y-%m-%d}" if audit.passed else "; ".join(audit.leakage.reasons)
+    click.echo(f"audit of certificate {found.digest}: {audit.leakage.decision}; {said}")
+
+
+def _store(params: "Params", url: str | None) -> "Store":
+    from mbd.storage import open_store
+
+    return open_store(url or params.store.url, params.store)
+
+
+def _trust(params: "Params") -> "Trust":
+    from mbd.certificate.trust import read_trust
+
+    return read_trust(Path(params.certificate.trust))
+
+
+def _publisher(params: "Params", url: str | None) -> "Publisher":
+    """Return what publishes, once what an earlier command had to leave is finished."""
+    from mbd.certificate.keys import load_signer
+    from mbd.certificate.lifecycle import finish_pending
+    from mbd.certificate.publish import Publisher
+
+    trust = _trust(params)
+    signer = load_signer(params.certificate.log_signer, trust)
+    publisher = Publisher(_store(params, url), params.store, signer, trust)
+    finish_pending(publisher)
+    return publisher
+
+
+def _entry(publisher: "Publisher", certificate: str) -> "Entry":
+    from mbd.certificate.registry import entry
+    from mbd.certificate.trust import now
+
+    return entry(publisher.store, certificate, publisher.trust, now())
+
+
+def _row(entry: "Entry") -> dict[str, str]:
+    predicate = entry.statement.predicate
+    names = ", ".join(predicate.deleted.modalities)
+    return {
+        "certificate": entry.digest,
+        "model": predicate.model,
+        "deleted": names if predicate.deleted.scope == "modalities" else f"{names} of some subjects",
+        "guarantee": predicate.guarantee.kind,
+        "issued": f"{predicate.issued:%Y-%m-%d}",
+        "reaudit_by": f"{entry.status.reaudit_by:%Y-%m-%d}",
+        "state": entry.status.state,
+        "reason": entry.status.reason,
+    }

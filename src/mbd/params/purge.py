@@ -1,0 +1,25 @@
+"""Parameters of the purge: where copies may lie besides the places that are known anyway, and what goes with them."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mbd.params.base import Section
+from mbd.params.operations import Url
+
+
+class Purge(Section):
+    """Removing every copy of the old weights, and keeping them away."""
+
+    features: bool = False
+    """whether the deleted modality's feature files and cached vectors go, too"""
+    also: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
+    """SHA-256 of further files that go: exports, dumps, models of other experiments"""
+    folders: tuple[Url, ...] = ()
+    """further places to search: folders, file:// or s3:// URLs (model registries, exports, backups, clones)"""
+    kfp_root: str = "build/kfp"
+    """folder with the outputs of pipelines that ran on this machine"""
+    shared_caches: bool = False
+    """whether to remove from a DVC cache that other repositories may use, too"""
+    tombstones: str | None = "build/tombstones"
+    """digests that no step may read or write: a file, or the URL of a store; null: steps do not look"""

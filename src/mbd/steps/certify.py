@@ -1,0 +1,121 @@
+"""Step `certify`: from a deletion, the attacks on what it left and its evaluation to a signed certificate.
+
+    certificate.json       the signed statement (DSSE envelope)
+    model.json             the released model's record
+    indices.safetensors    the edited positions
+    leakage.json           every attack, as it may be told; not where subjects were forgotten exactly
+    report.md              all of it in plain words
+
+There is no certificate where the gate was closed, where the modality was not cut out, or where the inputs do not belong
+together. What opens the certificate's commitments goes to `certificate.private`, outside the bundle.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from mbd.certificate.commitments import Commitments, keep_private
+from mbd.certificate.compose import Circumstances, compose
+from mbd.certificate.material import Material, read_material
+from mbd.certificate.predicate import Predicate, Request
+from mbd.certificate.provenance import provenance
+from mbd.certificate.signing import sign_statement
+from mbd.certificate.statement import (
+    CERTIFICATE,
+    INDICES,
+    LEAKAGE,
+    MODEL,
+    REPORT,
+    WEIGHTS,
+    DeletionStatement,
+    subjects_of,
+)
+from mbd.certificate.trust import now
+from mbd.certificate.verify.arithmetic import budget_check
+from mbd.certificate.verify.claims import agreement_check, budget_claim, structural_claim
+from mbd.certificate.verify.gate import gate_check
+from mbd.certificate.verify.structure import structural_checks
+from mbd.errors import GateRefusedError
+from mbd.files import sha256_file, to_json, write_file
+from mbd.params import Params
+from mbd.records import read_record
+from mbd.report.certificate import certificate_report
+from mbd.steps.step import step_run, versions
+from mbd.tensors import open_tensors
+
+NAME = "certify"
+
+
+def run(
+    params: Params,
+    deletion: Path,
+    leakage: Path | None,
+    evaluation: Path,
+    out: Path,
+    *,
+    request: Path | None = None,
+    supersedes: str | None = None,
+    clock: Callable[[], datetime] = now,
+) -> dict[str, Any]:
+    """Certify the model in `deletion` and write the bundle to `out`; return what is worth telling of it."""
+    material, commitments = read_material(deletion, leakage, evaluation), Commitments()
+    circumstances = Circumstances(
+        model=params.certificate.model,
+        issued=clock(),
+        reaudit_days=params.certificate.reaudit_days,
+        provenance=provenance(os.environ),
+        versions=versions(),
+        request=_read_request(request),
+        supersedes=supersedes,
+    )
+    predicate = compose(material, circumstances, commitments)
+    inputs = {"deletion": deletion, "evaluation": evaluation, **({"leakage": leakage} if leakage else {})}
+    with step_run(NAME, out, {"certificate": params.certificate}, **inputs) as step:
+        digests = _write_subjects(step.folder, material, predicate)
+        statement = DeletionStatement(subject=subjects_of(digests), predicate=predicate)
+        _refuse_what_nobody_would_believe(statement, material)
+        envelope = sign_statement(statement, params.certificate)
+        write_file(step.folder / CERTIFICATE, envelope.to_bytes())
+        private = None
+        if commitments.openings:
+            private = keep_private(Path(params.certificate.private), envelope.digest, commitments.openings)
+        step.look_at = REPORT
+    return {"statement": statement, "certificate": envelope.digest, "private": private}
+
+
+def _read_request(file: Path | None) -> Request:
+    if file is None:
+        return Request()
+    return read_record(file, Request, "request", "it has reference, received and due, each optional, and nothing else")
+
+
+def _write_subjects(folder: Path, material: Material, predicate: Predicate) -> dict[str, str]:
+    """Write the files that the certificate is about, but the weights; return the SHA-256 of all of them."""
+    for name in (MODEL, INDICES):
+        shutil.copyfile(material.folder / name, folder / name)
+    if predicate.evidence.leakage:
+        write_file(folder / LEAKAGE, to_json(predicate.evidence.leakage.model_dump(mode="json")))
+    write_file(folder / REPORT, certificate_report(predicate, material.digests[WEIGHTS]))
+    digests = {file.name: sha256_file(file) for file in folder.iterdir()}
+    return {**digests, WEIGHTS: material.digests[WEIGHTS]}
+
+
+def _refuse_what_nobody_would_believe(statement: DeletionStatement, material: Material) -> None:
+    """Make the checks that a verifier will make, before anything is signed."""
+    predicate, leakage = statement.predicate, statement.predicate.evidence.leakage
+    weights, indices = (open_tensors(material.folder / name) for name in (WEIGHTS, INDICES))
+    checks = [
+        budget_check(budget_claim(predicate)),
+        agreement_check(statement, material.model, leakage),
+        *structural_checks(structural_claim(predicate), material.model, weights, indices),
+        *([gate_check(leakage, predicate.guarantee.epsilon)] if leakage else []),
+    ]
+    if wrong := [check for check in checks if check.outcome == "failed"]:
+        raise GateRefusedError(
+            f"no certificate: a verifier would refuse it ({wrong[0].name}: {wrong[0].reason})",
+            file=material.folder,
+            way_out="delete, attack and evaluate again",
+        )

@@ -1,0 +1,72 @@
+"""Step `publish`: from a certificate bundle and its model to objects in a store, an entry in the log, and a receipt.
+
+    certificate.json, model.json, indices.safetensors, leakage.json, report.md     the bundle, as it was certified
+    proof.json                                                                     its inclusion in the log
+    receipt.json                                                                   every object with version and lock
+
+Nothing is published that does not verify. Run again, with the same bundle, it changes nothing and writes the same.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from mbd.certificate.bundle import PROOF
+from mbd.certificate.keys import load_signer
+from mbd.certificate.publish import Publisher, publish_certificate
+from mbd.certificate.receipt import RECEIPT, Receipt
+from mbd.certificate.statement import CERTIFICATE, WEIGHTS
+from mbd.certificate.trust import read_trust
+from mbd.certificate.verify import from_folder, verify_bundle
+from mbd.certificate.verify.given import Given
+from mbd.certificate.verify.signing import proof_bytes
+from mbd.certificate.verify.verdict import Verdict
+from mbd.errors import VerificationError
+from mbd.files import to_json, write_file
+from mbd.params import Params
+from mbd.steps.step import step_run
+from mbd.storage import open_store
+
+NAME = "publish"
+
+
+def run(params: Params, certificate: Path, model: Path, store: str, out: Path | None = None) -> dict[str, Any]:
+    """Publish the bundle in `certificate` and the weights in `model`; return what is worth telling of it."""
+    trust = read_trust(Path(params.certificate.trust))
+    given = from_folder(certificate, model)
+    verdict = verify_bundle(given, trust, unpublished=True)
+    _refuse_unverified(verdict, certificate)
+    publisher = Publisher(
+        store=open_store(store, params.store),
+        settings=params.store,
+        log_signer=load_signer(params.certificate.log_signer, trust),
+        trust=trust,
+    )
+    files = {name: places[0] for name, places in given.files.items()}
+    receipt, inclusion = publish_certificate(publisher, given.envelope, files)
+    if out is not None:
+        with step_run(NAME, out, {"store": params.store}, certificate=certificate) as step:
+            _write(step.folder, given, proof_bytes(inclusion), receipt)
+            step.inputs["model"] = {"path": str(model), "digest": receipt.weights}
+            step.look_at = RECEIPT
+    return {"receipt": receipt, "claims": verdict.claims}
+
+
+def _refuse_unverified(verdict: Verdict, bundle: Path) -> None:
+    if verdict.verified:
+        return
+    raise VerificationError(
+        "what does not verify is not published: "
+        + "; ".join(f"{check.name}: {check.reason}" for check in verdict.problems),
+        file=bundle,
+        way_out="`mbd verify` shows all checks; certify again",
+    )
+
+
+def _write(folder: Path, given: Given, proof: bytes, receipt: Receipt) -> None:
+    """Write the published bundle: what was certified, and nothing else that may lie beside it."""
+    write_file(folder / CERTIFICATE, given.envelope)
+    write_file(folder / PROOF, proof)
+    for name in (entry.what for entry in receipt.objects if entry.what not in {WEIGHTS, CERTIFICATE, PROOF}):
+        shutil.copyfile(given.files[name][0], folder / name)
+    write_file(folder / RECEIPT, to_json(receipt.model_dump(mode="json")))

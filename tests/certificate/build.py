@@ -1,0 +1,174 @@
+"""What certificates are made of: small models, deletions of every kind, evaluations, attack records, keys."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mbd.certificate.keyring import make_keys
+from mbd.certificate.trust import Trust, read_trust, write_trust
+from mbd.evaluation.leakage import (
+    AttackRecord,
+    Interval,
+    InvariantRecord,
+    LeakageRecord,
+    LowerBound,
+    UtilityRecord,
+)
+from mbd.features.contract import FeatureSet
+from mbd.files import to_json, write_file
+from mbd.model.checkpoint import load_model, save_model
+from mbd.model.deletion import DeletionRecord, read_deletion
+from mbd.params import Params, load_params
+from mbd.steps import certify, delete, evaluate
+from mbd.steps.step import step_run
+from mbd.training.lattice import train_lattice
+from tests.deletion.models import home_with_models
+
+ISSUED = datetime(2026, 3, 2, 12, 0, 0, tzinfo=UTC)
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+LATTICE = ("model.backbone=lattice", "model.lattice.components=4", "model.lattice.landmarks=8")
+KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "surgery": ("model", ("deletion.method=surgery",)),
+    "certified": ("model", ("deletion.method=certified", "deletion.certified.finetune_epochs=1", "training.epochs=2")),
+    "exact": ("lattice", ("deletion.method=exact", *LATTICE)),
+    "subjects": ("lattice", ("deletion.method=exact", *LATTICE)),
+}
+"""kind of deletion → the model it is made from, and its settings"""
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder with data, models and keys."""
+
+    folder: Path
+
+    def params(self, *settings: str) -> Params:
+        """Return parameters with which everything stays in this folder."""
+        own = (
+            f"certificate.signers=['file:{self.folder}/keys/signer.pem']",
+            f"certificate.log_signer=file:{self.folder}/keys/log.pem",
+            f"certificate.trust={self.folder}/keys/trust.json",
+            f"certificate.private={self.folder}/private",
+            f"deletion.ledgers={self.folder}/ledgers",
+            "evaluation.figures=false",
+        )
+        return load_params(None, [*own, *settings])
+
+    def subject(self) -> str:
+        """Return a subject of the data."""
+        return str(FeatureSet.open(self.folder / "data").split("train").load().groups[0])
+
+    def deletion(self, kind: str) -> Path:
+        """Return the folder of a deletion of audio, made at first use."""
+        out = self.folder / f"deleted-{kind}"
+        if not out.exists():
+            model, settings = KINDS[kind]
+            subjects = [self.subject()] if kind == "subjects" else []
+            delete.run(self.params(*settings), self.folder / "data", self.folder / model, ["audio"], subjects, out)
+        return out
+
+    def evaluation(self, kind: str) -> Path:
+        """Return the folder of the evaluation of a deleted model, made at first use."""
+        out = self.folder / f"evaluation-{kind}"
+        if not out.exists():
+            evaluate.run(self.params(), self.folder / "data", [self.deletion(kind)], out)
+        return out
+
+    def leakage(self, kind: str, out: Path | None = None, **changes: Any) -> Path | None:
+        """Return the folder with an attack record of a deleted model; `changes` go on top."""
+        if kind == "subjects":
+            return None
+        out = out or self.folder / f"leakage-{kind}"
+        deletion = read_deletion(self.deletion(kind))
+        assert deletion
+        write_leakage(out, leakage_record(deletion).model_copy(update=changes))
+        return out
+
+    def certify(self, kind: str, out: Path, *settings: str, **options: Any) -> dict[str, Any]:
+        """Certify a deletion."""
+        options = {"leakage": self.leakage(kind)} | options
+        return certify.run(
+            self.params(*settings), self.deletion(kind), options.pop("leakage"), self.evaluation(kind), out, **options
+        )
+
+
+def make_home(folder: Path) -> Home:
+    """Make data, models and keys in `folder`."""
+    home_with_models(folder)
+    trained = train_lattice(FeatureSet.open(folder / "data"), load_params(None, LATTICE), work=folder, progress=False)
+    (folder / "lattice").mkdir()
+    save_model(folder / "lattice", trained.record, trained.tensors)
+    make_keys(folder / "keys", "signer", origin="tests.example/log")
+    write_trust(folder / "keys" / "trust.json", _valid_long_ago(read_trust(folder / "keys" / "trust.json")))
+    return Home(folder)
+
+
+def _valid_long_ago(trust: Trust) -> Trust:
+    """Let all keys be valid at any time that tests issue certificates at."""
+    keys = tuple(key.model_copy(update={"valid_from": LONG_AGO}) for key in trust.keys)
+    return trust.model_copy(update={"keys": keys})
+
+
+def write_leakage(out: Path, record: LeakageRecord) -> None:
+    """Write an attack record as `mbd attack` leaves it."""
+    with step_run("attack", out, {}) as step:
+        write_file(step.folder / "leakage.json", to_json(record.model_dump(mode="json")))
+
+
+def leakage_record(deletion: DeletionRecord, reference: str = "e" * 64) -> LeakageRecord:
+    """Return the record of a small suite that the deleted model passes."""
+    claimed = deletion.guarantee.epsilon
+    return LeakageRecord(
+        modalities=deletion.request.modalities,
+        models={"before": deletion.before, "after": deletion.after, "reference": reference},
+        data=deletion.data,
+        suite={"parameters": {"seed": "0"}, "rows": 64, "seed": 2**60},
+        attacks=(
+            AttackRecord(
+                modality="audio",
+                attack="whitebox",
+                measure="balanced accuracy",
+                chance=0.5,
+                before=Interval(value=0.86, low=0.83, high=0.89),
+                after=Interval(value=0.52, low=0.49, high=0.55),
+                reference=Interval(value=0.515, low=0.485, high=0.545),
+                difference=Interval(value=0.005, low=-0.02, high=0.03),
+                tolerance=0.03,
+                decision="passed",
+                reason="no better than on the reference",
+            ),
+        ),
+        utility=(
+            UtilityRecord(
+                metric="acc2",
+                regime="text, visual",
+                before=None,
+                after=Interval(value=84.0, low=82.0, high=86.0),
+                reference=Interval(value=84.5, low=82.5, high=86.5),
+                to_before=None,
+                to_reference=Interval(value=-0.5, low=-2.0, high=1.0),
+                margin=3.0,
+                decision="passed",
+                reason="no more is lost than may be",
+            ),
+        ),
+        invariants=(InvariantRecord(name="nothing of audio is left", decision="passed", reason="looked up"),),
+        lower_bound=LowerBound(
+            epsilon=0.0,
+            confidence=0.95,
+            delta=1e-5,
+            attack="whitebox",
+            claimed=claimed,
+            decision="told" if claimed is None else "passed",
+            reason="no more was shown than is claimed",
+        ),
+        proxy=None,
+        decision="passed",
+        reasons=(),
+    )
+
+
+def weights_of(folder: Path) -> str:
+    """Return the SHA-256 of a model's weights."""
+    return load_model(folder)[0].sha256

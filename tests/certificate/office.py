@@ -1,0 +1,91 @@
+"""An office that certifies and publishes: keys, trust and a store of its own, on the models of a shared home."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mbd.certificate.keyring import make_keys
+from mbd.certificate.keys import load_signer
+from mbd.certificate.publish import Publisher
+from mbd.certificate.trust import Trust, now, read_trust
+from mbd.certificate.verify import Verdict, from_folder, from_store, verify_bundle
+from mbd.params import Params
+from mbd.steps import publish
+from mbd.storage import open_store
+from mbd.storage.store import Store
+from tests.certificate.build import Home
+
+
+@dataclass(frozen=True)
+class Office:
+    """Who certifies, and where it is published."""
+
+    home: Home
+    folder: Path
+
+    @classmethod
+    def make(cls, home: Home, folder: Path, *holders: str) -> "Office":
+        """Make keys of these holders (by default of one) and of the log."""
+        for name in holders or ("signer",):
+            make_keys(folder / "keys", name)
+        return cls(home, folder)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Settings with which everything secret stays in this folder."""
+        keys = self.folder / "keys"
+        signers = [f"file:{file}" for file in sorted(keys.glob("*.pem")) if file.stem != "log"]
+        return (
+            f"certificate.signers={signers}",
+            f"certificate.log_signer=file:{keys}/log.pem",
+            f"certificate.trust={self.trust_file}",
+            f"certificate.private={self.folder}/private",
+        )
+
+    @property
+    def trust_file(self) -> Path:
+        return self.folder / "keys" / "trust.json"
+
+    @property
+    def trust(self) -> Trust:
+        return read_trust(self.trust_file)
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.folder}/store"
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.url)
+
+    def params(self, *settings: str) -> Params:
+        """Return the parameters of this office."""
+        return self.home.params(*self.settings, *settings)
+
+    def bundle(self, kind: str, name: str | None = None, **options: Any) -> Path:
+        """Return a certificate bundle of a deletion, made at first use."""
+        out = self.folder / (name or f"bundle-{kind}")
+        if not out.exists():
+            self.home.certify(kind, out, *self.settings, **{"clock": now} | options)
+        return out
+
+    def publish(self, kind: str, name: str | None = None, **options: Any) -> Path:
+        """Publish a deletion; return the published bundle."""
+        out = self.folder / f"published-{name or kind}"
+        publish.run(self.params(), self.bundle(kind, name, **options), self.home.deletion(kind), self.url, out)
+        return out
+
+    def publisher(self, store: Store | None = None) -> Publisher:
+        """Return what publishes, into the office's store or another one."""
+        params = self.params()
+        signer = load_signer(params.certificate.log_signer)
+        return Publisher(store or self.store, params.store, signer, self.trust)
+
+    def verify(self, kind: str, bundle: Path, **options: Any) -> Verdict:
+        """Verify a bundle together with the model it is about."""
+        trust = options.pop("trust", self.trust)
+        return verify_bundle(from_folder(bundle, self.home.deletion(kind)), trust, **options)
+
+    def verify_in_store(self, digest: str, folder: Path, model: Path | None = None) -> Verdict:
+        """Verify what is published, with the files fetched into `folder`."""
+        return verify_bundle(from_store(self.store, digest, folder, model), self.trust)

@@ -1,0 +1,45 @@
+"""docs/certificate-format.md names everything that a certificate holds and everything that is checked."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate import statement
+from mbd.certificate.bundle import FILES, PROOF
+from mbd.certificate.layout import about_name, certificate_name, latest_name, object_name, proof_name
+from mbd.certificate.lifecycle import PENDING
+from mbd.certificate.predicate import Predicate
+from mbd.certificate.trust import read_trust
+from mbd.certificate.verify import from_folder, verify_bundle
+from mbd.errors import ExitCode
+from tests.golden.certificates.cases import HERE, assemble
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "certificate-format.md").read_text(encoding="utf-8")
+FIELDS = DOCUMENT.partition("## 4. The statement")[2].partition("## 5.")[0]
+CHECKS = DOCUMENT.partition("## 10. Checks")[2].partition("## 11.")[0]
+
+
+@pytest.mark.parametrize("field", Predicate.model_fields)
+def test_every_field_of_the_predicate_is_explained(field: str) -> None:
+    assert re.search(rf"^\| .*`{field}[`.]", FIELDS, re.MULTILINE)
+
+
+def test_every_check_is_explained(tmp_path: Path) -> None:
+    case = assemble(HERE / "v1" / "certified", tmp_path)
+    given = from_folder(tmp_path / "bundle", tmp_path / "model")
+    for check in verify_bundle(given, read_trust(tmp_path / "trust.json"), at=case.at).checks:
+        name = "digest of FILE" if check.name.startswith("digest of") else check.name
+        assert re.search(rf"^\| (.*, )?{name}[, |]", CHECKS, re.MULTILINE), name
+
+
+def test_every_kind_of_statement_file_and_place_is_named() -> None:
+    kinds = [getattr(statement, name) for name in vars(statement) if name.endswith("_TYPE")]
+    places = [object_name("HEX"), about_name("NAME", "NAME2"), latest_name("MODEL", "MODALITY"), f"{PENDING}NAME"]
+    places += [certificate_name("NAME"), proof_name("NAME").replace("certificates/NAME", "…")]
+    for name in [*kinds, *FILES, PROOF, *places]:
+        assert f"`{name}`" in DOCUMENT, name
+
+
+def test_the_exit_code_of_a_failed_verification_is_told() -> None:
+    assert f"{ExitCode.UNVERIFIED:d} a check failed" in CHECKS

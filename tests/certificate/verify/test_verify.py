@@ -1,0 +1,313 @@
+"""What a stranger sees: every check by name, and a decision that is `verified` only if it is deserved."""
+
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate.bundle import PROOF
+from mbd.certificate.commitments import Commitments
+from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.certificate.keys import load_signer
+from mbd.certificate.layout import about_name, certificate_name
+from mbd.certificate.lifecycle import announce, reaudit, revocation, supersession
+from mbd.certificate.statement import (
+    CERTIFICATE,
+    INDICES,
+    LEAKAGE,
+    MODEL,
+    REPORT,
+    WEIGHTS,
+    AboutCertificate,
+    DeletionStatement,
+    parse_payload,
+    to_payload,
+)
+from mbd.certificate.trust import now
+from mbd.certificate.verify import Verdict, from_folder, verify_bundle
+from mbd.certificate.verify.arithmetic import BUDGET
+from mbd.certificate.verify.checks import REAUDIT, digest_name
+from mbd.certificate.verify.claims import AGREEMENT
+from mbd.certificate.verify.gate import GATE
+from mbd.certificate.verify.signing import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.certificate.verify.standing import CONSISTENCY, STANDING
+from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS
+from mbd.errors import DataError, VerificationError
+from mbd.files import sha256_file
+from tests.certificate.build import KINDS, Home
+from tests.certificate.office import Office
+
+EVERY_CHECK = {
+    *(SCHEMA, CANONICAL, SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT, CONSISTENCY, STANDING),
+    *map(digest_name, (WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT)),
+    *(TENSORS, REMOVED, SHAPES, POSITIONS, BUDGET, GATE, AGREEMENT, REAUDIT),
+}
+OFFLINE = {CONSISTENCY, STANDING}
+
+
+@pytest.fixture(scope="module")
+def office(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Office:
+    office = Office.make(home, tmp_path_factory.mktemp("office"))
+    for kind in KINDS:
+        office.publish(kind)
+    return office
+
+
+def copied(office: Office, kind: str, to: Path) -> Path:
+    return Path(shutil.copytree(office.folder / f"published-{kind}", to))
+
+
+def outcomes(verdict: Verdict, outcome: str) -> set[str]:
+    return {check.name for check in verdict.checks if check.outcome == outcome}
+
+
+@pytest.mark.parametrize("kind", ["surgery", "certified", "exact"])
+def test_a_published_bundle_is_verified_offline(office: Office, kind: str) -> None:
+    verdict = office.verify(kind, office.folder / f"published-{kind}")
+    assert verdict.verified, verdict.problems
+    assert outcomes(verdict, "passed") == EVERY_CHECK - OFFLINE
+    assert outcomes(verdict, "not checkable") == OFFLINE
+
+
+@pytest.mark.parametrize("kind", ["surgery", "certified", "exact"])
+def test_from_its_store_everything_can_be_checked(office: Office, kind: str, tmp_path: Path) -> None:
+    digest = sha256_file(office.folder / f"published-{kind}" / CERTIFICATE)
+    verdict = office.verify_in_store(digest, tmp_path)
+    assert verdict.verified, verdict.problems
+    assert outcomes(verdict, "passed") == EVERY_CHECK
+
+
+def test_forgotten_subjects_are_not_attacked_and_stay_unnamed(office: Office) -> None:
+    verdict = office.verify("subjects", office.folder / "published-subjects")
+    assert verdict.verified, verdict.problems
+    assert outcomes(verdict, "not checkable") == OFFLINE | {REMOVED, GATE}
+    assert office.home.subject() not in verdict.model_dump_json()
+
+
+def test_without_a_model_nothing_is_said_about_weights(office: Office) -> None:
+    verdict = verify_bundle(from_folder(office.folder / "published-exact"), office.trust)
+    assert verdict.verified
+    assert outcomes(verdict, "not checkable") == OFFLINE | {digest_name(WEIGHTS), TENSORS, REMOVED, SHAPES, POSITIONS}
+
+
+def test_without_trust_nothing_is_verified(office: Office) -> None:
+    verdict = office.verify("exact", office.folder / "published-exact", trust=None)
+    assert verdict.decision == "not verified"
+    assert {check.name for check in verdict.problems} == {SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT}
+    assert verdict.trust is None
+
+
+def test_what_is_not_published_is_not_verified_unless_it_is_about_to_be(office: Office) -> None:
+    bundle = office.bundle("exact")
+    assert office.verify("exact", bundle).decision == "not verified"
+    assert office.verify("exact", bundle, unpublished=True).verified
+
+
+def test_a_proof_that_was_taken_away_is_missed(office: Office, tmp_path: Path) -> None:
+    bundle = copied(office, "exact", tmp_path / "bundle")
+    (bundle / PROOF).unlink()
+    verdict = office.verify("exact", bundle)
+    assert verdict.decision == "not verified"
+    assert {check.name for check in verdict.problems} == {INCLUSION, CHECKPOINT}
+
+
+@pytest.mark.parametrize("name", [MODEL, INDICES, LEAKAGE, REPORT])
+def test_a_missing_and_a_changed_file_are_named(office: Office, name: str, tmp_path: Path) -> None:
+    bundle = copied(office, "certified", tmp_path / "bundle")
+    with (bundle / name).open("ab") as stream:
+        stream.write(b"\n")
+    assert outcomes(office.verify("certified", bundle), "failed") == {digest_name(name)}
+    (bundle / name).unlink()
+    verdict = office.verify("certified", bundle)
+    assert outcomes(verdict, "failed") == {digest_name(name)}
+    assert verdict.check(digest_name(name)).reason == "the bundle lacks it"
+
+
+def test_the_certificate_of_another_model_is_refused(office: Office) -> None:
+    verdict = verify_bundle(
+        from_folder(office.folder / "published-surgery", office.home.deletion("certified")), office.trust
+    )
+    assert {digest_name(WEIGHTS), digest_name(MODEL)} <= outcomes(verdict, "failed")
+
+
+def test_a_model_folder_without_weights_is_refused(office: Office, tmp_path: Path) -> None:
+    verdict = verify_bundle(from_folder(office.folder / "published-surgery", tmp_path), office.trust)
+    assert {digest_name(WEIGHTS), digest_name(MODEL)} <= outcomes(verdict, "failed")
+
+
+def test_a_stranger_who_signs_and_logs_is_a_stranger(office: Office, home: Home, tmp_path: Path) -> None:
+    stranger = Office.make(home, tmp_path)
+    published = stranger.publish("exact")
+    assert stranger.verify("exact", published).verified
+    verdict = office.verify("exact", published)
+    assert {SIGNATURES, CHECKPOINT} <= outcomes(verdict, "failed")
+
+
+def test_a_word_in_another_form_is_refused(office: Office, tmp_path: Path) -> None:
+    bundle = copied(office, "exact", tmp_path / "bundle")
+    envelope = json.loads((bundle / CERTIFICATE).read_bytes())
+    (bundle / CERTIFICATE).write_text(json.dumps(envelope, indent=1))
+    assert {CANONICAL, INCLUSION} <= outcomes(office.verify("exact", bundle), "failed")
+    (bundle / CERTIFICATE).write_text("{}")
+    verdict = office.verify("exact", bundle)
+    assert outcomes(verdict, "failed") == {SCHEMA}
+    assert verdict.certificate is None
+
+
+def test_two_of_three_must_sign(home: Home, tmp_path: Path) -> None:
+    office = Office.make(home, tmp_path, "alice", "bob", "carol")
+    strict = office.trust.model_copy(update={"threshold": 2})
+    bundle = tmp_path / "bundle"
+    for signers, verified in ((["alice"], False), (["alice", "bob"], True)):
+        keys = [f"file:{tmp_path}/keys/{name}.pem" for name in signers]
+        home.certify("exact", bundle, *office.settings, f"certificate.signers={keys}", clock=now)
+        verdict = office.verify("exact", bundle, trust=strict, unpublished=True)
+        assert verdict.verified is verified
+        assert (SIGNATURES in outcomes(verdict, "failed")) is not verified
+
+
+@pytest.mark.parametrize(("first", "last"), [(-2, -1), (1, 2)], ids=["expired", "not yet"])
+def test_a_key_counts_only_while_it_is_valid(office: Office, first: int, last: int) -> None:
+    (key,) = office.trust.keys_for("certificate")
+    window = {"valid_from": now() + timedelta(days=first), "valid_until": now() + timedelta(days=last)}
+    trust = office.trust.with_key(key.model_copy(update=window))
+    verdict = office.verify("exact", office.folder / "published-exact", trust=trust)
+    assert verdict.check(SIGNATURES).outcome == "passed"
+    assert outcomes(verdict, "failed") == {VALIDITY}
+
+
+def test_a_date_in_the_future_is_refused(office: Office) -> None:
+    verdict = office.verify("exact", office.folder / "published-exact", at=now() - timedelta(days=1))
+    assert VALIDITY in outcomes(verdict, "failed")
+
+
+def test_an_overdue_audit_is_told(office: Office) -> None:
+    verdict = office.verify("exact", office.folder / "published-exact", at=now() + timedelta(days=1000))
+    assert outcomes(verdict, "failed") == {REAUDIT}
+
+
+def forged(office: Office, bundle: Path, **changes: object) -> None:
+    """Sign a certificate anew after changes to its predicate: what a dishonest holder of the key could do."""
+    statement = statement_in(bundle)
+    predicate = statement.predicate.model_copy(update=changes)
+    signer = load_signer(f"file:{office.folder}/keys/signer.pem")
+    envelope = sign(to_payload(statement.model_copy(update={"predicate": predicate})), PAYLOAD_TYPE, [signer])
+    (bundle / CERTIFICATE).write_bytes(envelope.to_bytes())
+
+
+def statement_in(bundle: Path) -> DeletionStatement:
+    statement = parse_payload(Envelope.parse((bundle / CERTIFICATE).read_bytes()).content)
+    assert isinstance(statement, DeletionStatement)
+    return statement
+
+
+def test_who_holds_the_key_still_cannot_claim_what_the_numbers_do_not_show(office: Office, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(office.bundle("certified"), tmp_path / "bundle"))
+    predicate = statement_in(bundle).predicate
+    assert predicate.budget
+    assert predicate.evidence.leakage
+    stronger = predicate.guarantee.model_copy(update={"epsilon": 0.5})
+    attack = predicate.evidence.leakage.attacks[0]
+    assert attack.difference
+    better = attack.difference.model_copy(update={"low": 0.2, "high": 0.3})
+    leaky = attack.model_copy(update={"difference": better, "after": attack.before})
+    leakage = predicate.evidence.leakage.model_copy(update={"attacks": (leaky,)})
+    for changes, failing in (
+        ({"guarantee": stronger, "budget": predicate.budget.model_copy(update={"epsilon": 0.5})}, BUDGET),
+        ({"guarantee": stronger}, AGREEMENT),
+        ({"evidence": predicate.evidence.model_copy(update={"leakage": leakage})}, GATE),
+        ({"edit": predicate.edit.model_copy(update={"kind": "zero"})}, POSITIONS),
+    ):
+        forged(office, bundle, **changes)
+        verdict = office.verify("certified", bundle, unpublished=True)
+        assert verdict.check(SIGNATURES).outcome == "passed"
+        assert failing in outcomes(verdict, "failed"), failing
+        shutil.copy(office.bundle("certified") / CERTIFICATE, bundle / CERTIFICATE)
+    assert office.verify("certified", bundle, unpublished=True).verified
+
+
+@pytest.mark.parametrize("how", ["revoked", "replaced"])
+def test_a_certificate_that_was_revoked_or_replaced(home: Home, tmp_path: Path, how: str) -> None:
+    office = Office.make(home, tmp_path / "office")
+    digest = sha256_file(office.publish("exact") / CERTIFICATE)
+    assert office.verify_in_store(digest, tmp_path / "before").verified
+    said: AboutCertificate = (
+        revocation(digest, "the request was withdrawn", now())
+        if how == "revoked"
+        else supersession(digest, "f" * 64, "a better one", now())
+    )
+    announce(said, office.params().certificate, office.publisher())
+    verdict = office.verify_in_store(digest, tmp_path / "after")
+    assert outcomes(verdict, "failed") == {STANDING}
+    assert how in verdict.check(STANDING).reason
+
+
+def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(home: Home, tmp_path: Path) -> None:
+    office = Office.make(home, tmp_path / "office")
+    published = office.publish("surgery")
+    digest, statement = sha256_file(published / CERTIFICATE), statement_in(published)
+    leakage = home.leakage("surgery")
+    assert leakage
+    again = reaudit(digest, statement, leakage, now(), 400, Commitments())
+    announce(again, office.params().certificate, office.publisher())
+    verdict = office.verify_in_store(digest, tmp_path / "extended")
+    assert verdict.verified, verdict.problems
+    assert f"{again.predicate.reaudit_by:%Y-%m-%d}" in verdict.check(REAUDIT).reason
+    refusing = home.leakage("surgery", tmp_path / "refused", decision="refused", reasons=("it leaks",))
+    assert refusing
+    announce(
+        reaudit(digest, statement, refusing, now(), 400, Commitments()), office.params().certificate, office.publisher()
+    )
+    verdict = office.verify_in_store(digest, tmp_path / "refuted")
+    assert "it leaks" in verdict.check(STANDING).reason
+    assert verdict.decision == "failed"
+
+
+def test_a_certificate_that_takes_the_place_of_another(home: Home, tmp_path: Path) -> None:
+    office = Office.make(home, tmp_path / "office")
+    first = sha256_file(office.publish("exact", "first") / CERTIFICATE)
+    second = sha256_file(office.publish("exact", "second", supersedes=first) / CERTIFICATE)
+    assert office.verify_in_store(second, tmp_path / "second").verified
+    assert "replaced" in office.verify_in_store(first, tmp_path / "first").check(STANDING).reason
+
+
+def test_what_nobody_trusted_says_about_a_certificate_is_a_reason_to_ask(home: Home, tmp_path: Path) -> None:
+    office, stranger = Office.make(home, tmp_path / "office"), Office.make(home, tmp_path / "stranger")
+    digest = sha256_file(office.publish("exact") / CERTIFICATE)
+    stranger.publish("exact")
+    said = announce(revocation(digest, "mischief", now()), stranger.params().certificate, stranger.publisher())
+    for name in (certificate_name(said), certificate_name(said).replace(CERTIFICATE, PROOF), about_name(digest, said)):
+        office.store.create(name, stranger.store.read(name))
+    check = office.verify_in_store(digest, tmp_path / "there").check(STANDING)
+    assert check.outcome == "failed"
+    assert "cannot be verified" in check.reason
+
+
+def test_a_statement_about_a_certificate_is_none(home: Home, tmp_path: Path) -> None:
+    office = Office.make(home, tmp_path / "office")
+    digest = sha256_file(office.publish("exact") / CERTIFICATE)
+    said = announce(revocation(digest, "no reason", now()), office.params().certificate, office.publisher())
+    verdict = office.verify_in_store(said, tmp_path / "there")
+    assert outcomes(verdict, "failed") == {SCHEMA}
+
+
+def test_what_is_not_there_is_told(office: Office, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no certificate in this folder"):
+        from_folder(tmp_path)
+    with pytest.raises(DataError, match="no such certificate"):
+        office.verify_in_store("0" * 64, tmp_path)
+
+
+def test_an_object_that_was_exchanged_in_the_store_is_named(home: Home, tmp_path: Path) -> None:
+    office = Office.make(home, tmp_path / "office")
+    published = office.publish("exact")
+    digest = sha256_file(published / CERTIFICATE)
+    weights = statement_in(published).digests[WEIGHTS]
+    (tmp_path / "office" / "store" / "objects" / "sha256" / weights).write_bytes(b"other")
+    verdict = office.verify_in_store(digest, tmp_path / "there")
+    assert outcomes(verdict, "failed") == {digest_name(WEIGHTS)}
+    (tmp_path / "office" / "store" / certificate_name(digest)).write_bytes(b"{}")
+    with pytest.raises(VerificationError, match="digest differs"):
+        office.verify_in_store(digest, tmp_path / "elsewhere")

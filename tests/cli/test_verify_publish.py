@@ -1,0 +1,118 @@
+"""`mbd publish` and `mbd verify` as a user runs them, in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate.statement import CERTIFICATE
+from mbd.files import sha256_file
+from tests.certificate.build import make_home
+from tests.certificate.office import Office
+
+HEAVY = ("torch", "boto3", "scipy", "sklearn", "matplotlib", "dvc", "kfp", "dp_accounting", "transformers", "h5py")
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
+    office = Office.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
+    office.bundle("exact")
+    return office
+
+
+def mbd(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from mbd.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+
+
+def settings(office: Office) -> list[str]:
+    return [part for setting in office.settings for part in ("--set", setting)]
+
+
+def test_from_a_bundle_to_a_verified_certificate(office: Office, tmp_path: Path) -> None:
+    url, out, model = f"file://{tmp_path}/store", tmp_path / "published", office.home.deletion("exact")
+    done = mbd(
+        *("publish", "--certificate", office.bundle("exact"), "--model", model, "--store", url, "--out", out),
+        *settings(office),
+    )
+    assert done.returncode == 0, done.stderr
+    digest = sha256_file(out / CERTIFICATE)
+    assert f"check it: mbd verify {url}/certificates/{digest}" in done.stdout
+    assert "this store has no Object Lock" in done.stdout
+    for source in (out, url):
+        done = mbd("verify", source, "--model", model, "--trust", office.trust_file)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.startswith(f"VERIFIED: certificate {digest}\n")
+        assert "audio deleted from sentiment by the method exact: exact, ε = 0, δ = 0" in done.stdout
+    done = mbd("verify", out, "--trust", office.trust_file, "--json")
+    verdict = json.loads(done.stdout)
+    assert verdict["decision"] == "verified"
+    assert {check["outcome"] for check in verdict["checks"]} == {"passed", "not checkable"}
+    reproduced = mbd(
+        *("verify", out, "--trust", office.trust_file, "--reproduce", "--features", office.home.folder / "data")
+    )
+    assert reproduced.returncode == 0, reproduced.stdout
+    assert "bit for bit" in reproduced.stdout
+
+
+def test_what_is_not_verified_ends_with_4_and_the_reason(office: Office, tmp_path: Path) -> None:
+    done = mbd("verify", office.bundle("exact"))
+    assert done.returncode == 4
+    assert done.stdout.startswith("NOT VERIFIED: certificate ")
+    assert "there is no trust file" in done.stdout
+    assert "Nothing that this certificate says can be relied on." in done.stdout
+    (tmp_path / CERTIFICATE).write_text("{}")
+    done = mbd("verify", tmp_path, "--trust", office.trust_file, "--json")
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["decision"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["verify", "nowhere"], 5, "there is no certificate in this folder"),
+        (["verify", "ftp://x/y"], 2, "a store is file://FOLDER or s3://BUCKET"),
+        (["verify", "nowhere", "--reproduce"], 2, "--reproduce and --features DIR belong together"),
+        (["publish", "--certificate", "nowhere", "--model", "nowhere"], 5, "there is no readable trust file"),
+    ],
+)
+def test_wrong_usage_is_told(arguments: list[str], code: int, said: str) -> None:
+    done = mbd(*arguments)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+
+
+def test_an_auditor_needs_no_heavy_package(office: Office, tmp_path: Path) -> None:
+    """Run `mbd verify` where importing a heavy package fails, as in a bare install."""
+    url, out, model = f"file://{tmp_path}/store", tmp_path / "published", office.home.deletion("exact")
+    bare = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] in {HEAVY!r}:
+            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+sys.meta_path.insert(0, Absent())
+from mbd.cli import main
+main()
+"""
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", bare, *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    publishing = ("publish", "--certificate", office.bundle("exact"), "--model", model, "--store", url, "--out", out)
+    done = run(*publishing, *settings(office))
+    assert done.returncode == 0, done.stderr
+    done = run("verify", url, "--model", model, "--trust", office.trust_file)
+    assert done.returncode == 0, done.stderr
+    done = run("verify", "s3://bucket/prefix", "--trust", office.trust_file)
+    assert done.returncode == 1
+    assert "an S3 store needs the package boto3" in done.stderr

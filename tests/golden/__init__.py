@@ -1,0 +1,1 @@
+"""Files of released formats, frozen: what they say must be understood forever."""

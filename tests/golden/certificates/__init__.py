@@ -1,0 +1,1 @@
+"""Frozen certificates of every released format version, good ones and bad ones."""
