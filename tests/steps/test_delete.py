@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from mbd.model.checkpoint import load_model, save_model
 from mbd.model.deletion import GuaranteeRecord, read_deletion
 from mbd.model.predictor import load
 from mbd.params import Params, load_params
+from mbd.privacy.ledger import Ledger
+from mbd.report.deletion import deletion_summary
 from mbd.steps import delete, evaluate
 from mbd.tensors import open_tensors, save_tensors
 from mbd.training.lattice import train_lattice
@@ -197,20 +200,121 @@ delete.run(load_params(None, sys.argv[5:]), Path(sys.argv[2]), Path(sys.argv[3])
 """
 
 
+LEDGERS = (*CERTIFIED, "deletion.ledgers=ledgers")
+
+
+def kill(home: Path, folder: Path, moment: str) -> None:
+    """Run a certified deletion in `folder` that is killed at a moment."""
+    arguments = [moment, str(home / "data"), str(home / "model"), "out", *LEDGERS]
+    result = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, text=True, cwd=folder
+    )
+    assert result.returncode == -signal.SIGKILL, result.stderr
+
+
+@pytest.fixture(scope="module")
+def killed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """For each moment, the folder in which a certified deletion was killed then."""
+    folders = {moment: tmp_path_factory.mktemp("killed") for moment in ("model saved", "folder in place")}
+    for moment, folder in folders.items():
+        kill(home, folder, moment)
+    return folders
+
+
+@pytest.fixture
+def crash_site(killed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Go to what is left of a deletion that was killed at a moment; what it wrote to is returned."""
+
+    def go(moment: str) -> Path:
+        shutil.copytree(killed[moment], tmp_path, dirs_exist_ok=True)
+        monkeypatch.chdir(tmp_path)
+        return tmp_path / "out"
+
+    return go
+
+
+def ledger_of(home: Path) -> Ledger:
+    lineage = sha256_file(home / "model" / "model.safetensors")
+    return Ledger(Path("ledgers") / f"{lineage}.jsonl", lineage)
+
+
 @pytest.mark.parametrize("moment", ["model saved", "folder in place"])
 def test_killed_at_any_moment_nothing_is_half_written_and_the_ledger_counts_once(
-    home: Path, tmp_path: Path, moment: str
+    home: Path, crash_site: Callable[[str], Path], moment: str
 ) -> None:
-    out, settings = tmp_path / "out", [*CERTIFIED, f"deletion.ledgers={tmp_path / 'ledgers'}"]
-    arguments = [moment, str(home / "data"), str(home / "model"), str(out), *settings]
-    result = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, text=True)
-    assert result.returncode == -signal.SIGKILL, result.stderr
+    out = crash_site(moment)
     assert out.exists() == (moment == "folder in place")
-    record = deleted(home, out, *settings)
+    record = deleted(home, out, *LEDGERS)
     assert record["budget"]["rho_before"] == 0
     assert record["budget"]["rho_after"] == pytest.approx(record["budget"]["rho"])
     assert load(out).record.sha256 == record["after"]
-    assert not [p for p in tmp_path.iterdir() if "partial" in p.name]
+    assert [entry.event for entry in ledger_of(home).entries] == ["charge", "release"]
+    assert not [p for p in out.parent.iterdir() if "partial" in p.name]
+
+
+def test_killed_with_the_model_in_place_only_the_charge_is_settled(
+    home: Path, crash_site: Callable[[str], Path]
+) -> None:
+    out = crash_site("folder in place")
+    left = {file.name: file.read_bytes() for file in out.iterdir()}
+    summary = delete.run(params(*LEDGERS), home / "data", home / "model", ["audio"], [], out)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == left
+    assert summary["settled"]
+    assert summary["modalities"] == ["text", "visual"]
+    assert "only its charge had to be settled" in deletion_summary(summary)
+    charge, release = ledger_of(home).entries
+    assert (charge.digest, release.after) == (summary["record"].budget.entry, summary["record"].after)
+    again = deleted(home, out, *LEDGERS)  # that deletion is done; this one draws fresh noise, and costs again
+    assert again["after"] != release.after
+    assert again["budget"]["rho_before"] == charge.rho
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json", "indices.safetensors", "deletion.json"])
+def test_a_model_that_is_not_whole_is_made_anew_under_the_same_charge(
+    home: Path, crash_site: Callable[[str], Path], name: str
+) -> None:
+    out = crash_site("folder in place")
+    before = read_deletion(out)
+    (out / name).write_bytes((out / name).read_bytes()[:-2])
+    record = deleted(home, out, *LEDGERS)
+    assert before is not None
+    assert record["after"] != before.after
+    assert [entry.event for entry in ledger_of(home).entries] == ["charge", "release"]
+
+
+def test_a_charge_is_found_again_behind_those_of_others(home: Path, crash_site: Callable[[str], Path]) -> None:
+    out = crash_site("model saved")
+    deleted(home, out.with_name("other"), *LEDGERS, modality="visual")
+    record = deleted(home, out, *LEDGERS)
+    entries = ledger_of(home).entries
+    assert [entry.event for entry in entries] == ["charge", "charge", "release", "release"]
+    assert record["budget"]["entry"] == entries[0].digest
+
+
+def test_two_processes_operate_as_one(tmp_path: Path) -> None:
+    """Three batches of calibration rows: the first process has two of them."""
+    rows = "features.source.synthetic.rows={train: 60, valid: 24, test: 24, calibration: 2100}"
+    data = synthetic_set(tmp_path / "data", rows)
+    model = tiny_model(data, tmp_path / "model")
+    delete.run(params(SALIENT), data, model, ["audio"], [], tmp_path / "one")
+    mbd = Path(sys.executable).with_name("mbd")
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"),
+            *(str(mbd), "delete", "--features", str(data), "--model", str(model), "--modality", "audio"),
+            *("--out", str(tmp_path / "two"), "--set", SALIENT),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("written to") == 1
+    records = [read_deletion(tmp_path / name) for name in ("one", "two")]
+    assert all(record and record.facts["importance"]["rows"] == 2100 for record in records)
+    assert path_digest(tmp_path / "one") == path_digest(tmp_path / "two")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """What every adversary takes and returns.
 
-An adversary is a module `mbd.attacks.NAME` with `attack(suspect, setting) -> list[Evidence]`. It fits whatever it fits
-on one half of the rows and scores the other half; what it found is kept row by row, so that intervals, and differences
-between two suspects on the same rows, come from one bootstrap (:mod:`mbd.attacks.bootstrap`).
+An adversary is a module `mbd.attacks.NAME` with `attack(suspect, setting) -> list[Evidence]`: the same measures in the
+same order for every suspect, on the same rows. It fits whatever it fits on one half of the rows and scores the other
+half; what it found is kept row by row, so that intervals, and differences between two suspects on the same rows, come
+from one bootstrap (:mod:`mbd.attacks.bootstrap`).
 """
 
 from collections.abc import Callable
@@ -30,6 +31,8 @@ class Evidence:
     """the evidence of each attacked row (n × k), in the order of the attacked rows"""
     statistic: Statistic
     """how rows become the measure; more is always more leakage"""
+    groups: Array | None = None
+    """the group of each row: the rows of a group are resampled together; None: each row for itself"""
 
     @property
     def value(self) -> float:

@@ -28,6 +28,8 @@ def deletion_summary(summary: Mapping[str, Any]) -> str:
         f"edited positions: {record.indices.count:,}",
         f"weights: {record.before[:16]}… → {record.after[:16]}…",
     ]
+    if summary.get("settled"):
+        lines.append("an earlier run had done it before it was killed; only its charge had to be settled")
     if variant := record.facts.get("variant"):
         lines.append(f"variant: {variant}")
     if record.budget:

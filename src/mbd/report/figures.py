@@ -1,54 +1,24 @@
-"""Figures of training and evaluation, as PNG bytes; the same numbers give the same bytes.
+"""Figures of training and evaluation, as PNG bytes."""
 
-Nothing is drawn on a screen, and no date or version is written into a file.
-"""
-
-import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mbd.errors import MissingExtraError
 from mbd.evaluation.metrics import TITLES
 from mbd.evaluation.regimes import Condition
 from mbd.evaluation.results import Method, Results
+from mbd.report.drawing import COLOURS, figure_png
 from mbd.tensors import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 History = Mapping[str, Array]
 """a column for `epoch` and for each loss term"""
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _GREYS = ("#444444", "#777777", "#a0a0a0")
 _DASHES = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
-_INK = "#222222"
-_STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "axes.titlesize": 10.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "axes.labelcolor": _INK,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.8,
-    "lines.linewidth": 1.8,
-    "legend.frameon": False,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "figure.dpi": 150,
-    "savefig.dpi": 150,
-}
 _TERMS = {
     "total": "$L$, total",
     "task": "$L_\\mathrm{task}$",
@@ -74,7 +44,7 @@ def loss_curves(histories: Sequence[History], title: str) -> bytes:
     terms = [name for name in histories[0] if name != "epoch"]
     columns = min((3, 4, 5), key=lambda c: (-len(terms) % c, c))
     rows = -(-len(terms) // columns)
-    with _figure((2.5 * columns, 2.0 * rows + 0.5)) as (figure, png):
+    with figure_png((2.5 * columns, 2.0 * rows + 0.5)) as (figure, png):
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for panel, term in zip(axes, terms, strict=False):
             _curve(panel, histories, term)
@@ -98,8 +68,8 @@ def _curve(panel: "Axes", histories: Sequence[History], term: str) -> None:
             values[place, : len(history[term])] = history[term]
     known = np.isfinite(values).any(0)
     if len(histories) > 1:
-        panel.plot(longest, values.T, color=_COLOURS[0], alpha=0.3, linewidth=0.8)
-    panel.plot(longest[known], np.nanmean(values[:, known], axis=0), color=_COLOURS[0])
+        panel.plot(longest, values.T, color=COLOURS[0], alpha=0.3, linewidth=0.8)
+    panel.plot(longest[known], np.nanmean(values[:, known], axis=0), color=COLOURS[0])
     panel.set_xlim(longest[0], max(longest[-1], longest[0] + 1))
     panel.locator_params(axis="x", integer=True)
 
@@ -108,7 +78,7 @@ def metric_over_rates(results: Results) -> bytes:
     """Draw the primary metric over η with each method's deviation; baselines are grey and dashed."""
     regimes = [*results.regimes("full"), *results.regimes("rate")]
     rates = [regime.rate or 0.0 for regime in regimes]
-    with _figure((6.4, 4.0)) as (figure, png):
+    with figure_png((6.4, 4.0)) as (figure, png):
         panel = figure.subplots()
         for method, style in _styles(results.methods):
             spreads = [method.spread(Condition(regime.name), results.primary) for regime in regimes]
@@ -131,7 +101,7 @@ def metric_by_pattern(results: Results) -> bytes:
     """Draw the primary metric for each fixed pattern: a point for each method, a bar for its deviation."""
     regimes = [*results.regimes("fixed"), *results.regimes("full")]
     places = np.arange(len(regimes))
-    with _figure((6.4, 1.6 + 0.42 * len(regimes))) as (figure, png):
+    with figure_png((6.4, 1.6 + 0.42 * len(regimes))) as (figure, png):
         panel = figure.subplots()
         shifts = np.linspace(-0.3, 0.3, len(results.methods)) if len(results.methods) > 1 else [0.0]
         for shift, (method, style) in zip(shifts, _styles(results.methods), strict=True):
@@ -162,14 +132,14 @@ def metric_by_pattern(results: Results) -> bytes:
 
 def reconstruction_map(panels: Mapping[str, tuple[Array, float]], labels: Array, names: Sequence[str]) -> bytes:
     """Draw a t-SNE map for each entry: points (n × 2), and the silhouette of `labels`, which are indices of `names`."""
-    with _figure((4.1 * len(panels) + 0.3, 4.3)) as (figure, png):
+    with figure_png((4.1 * len(panels) + 0.3, 4.3)) as (figure, png):
         axes = figure.subplots(1, len(panels), squeeze=False).ravel()
         for panel, (title, (points, silhouette)) in zip(axes, panels.items(), strict=True):
             for place, name in enumerate(names):
                 panel.scatter(
                     *points[labels == place].T,
                     s=11,
-                    color=_COLOURS[place % len(_COLOURS)],
+                    color=COLOURS[place % len(COLOURS)],
                     marker="os^Dv"[place % 5],
                     alpha=0.6,
                     linewidths=0,
@@ -189,14 +159,14 @@ def property_drift_bars(drift: Mapping[str, Mapping[str, float]], title: str) ->
     """Draw for each modality the mean squared deviations that `drift` names, on a logarithmic scale."""
     names = list(next(iter(drift.values())))
     places, width = np.arange(len(drift)), 0.8 / len(names)
-    with _figure((2.6 + 1.5 * len(drift), 3.8)) as (figure, png):
+    with figure_png((2.6 + 1.5 * len(drift), 3.8)) as (figure, png):
         panel = figure.subplots()
         for k, name in enumerate(names):
             heights = [values[name] for values in drift.values()]
             bars = panel.bar(places + (k - (len(names) - 1) / 2) * width, heights, width * 0.92, label=_DRIFTS[name])
             panel.bar_label(bars, [f"{h:.1e}" for h in heights], padding=2, fontsize=7)
             for bar in bars:
-                bar.set_color(_COLOURS[k % len(_COLOURS)])
+                bar.set_color(COLOURS[k % len(COLOURS)])
         positive = [value for values in drift.values() for value in values.values() if value > 0]
         if positive:
             panel.set_yscale("log")
@@ -217,22 +187,5 @@ def _styles(methods: Sequence[Method]) -> Iterator[tuple[Method, dict[str, Any]]
             yield method, style | {"marker": "x+1"[baselines % 3], "markersize": 4}
             baselines += 1
         else:
-            yield method, {"color": _COLOURS[models % 6], "marker": "os^Dv*"[models % 6], "markersize": 4}
+            yield method, {"color": COLOURS[models % 6], "marker": "os^Dv*"[models % 6], "markersize": 4}
             models += 1
-
-
-@contextmanager
-def _figure(size: tuple[float, float]) -> Iterator[tuple["Figure", io.BytesIO]]:
-    """Give a figure to draw on and the buffer that has its PNG afterwards."""
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 -- part of an extra, and slow to import
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("drawing figures", "train", "matplotlib") from error
-    png = io.BytesIO()
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
-        yield figure, png
-        figure.savefig(png, format="png", metadata={"Software": None})

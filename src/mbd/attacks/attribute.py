@@ -1,0 +1,64 @@
+"""The private attribute that adversaries try to tell: something of m* that the retained modalities do not say.
+
+It is the one that the data names for m*. Where it names none, m* is regressed on the retained modalities (ridge), and
+the attribute is on which side of its middle a row lies along the first principal component of what remains. Both are
+found on train rows, and read off the attacked ones.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mbd.evaluation.ridge import fit_ridge
+from mbd.features.contract import FeatureSet
+from mbd.features.rows import Rows
+from mbd.params import Attacks
+from mbd.randomness import stream
+from mbd.tensors import Array
+
+_MOST_ROWS = 4000
+_REACH = 3.0
+_DEVIATION_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """The attribute of each attacked row (0 or 1), and where it comes from."""
+
+    values: Array
+    origin: str
+    """`data`, or `principal component`"""
+
+
+def find_attribute(
+    data: FeatureSet, attacked: Rows, modality: str, retained: tuple[str, ...], params: Attacks
+) -> Attribute:
+    """Return the private attribute of m* of the attacked rows."""
+    if modality in attacked.attributes:
+        return Attribute((attacked.attributes[modality] > 0).astype(np.int64), "data")
+    train = data.split("train")
+    usable = np.flatnonzero(train.available[modality])
+    if len(usable) > _MOST_ROWS:
+        usable = np.sort(stream(params.seed, "attacks", "attribute").permutation(usable)[:_MOST_ROWS])
+    return Attribute(component_sign(train.take(usable), attacked, modality, retained), "principal component")
+
+
+def component_sign(train: Rows, attacked: Rows, modality: str, retained: tuple[str, ...]) -> Array:
+    """Return the side of each attacked row along the first component of m* without what `retained` tells of it."""
+    matrix = np.asarray(train.features[modality], np.float64)
+    centre, deviation = matrix.mean(0), np.maximum(matrix.std(0), _DEVIATION_FLOOR)
+
+    def standardised(rows: Rows) -> Array:
+        clipped: Array = np.clip((rows.features[modality] - centre) / deviation, -_REACH, _REACH)
+        return clipped
+
+    def told(rows: Rows) -> Array:
+        return np.hstack([rows.features[m] for m in retained])
+
+    ridge = fit_ridge(told(train), standardised(train))
+    remainder = standardised(train) - ridge.predict(told(train))
+    direction = np.linalg.eigh(remainder.T @ remainder)[1][:, -1]
+    direction = direction * np.sign(direction[np.abs(direction).argmax()])  # one of two signs, always the same
+    middle = np.median(remainder @ direction)
+    side: Array = (standardised(attacked) - ridge.predict(told(attacked))) @ direction > middle
+    return side.astype(np.int64)

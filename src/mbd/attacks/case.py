@@ -1,0 +1,171 @@
+"""The models of one audit: before and after the deletion, and the reference that never saw the modality.
+
+What does not belong together is refused here, before anything is attacked: numbers of an attack say something only if
+the three models were made from the same data, for the same task, and if the reference really is one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from mbd.attacks.suspect import Role
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import MANIFEST, FeatureSet
+from mbd.model.checkpoint import RECORD, load_model
+from mbd.model.compatible import open_for, refuse_foreign
+from mbd.model.deletion import DELETION, DeletionRecord, read_deletion
+from mbd.model.record import ModelRecord
+from mbd.tensors import Array
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A model folder: record, weights, and how it came about if a deletion made it."""
+
+    folder: Path
+    record: ModelRecord
+    tensors: dict[str, Array]
+    deletion: DeletionRecord | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to be judged."""
+
+    gone: tuple[str, ...]
+    """the deleted modalities, in the model's order"""
+    before: Stored
+    after: Stored
+    reference: Stored
+    data: FeatureSet
+    """with all modalities of the model before"""
+
+    @property
+    def retained(self) -> tuple[str, ...]:
+        """The modalities that are left."""
+        return tuple(m for m in self.before.record.inputs if m not in self.gone)
+
+    @property
+    def models(self) -> dict[Role, Stored]:
+        """The three models by their part."""
+        return {"before": self.before, "after": self.after, "reference": self.reference}
+
+
+def open_case(features: Path, before: Path, after: Path, reference: Path, modalities: Sequence[str]) -> Case:
+    """Read the three models and open the data; refuse what does not belong together."""
+    old, new, never = (_read(folder) for folder in (before, after, reference))
+    refuse_foreign(old.record, modalities)
+    gone = tuple(m for m in old.record.inputs if m in modalities)
+    if not gone:
+        raise UsageError("no deleted modality was named", key="--modality")
+    data = open_for(old.record, features)
+    case = Case(gone, old, new, never, data)
+    if not case.retained:
+        raise UsageError(
+            "no modality is left, so there is nothing that could be attacked",
+            key="--modality",
+            value=", ".join(gone),
+            way_out="a model all of whose modalities are revoked has to be withdrawn",
+        )
+    for stored in case.models.values():
+        _refuse_other_data(stored, data)
+    _refuse_other_kind(case)
+    _refuse_other_deletion(case)
+    _refuse_other_inputs(case)
+    _refuse_no_reference(case)
+    return case
+
+
+def _read(folder: Path) -> Stored:
+    record, tensors = load_model(folder)
+    return Stored(folder, record, tensors, read_deletion(folder))
+
+
+def _refuse_other_data(stored: Stored, data: FeatureSet) -> None:
+    listed = data.digests()
+    for name, digest in stored.record.data.files.items():
+        if PurePosixPath(name).stem in ("_rows", *data.modalities) and listed.get(name) != digest:
+            raise DataError(
+                f"the model was made from other data ({stored.record.data.name})",
+                file=stored.folder / RECORD,
+                key=name,
+                value=f"sha256 {digest}, {data.folder / MANIFEST} lists {listed.get(name, 'no such file')}",
+                way_out="give the FeatureSet that all three models were made from",
+            )
+
+
+def _refuse_other_kind(case: Case) -> None:
+    old = case.before.record
+    for stored in (case.after, case.reference):
+        for what in ("backbone", "task", "classes"):
+            if getattr(stored.record, what) != getattr(old, what):
+                raise DataError(
+                    f"the models do not belong together: they differ in {what}",
+                    file=stored.folder / RECORD,
+                    key=what,
+                    value=f"{getattr(stored.record, what)}, the model before has {getattr(old, what)}",
+                    way_out="the model after comes out of the one before; the reference is trained with the same "
+                    "parameters and --without the deleted modalities",
+                )
+
+
+def _refuse_other_inputs(case: Case) -> None:
+    if missing := [m for m in case.retained if m not in case.after.record.inputs]:
+        raise DataError(
+            f"the model after takes no {missing[0]}, which was not named as deleted",
+            file=case.after.folder / RECORD,
+            way_out="name every deleted modality with --modality",
+        )
+
+
+def _refuse_no_reference(case: Case) -> None:
+    record, gone = case.reference.record, set(case.gone)
+    seen = gone & {m for entry in record.tensors.values() for m in (*entry.sees, entry.belongs_to) if m}
+    seen |= gone & {PurePosixPath(name).stem for name in record.data.files} | gone & set(record.modalities)
+    if seen or record.revoked:
+        raise DataError(
+            f"the reference has seen {', '.join(sorted(seen or record.revoked))}, so it is none",
+            file=case.reference.folder / RECORD,
+            key="--reference",
+            way_out=f"mbd train --without {' --without '.join(case.gone)} makes one",
+        )
+    if tuple(record.modalities) != case.retained or record.spec != case.before.record.spec:
+        raise DataError(
+            f"the reference is a model of another kind: it takes {', '.join(record.modalities)}, "
+            f"and what is left here is {', '.join(case.retained)}"
+            if tuple(record.modalities) != case.retained
+            else "the reference was trained with other parameters of the model",
+            file=case.reference.folder / RECORD,
+            key="--reference",
+            way_out="train it with the same parameters and --without the deleted modalities",
+        )
+
+
+def _refuse_other_deletion(case: Case) -> None:
+    """Refuse a deletion of something else: its record tells from which model what was deleted."""
+    deletion, file = case.after.deletion, case.after.folder / DELETION
+    if deletion is None:
+        return
+    if deletion.before != case.before.record.sha256:
+        raise DataError(
+            "the model after was not made from the model before",
+            file=file,
+            key="before",
+            value=f"sha256 {deletion.before}, the model before has {case.before.record.sha256}",
+            way_out="give as --before the model that was deleted from",
+        )
+    if deletion.request.subjects:
+        raise UsageError(
+            "this deletion forgot single subjects, and the attacks are about whole modalities",
+            file=file,
+            value=", ".join(deletion.request.subjects),
+            way_out="train without these subjects' recordings and compare the digests: they are equal",
+        )
+    if set(deletion.request.modalities) != set(case.gone):
+        raise UsageError(
+            f"the deletion was one of {', '.join(deletion.request.modalities)}",
+            file=file,
+            key="--modality",
+            value=", ".join(case.gone),
+            way_out="name each of the modalities that were deleted, and no other, with --modality",
+        )

@@ -1,0 +1,57 @@
+"""Durability: whether a deletion survives what is done to a model before it is put to use.
+
+A deletion that only hides may come undone when weights are rounded or thinned out. Each function returns the suspect
+with changed weights, and the adversaries run on it as on the original:
+
+    int8     w → s · round(w / s),  s = max|w| / 127 for each weight tensor (symmetric), biases and scalings as they are
+    pruned   the smallest share of each weight tensor becomes 0
+
+Both are computed on the stored weights; inference itself stays in floating point, so no kernel of any device matters.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from mbd.attacks.suspect import Suspect
+from mbd.params import Attacks
+from mbd.tensors import Array
+
+Variant = Literal["int8", "pruned"]
+VARIANTS: tuple[Variant, ...] = ("int8", "pruned")
+_LEVELS = 127
+
+
+def changed(suspect: Suspect, variant: Variant, params: Attacks) -> Suspect:
+    """Return the suspect after quantisation or pruning."""
+    if variant == "int8":
+        return _on_weights(suspect, to_int8_and_back)
+    return _on_weights(suspect, lambda tensor: prune(tensor, params.pruned_share))
+
+
+def to_int8_and_back(tensor: Array) -> Array:
+    """Return the values that are left after symmetric quantisation of a tensor to 8 bits."""
+    scale = float(np.abs(tensor).max(initial=0)) / _LEVELS
+    if scale == 0:
+        return tensor
+    levels = np.clip(np.round(tensor / scale), -_LEVELS, _LEVELS).astype(np.int8)
+    return (levels * scale).astype(tensor.dtype)
+
+
+def prune(tensor: Array, share: float) -> Array:
+    """Return a tensor whose smallest values (by magnitude, a share of all) are 0."""
+    count = int(share * tensor.size)
+    pruned = np.array(tensor).reshape(-1)
+    pruned[np.argsort(np.abs(pruned), kind="stable")[:count]] = 0
+    return pruned.reshape(tensor.shape)
+
+
+def _on_weights(suspect: Suspect, change: Callable[[Array], Array]) -> Suspect:
+    """Apply `change` to every matrix of floating-point weights; vectors and numbers are offsets, scales and counts."""
+    return suspect.with_tensors(
+        {
+            name: change(tensor) if tensor.ndim > 1 and np.issubdtype(tensor.dtype, np.floating) else tensor
+            for name, tensor in suspect.tensors.items()
+        }
+    )

@@ -1,0 +1,248 @@
+"""The gate: what the findings say of the deleted model, measure by measure, and whether it may pass.
+
+An attack passes unless it surely succeeds better on the deleted model than on the reference, beyond the tolerance, and
+better than chance; or is surely worse than both: then it knows something and says the opposite. Utility passes
+unless more than the margin is surely lost to the reference or to the full model on the same modalities. "Surely" is the
+interval of the paired difference at a confidence 1 − α/k, where k measures are judged together (Bonferroni), so that a
+model without a leak is refused in at most a share α of all audits. Tails that far out are not resampled but taken from
+Student's distribution: the bootstrap's interval is stretched by t(1 − α/2k) / z(1 − α/2), t with g − 1 degrees of
+freedom for g groups of rows.
+
+What does not refuse shows no more than its interval: the reason of each measure tells the largest advantage that
+remains possible.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scipy.stats import norm, t
+
+from mbd.attacks.attack import Evidence
+from mbd.attacks.bootstrap import auc, percentiles, resampled, units
+from mbd.attacks.suspect import Role
+from mbd.attacks.utility import Worth
+from mbd.errors import GateRefusedError
+from mbd.evaluation.leakage import (
+    AttackRecord,
+    Decision,
+    Interval,
+    InvariantRecord,
+    LeakageRecord,
+    LowerBound,
+    UtilityRecord,
+    Variant,
+)
+from mbd.params import Attacks
+from mbd.privacy.audit import lower_bound
+
+Part = AttackRecord | UtilityRecord | InvariantRecord | LowerBound
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One measure of one attack on each model, on the same rows; without the reference it decides nothing."""
+
+    modality: str
+    variant: Variant
+    found: Mapping[Role, Evidence]
+
+    @property
+    def decides(self) -> bool:
+        """Whether the deleted model can be compared with the reference."""
+        return "reference" in self.found
+
+
+def judge_attacks(findings: Sequence[Finding], params: Attacks) -> tuple[AttackRecord, ...]:
+    """Compare the deleted model with the reference in each measure."""
+    judged = sum(finding.decides for finding in findings)
+    return tuple(_judge_attack(finding, judged, params) for finding in findings)
+
+
+def judge_utility(worths: Sequence[Worth], params: Attacks) -> tuple[UtilityRecord, ...]:
+    """Compare what the deleted model is worth with the reference and the full model."""
+    judged = 2 * sum(worth.decides for worth in worths)
+    return tuple(_judge_worth(worth, judged, params) for worth in worths)
+
+
+def judge_epsilon(
+    findings: Sequence[Finding], claimed: float | None, delta: float, params: Attacks
+) -> LowerBound | None:
+    """Return the largest ε that membership has shown, beside the ε that is claimed.
+
+    Each row's score is taken beyond what the same attack makes of it on the reference, which knows nothing of m*.
+    """
+    scored = [
+        finding
+        for finding in findings
+        if finding.variant == "as released"
+        and finding.found["after"].attack == "membership"
+        and finding.found["after"].statistic is auc
+    ]
+    if not scored:
+        return None
+    confidence = 1 - (1 - params.confidence) / len(scored)
+    bounds = []
+    for finding in scored:
+        after, reference = finding.found["after"], finding.found["reference"]
+        score = after.rows[:, 1] - reference.rows[:, 1]
+        bound = lower_bound(score, after.rows[:, 0] > 0, delta=delta, confidence=confidence, seed=params.seed)
+        bounds.append((bound.epsilon, f"{after.attack}, {after.measure}, by {bound.by}"))
+    epsilon, attack = max(bounds)
+    record = LowerBound(
+        epsilon=epsilon,
+        confidence=params.confidence,
+        delta=delta,
+        attack=attack,
+        claimed=claimed,
+        decision="told",
+        reason=f"at least ε = {epsilon:.3g} was shown at δ = {delta:g}; no ε is claimed",
+    )
+    if claimed is None:
+        return record
+    beyond = "more than" if not record.passes else "not more than"
+    reason = (
+        f"{attack}: at least ε = {epsilon:.3g} was shown at δ = {delta:g}, {beyond} the {claimed:g} that is claimed"
+    )
+    return record.model_copy(update={"decision": _decision(record.passes), "reason": reason})
+
+
+def reasons_of(
+    attacks: Sequence[AttackRecord],
+    utility: Sequence[UtilityRecord],
+    invariants: Sequence[InvariantRecord],
+    bound: LowerBound | None,
+) -> tuple[str, ...]:
+    """Return why the model is refused: what attacks found, the surest first, then what it cost and the files show."""
+    surest = sorted(attacks, key=lambda record: -(record.difference.low if record.difference else 0.0))
+    parts: list[Part] = [*surest, *([bound] if bound else []), *utility, *invariants]
+    return tuple(_named(part) for part in parts if part.decision == "refused")
+
+
+def refuse(record: LeakageRecord, report: Path) -> None:
+    """Raise if the gate stays shut; the message says which attack, and by how much, and where to read on."""
+    if record.decision == "passed":
+        return
+    kinds = dict.fromkeys(reason.partition(" (")[0] for reason in record.reasons)
+    first = [next(r for r in record.reasons if r.startswith(f"{kind} (")) for kind in kinds]
+    rest = len(record.reasons) - len(first)
+    shown = [f"  - {reason}" for reason in first] + ([f"  - and {rest} more of these kinds"] if rest else [])
+    raise GateRefusedError(
+        "\n".join([f"the gate refuses the model after the deletion of {', '.join(record.modalities)}:", *shown]),
+        file=report,
+        way_out="the report tells every number; delete in another way (docs/deletion.md), and attack again",
+    )
+
+
+class _Measured:
+    """One measure of several models on the same rows; each is resampled once."""
+
+    def __init__(self, found: Mapping[Role, Evidence], params: Attacks) -> None:
+        if len({(e.attack, e.measure, len(e.rows)) for e in found.values()}) != 1:
+            raise ValueError(f"not of the same measure and rows: {[(e.measure, len(e.rows)) for e in found.values()]}")
+        self._found, self._params = found, params
+        self._values = {role: resampled(evidence, params) for role, evidence in found.items()}
+
+    def intervals(self) -> dict[Role, Interval]:
+        """Return the measure of each model."""
+        return {r: percentiles(e.value, self._values[r], e, self._params) for r, e in self._found.items()}
+
+    def difference(self, one: Role, other: Role, judged: int) -> Interval:
+        """Return how much more the measure is of one model than of another, so surely that `judged` may be judged."""
+        first, value = self._found[one], self._found[one].value - self._found[other].value
+        gap = percentiles(value, self._values[one] - self._values[other], first, self._params)
+        stretch = _stretch(judged, units(first), self._params)
+        return Interval(value=value, low=value + stretch * (gap.low - value), high=value + stretch * (gap.high - value))
+
+
+def _judge_attack(finding: Finding, judged: int, params: Attacks) -> AttackRecord:
+    after, measured = finding.found["after"], _Measured(finding.found, params)
+    intervals = measured.intervals()
+    record = AttackRecord(
+        modality=finding.modality,
+        attack=after.attack,
+        measure=after.measure,
+        variant=finding.variant,
+        chance=after.chance,
+        before=intervals.get("before"),
+        after=intervals["after"],
+        reference=intervals.get("reference"),
+        difference=None,
+        tolerance=None,
+        decision="told",
+        reason="told beside the model before; decides nothing",
+    )
+    if not finding.decides:
+        return record
+    gap = measured.difference("after", "reference", judged)
+    record = record.model_copy(update={"difference": gap, "tolerance": params.tolerance})
+    return record.model_copy(update={"decision": _decision(record.passes), "reason": _attack_reason(record)})
+
+
+def _attack_reason(record: AttackRecord) -> str:
+    after, reference, gap = record.after, record.reference, record.difference
+    assert after and reference and gap and record.tolerance is not None  # noqa: S101 -- just measured
+    told = f"{after.value:.3f} against {reference.value:.3f} of the reference"
+    if record.exceeds:
+        return f"{told}: {gap.value:+.3f}, surely at least {gap.low:+.3f}, and {record.tolerance:g} is tolerated"
+    if record.oddly_below:
+        return (
+            f"{told} and {record.chance:g} of chance: {gap.value:+.3f}, surely below {gap.high:+.3f}; an attack that "
+            "fails so surely knows something"
+        )
+    blind = record.before is not None and record.before.low <= max(record.chance, reference.high)
+    note = "; it sees nothing in the model before either, so it says little" if blind else ""
+    return f"{told}: {gap.value:+.3f}, at most {gap.high:+.3f}{note}"
+
+
+def _judge_worth(worth: Worth, judged: int, params: Attacks) -> UtilityRecord:
+    measured = _Measured(worth.found, params)
+    intervals = measured.intervals()
+    before = intervals["before"]
+    record = UtilityRecord(
+        metric=worth.metric,
+        regime=worth.regime,
+        before=before,
+        after=intervals["after"],
+        reference=intervals["reference"],
+        to_before=measured.difference("after", "before", judged),
+        to_reference=measured.difference("after", "reference", judged),
+        margin=worth.margin,
+        decision="told",
+        reason="",
+    )
+    lost = [
+        f"{record.after.value:.4g} against {value:.4g} of the {name}: {gap.value:+.3g}, surely at least "
+        f"{-gap.high:.3g} lost, and {worth.margin:g} may be"
+        for name, value, gap in (
+            ("reference", record.reference.value, record.to_reference),
+            ("full model", before.value, record.to_before),
+        )
+        if gap is not None and gap.high < -worth.margin
+    ]
+    fine = (
+        f"{record.after.value:.4g} against {record.reference.value:.4g} of the reference and {before.value:.4g} of the "
+        "full model on the same modalities"
+    )
+    decision = _decision(record.passes) if worth.decides else "told"
+    return record.model_copy(update={"decision": decision, "reason": "; ".join(lost) or fine})
+
+
+def _stretch(judged: int, groups: int, params: Attacks) -> float:
+    alpha = 1 - params.confidence
+    return float(t.ppf(1 - alpha / (2 * max(judged, 1)), max(groups - 1, 1)) / norm.ppf(1 - alpha / 2))
+
+
+def _decision(passes: bool) -> Decision:
+    return "passed" if passes else "refused"
+
+
+def _named(part: Part) -> str:
+    if isinstance(part, AttackRecord):
+        variant = "" if part.variant == "as released" else f", {part.variant}"
+        return f"{part.attack} ({part.measure}{variant}): {part.reason}"
+    if isinstance(part, UtilityRecord):
+        return f"utility ({part.metric} on {part.regime}): {part.reason}"
+    if isinstance(part, InvariantRecord):
+        return f"invariant ({part.name}): {part.reason}"
+    return f"ε ({part.attack}): {part.reason}"

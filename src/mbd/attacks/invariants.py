@@ -1,0 +1,209 @@
+"""What the files must show, whatever the attacks say.
+
+Of every deleted model:
+
+    input        it takes nothing but the retained modalities
+    cut          no tensor belongs to m*, no column reads it
+    shape        its tensors have the names and shapes of the reference's
+    content      none of its tensors has the values of one that m* alone had, in any order and under any name
+    record       deletion.json is about this model, and both tell the same guarantee
+
+A model without deletion.json (the reference itself, say) claims nothing, so only the first four are looked up. With
+one, its method promises more: exact, the bytes of the reference; certified, that σ, radius and budget follow from each
+other; surgery, nothing beyond the cut.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mbd.attacks.case import Case, Stored
+from mbd.evaluation.leakage import InvariantRecord
+from mbd.files import sha256_file
+from mbd.model.deletion import INDICES, BudgetRecord, DeletionRecord
+from mbd.model.record import TensorRecord
+from mbd.params import Deletion
+from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
+from mbd.tensors import Array
+
+_CLOSE = 1e-9  # relative; what rounding leaves between two ways to compute the same number
+
+
+def invariants(case: Case) -> list[InvariantRecord]:
+    """Look up everything; a refusal says what was found."""
+    found = {
+        "input": _input(case),
+        "cut": _cut(case),
+        "shape": _shape(case),
+        "content": _content(case),
+    }
+    told = [_judged(name, *problem) for name, problem in found.items()]
+    deletion = case.after.deletion
+    if deletion is None:
+        reason = "there is no deletion.json: nothing is claimed of how the model came about, so nothing is looked up"
+        return [*told, InvariantRecord(name="record", decision="told", reason=reason)]
+    told.append(_judged("record", *_record(case.after, deletion)))
+    if deletion.method == "exact":
+        told.append(_judged("exact", *_exact(case)))
+    if deletion.method == "certified":
+        told.append(_judged("certified", *_certified(case.after, deletion)))
+    return told
+
+
+def _judged(name: str, problems: Sequence[str], fine: str) -> InvariantRecord:
+    reason = "; ".join(problems) if problems else fine
+    return InvariantRecord(name=name, decision="refused" if problems else "passed", reason=reason)
+
+
+def _input(case: Case) -> tuple[list[str], str]:
+    inputs = case.after.record.inputs
+    kept = {m: case.before.record.modalities[m] for m in case.retained}
+    problems = [f"the model still takes {m} as input" for m in inputs if m in case.gone]
+    problems += [f"it takes {m}, which the model before did not" for m in inputs if m not in (*case.gone, *kept)]
+    return problems, f"the model takes {', '.join(inputs)} and nothing else"
+
+
+def _cut(case: Case) -> tuple[list[str], str]:
+    names = ", ".join(case.gone)
+    tensors = case.after.record.tensors
+    owned = [name for name, entry in tensors.items() if entry.belongs_to in case.gone]
+    read = [name for name, entry in tensors.items() if any(span.reads in case.gone for span in entry.columns)]
+    problems = [f"for {names} alone there are still {_some(owned)}"] if owned else []
+    problems += [f"{names} is still read by columns of {_some(read)}"] if read else []
+    return problems, f"no tensor belongs to {names}, and no column reads it"
+
+
+def _shape(case: Case) -> tuple[list[str], str]:
+    own, others = ({name: array.shape for name, array in s.tensors.items()} for s in (case.after, case.reference))
+    kinds = {
+        "not in the reference": [name for name in own if name not in others],
+        "in the reference only": [name for name in others if name not in own],
+        "of another shape than in the reference": [n for n in own if n in others and own[n] != others[n]],
+    }
+    problems = [f"{what}: {_some(names)}" for what, names in kinds.items() if names]
+    return problems, f"{len(own)} tensors have the names and shapes of the reference's"
+
+
+def _content(case: Case) -> tuple[list[str], str]:
+    record, tensors = case.before.record, case.before.tensors
+    owned, free = {}, set()
+    for name, entry in record.tensors.items():
+        if _is_owned(entry, case.gone, record.backbone):
+            owned[fingerprint(tensors[name])] = name
+        else:
+            blocks, rest = _split_columns(tensors[name], entry, case.gone)
+            owned |= {fingerprint(block): f"the columns of {name} that read {m}" for m, block in blocks}
+            free.add(fingerprint(rest))
+    secret = {mark: name for mark, name in owned.items() if mark is not None and mark not in free}
+    marks = {name: fingerprint(array) for name, array in case.after.tensors.items()}
+    kept = [f"{name} = {secret[mark]}" for name, mark in marks.items() if mark in secret]
+    names = ", ".join(case.gone)
+    problems = [f"values that {names} alone had in the model before are still in {_some(kept)}"] if kept else []
+    return problems, f"none of the tensors has the values of one of the {len(secret)} that {names} alone had"
+
+
+def fingerprint(array: Array) -> str | None:
+    """Return a digest of a tensor's values in any order; None of a constant one, which tells nothing."""
+    values = np.sort(np.asarray(array, np.float32), axis=None)
+    if not values.size or values[0] == values[-1]:
+        return None
+    return hashlib.sha256(values.tobytes()).hexdigest()
+
+
+def _is_owned(entry: TensorRecord, gone: Sequence[str], backbone: str) -> bool:
+    """Tell whether a tensor goes with m*: one of m* alone, and in a lattice every one of a set that holds it."""
+    return entry.belongs_to in gone or (backbone == "lattice" and bool(set(entry.sees) & set(gone)))
+
+
+def _split_columns(array: Array, entry: TensorRecord, gone: Sequence[str]) -> tuple[Iterator[tuple[str, Array]], Array]:
+    """Return what reads each deleted modality, and the rest."""
+    spans = [span for span in entry.columns if span.reads in gone]
+    kept = np.ones(array.shape[-1] if array.ndim else 1, bool)
+    for span in spans:
+        kept[span.start : span.stop] = False
+    blocks = ((span.reads, array[..., span.start : span.stop]) for span in spans)
+    return blocks, array[..., kept] if spans else array
+
+
+def _record(after: Stored, deletion: DeletionRecord) -> tuple[list[str], str]:
+    problems = []
+    if deletion.after != after.record.sha256:
+        problems.append("deletion.json is about other weights: the model was changed after its deletion")
+    file = after.folder / INDICES
+    if not file.is_file() or sha256_file(file) != deletion.indices.sha256:
+        problems.append("indices.safetensors is not the list of edited positions that deletion.json names")
+    told = deletion.guarantee
+    if (told.kind, told.epsilon, told.delta) != tuple(after.record.guarantee.model_dump().values()):
+        problems.append(f"model.json guarantees {after.record.guarantee.kind}, deletion.json {told.kind}")
+    if set(deletion.revoked) != set(after.record.revoked):
+        problems.append("model.json and deletion.json name different revoked modalities")
+    return problems, f"deletion.json ({deletion.method}) is about these weights, and model.json guarantees the same"
+
+
+def _exact(case: Case) -> tuple[list[str], str]:
+    own, other = case.after.record, case.reference.record
+    problems = []
+    seen = [name for name, entry in own.tensors.items() if set(entry.sees) & set(case.gone)]
+    if seen:
+        problems.append(f"{', '.join(case.gone)} was seen by {_some(seen)}")
+    differing = [what for what in ("seed", "spec", "data") if getattr(own, what) != getattr(other, what)]
+    if differing:
+        problems.append(
+            f"the reference was trained with another {' and '.join(differing)}, so it cannot show that the bytes are "
+            "those of training without: train it with the same"
+        )
+    elif own.sha256 != other.sha256:
+        problems.append(f"the weights ({own.sha256[:16]}…) are not those of the reference ({other.sha256[:16]}…)")
+    return problems, f"the weights are, byte for byte, those of the reference (sha256 {own.sha256})"
+
+
+def _certified(after: Stored, deletion: DeletionRecord) -> tuple[list[str], str]:
+    from mbd.deletion.certified import accounting  # noqa: PLC0415 -- needs an extra that the other methods do without
+
+    settings, facts = Deletion.model_validate(deletion.parameters), deletion.facts
+    sensitivity, sigma = 2 * settings.certified.radius, float(facts["sigma"])
+    again = accounting(settings)
+    problems = [
+        f"{name} is {facts.get(name)} in deletion.json and {again[name]} when computed again"
+        for name in ("sigma", "rho", "delta_achieved", "epsilon_by_analytic")
+        if not _equal(facts.get(name), again[name])
+    ]
+    if not _equal(facts.get("clip_radius"), settings.certified.radius):
+        problems.append(f"the weights were clipped to {facts.get('clip_radius')}, not {settings.certified.radius}")
+    if not _equal(facts["sensitivity"]["value"], sensitivity):
+        problems.append(f"the sensitivity is {facts['sensitivity']['value']}, not 2C = {sensitivity}")
+    if delta_of(settings.epsilon, sigma, sensitivity) > settings.delta * (1 + _CLOSE):
+        problems.append(f"σ = {sigma:g} is too little noise for ε = {settings.epsilon:g}, δ = {settings.delta:g}")
+    if (deletion.guarantee.epsilon, deletion.guarantee.delta) != (settings.epsilon, settings.delta):
+        problems.append("the guarantee is not the (ε, δ) that the noise was made for")
+    problems += _budget(deletion.budget, zcdp(sigma, sensitivity))
+    bare = [n for n in facts["tensors_without_noise"] if set(after.record.tensors[n].sees) & set(deletion.revoked)]
+    if bare:
+        problems.append(f"{', '.join(deletion.revoked)} was seen by {_some(bare)}, without noise")
+    fine = (
+        f"σ = {sigma:.4g} on weights clipped to C = {settings.certified.radius:g} is what ε = {settings.epsilon:g}, "
+        f"δ = {settings.delta:g} need, and the budget adds up"
+    )
+    return problems, fine
+
+
+def _budget(budget: BudgetRecord | None, rho: float) -> Iterator[str]:
+    if budget is None:
+        yield "no budget was charged for the deletion"
+        return
+    if not _equal(budget.rho, rho) or not _equal(budget.rho_after, budget.rho_before + budget.rho):
+        yield f"the budget does not add up: ρ = {budget.rho_before} + {budget.rho} → {budget.rho_after}, cost {rho}"
+    if not _equal(budget.epsilon_after, epsilon_by_gaussian(budget.rho_after, budget.delta)):
+        yield f"ε = {budget.epsilon_after} of the lineage does not follow from ρ = {budget.rho_after}"
+    if budget.epsilon_after > budget.limit:
+        yield f"the lineage has spent ε = {budget.epsilon_after:g}, and its limit is {budget.limit:g}"
+
+
+def _equal(one: object, other: float) -> bool:
+    return isinstance(one, int | float) and math.isclose(one, other, rel_tol=_CLOSE, abs_tol=1e-15)
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} tensors ({names[0]}, …)"

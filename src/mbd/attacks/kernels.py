@@ -1,0 +1,118 @@
+"""Linear adversaries on many layers at once: ridge on kernels, the kind of layer and the strength chosen out of fold.
+
+Each matrix of a view (activations of a layer, outputs under masks) gives a kernel k(i, j) = ⟨x_i, x_j⟩ / width of its
+standardised columns; ridge on the mean of kernels is ridge on all their columns, in which a wide layer counts no more
+than a narrow one. What the adversary itself has fed (`input.NAME`) may be in a view as well. For each kind of layer,
+for all layers together, and for every strength λ in one batch:
+
+    f(i) = Σ_j k(i, j) α_j,   α = (K + λ I)⁻¹ y
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mbd.attacks.setting import Setting
+from mbd.tensors import Array
+
+View = Mapping[str, Array]
+INPUTS = "input"
+"""the kind of what the adversary has given the model"""
+
+_STRENGTHS = (0.3, 3.0, 30.0, 300.0)
+_REACH = 5.0
+_SURELY = 2.0  # standard errors
+_CONSTANT = 1e-5  # a column that varies less, as a share of its size, is rounding
+
+
+@dataclass(frozen=True)
+class KernelRidge:
+    """What ridge says of the fit rows out of fold and of the scored rows (a column for each target)."""
+
+    out_of_fold: Tensor
+    scored: Tensor
+    kernel: Tensor
+    """of all layers together, fit rows × fit rows"""
+    across: Tensor
+    """the same, scored rows × fit rows"""
+
+
+def fit_kernels(view: View, targets: Tensor, weights: Tensor, setting: Setting) -> KernelRidge | None:
+    """Fit `targets` of the fit rows (n × t), whose errors count by `weights`; None if nothing varies in the view."""
+    found = _kernels(view, setting.fit)
+    if not found:
+        return None
+    stacked = torch.stack(list(found.values()))
+    fitted = stacked[:, setting.fit]
+    said = _out_of_fold(fitted, targets, setting.folds)
+    kind, strength = _choose(((said - targets) ** 2).sum(-1) * weights, list(found))
+    centre = targets.mean(0)
+    ridge = _STRENGTHS[strength] * torch.eye(len(targets))
+    scored = stacked[kind, setting.score] @ torch.linalg.solve(fitted[kind] + ridge, targets - centre) + centre
+    return KernelRidge(said[kind, strength], scored, fitted[-1], stacked[-1, setting.score])
+
+
+def _choose(losses: Tensor, kinds: list[str]) -> tuple[int, int]:
+    """Return the kind and the strength of least loss (kinds × strengths × n).
+
+    What the adversary knows anyway is chosen unless something else surely does better, so that of two models that add
+    nothing to it each is not given its own noise.
+    """
+    means = losses.mean(-1)
+    best = divmod(int(means.argmin()), len(_STRENGTHS))
+    if INPUTS in kinds:
+        place = kinds.index(INPUTS)
+        plain = place, int(means[place].argmin())
+        if not surely_less(losses[best], losses[plain]):
+            return plain
+    return best
+
+
+def surely_less(losses: Tensor, than: Tensor) -> Tensor:
+    """Whether losses are less than others of the same rows (… × n) by more than their difference varies by chance."""
+    gain = than - losses
+    surely: Tensor = gain.mean(-1) > _SURELY * gain.std(-1) / gain.shape[-1] ** 0.5
+    return surely
+
+
+def _kernels(view: View, fit: Array) -> dict[str, Tensor]:
+    """Return the kernel (rows × fit rows) of each kind of layer, and that of all layers; empty if nothing varies."""
+    sums: dict[str, Tensor] = {}
+    layers: Counter[str] = Counter()
+    for name, matrix in view.items():
+        x = torch.from_numpy(np.asarray(matrix, np.float32)).flatten(1)
+        mean, deviation = x[fit].mean(0), x[fit].std(0)
+        varies = deviation > _CONSTANT * (mean.abs() + deviation)
+        if varies.any():
+            x = ((x[:, varies] - mean[varies]) / deviation[varies]).clamp(-_REACH, _REACH)
+            kind = _kind(name)
+            sums[kind] = sums.get(kind, 0) + x @ x[fit].T / x.shape[1]
+            layers[kind] += 1
+    if len(sums) > 1:
+        sums["all layers"] = torch.stack(list(sums.values())).sum(0)
+        layers["all layers"] = layers.total()
+    return {kind: kernel / layers[kind] for kind, kernel in sums.items()}
+
+
+def _kind(name: str) -> str:
+    """Return the kind of a layer: `modality.audio.generator.hidden` is a generator's, `fusion.hidden` F's."""
+    parts = name.split(".")
+    return parts[2] if parts[0] == "modality" and len(parts) > 2 else parts[0]
+
+
+def _out_of_fold(fitted: Tensor, targets: Tensor, folds: Array) -> Tensor:
+    """Return what ridge says of each row from the other folds (kinds × strengths × n × t)."""
+    said = fitted.new_zeros(len(fitted), len(_STRENGTHS), *targets.shape)
+    for fold in np.unique(folds):
+        held, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        inside = fitted[:, others][:, None, :, others]
+        ridges = torch.stack([strength * torch.eye(len(others)) for strength in _STRENGTHS])
+        centre = targets[others].mean(0)
+        factor = torch.linalg.cholesky(inside + ridges)
+        solved = torch.cholesky_solve((targets[others] - centre).expand(*factor.shape[:2], -1, -1), factor)
+        said[:, :, held] = fitted[:, held][:, None, :, others] @ solved + centre
+    return said

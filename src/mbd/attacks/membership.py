@@ -1,0 +1,220 @@
+"""Adversary `membership`: tells whether m* of a row was among the data that the model was trained on.
+
+Members are train rows, non-members the attacked rows. That a row was trained on shows in a model through its other
+modalities and its label as well, and the reference has those too; so every score here is about m* alone. With what an
+outsider makes of the fit rows (ridge maps) as the honest expectation,
+
+    own_i       what m* of the row holds beyond what the retained modalities tell (whitened)
+    surprise_i  the label beyond what all modalities tell; or beyond what m* alone tells
+
+each signal asks whether the model knows the unpredictable:
+
+    reconstruction   cos(x̂_i, own_i)                               x̂: what the model offers as m* when it is not fed
+    loss             ⟨f(o_i, x_i) − mean_d f(o_i, x_d), surprise_i⟩   x_d: m* of other rows, swapped in
+    output           the same of m* alone, nothing else given
+
+A model that m* cannot reach, or whose answers are constant, scores 0 for every row: AUC ½, whatever else it remembers.
+Where the model offers no x̂, the adversary fits a ridge map from its activations. With models known to have been trained
+without m* of some rows (`shadows`), what they score for these rows is subtracted first (offline LiRA).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from mbd.attacks.attack import Evidence
+from mbd.attacks.bootstrap import auc, tpr_at_fpr
+from mbd.attacks.setting import Setting
+from mbd.attacks.suspect import Suspect
+from mbd.evaluation.ridge import fit_ridge
+from mbd.features.rows import Rows
+from mbd.tensors import Array
+
+NAME = "membership"
+_DONORS = 4
+_MOST_ROWS = 640
+"""rows that a map from all activations is fitted on at most"""
+_SHRINK = 0.1
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A model that is no suspect, and the rows (by id) whose m* it was trained on; none for a never-exposed one."""
+
+    model: Suspect
+    trained_on: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Members and non-members, and what an outsider knows of them; `fit` and `score` are masks."""
+
+    rows: Rows
+    member: Array
+    fit: Array
+    own: Array
+    """whitened, of length one (n × d)"""
+    whiten: Array
+    surprise: Array
+    """of the label, given everything (n × outputs)"""
+    surprise_alone: Array
+    """of the label, given m* alone"""
+    swapped: tuple[Array, ...]
+    """m* of other fit rows for each row, several times"""
+
+
+def attack(suspect: Suspect, setting: Setting, shadows: Sequence[Shadow] = ()) -> list[Evidence]:
+    """Tell members from non-members by m* alone."""
+    people = population(setting)
+    signals = _calibrated(_signals(suspect, setting, people), setting, people, shadows)
+    together = _combined([signal for family in signals.values() for signal in family], people)
+    score, groups = ~people.fit, people.rows.groups[~people.fit]
+
+    def rows(values: Array) -> Array:
+        return np.column_stack([people.member[score], values[score]])
+
+    return [
+        *(
+            Evidence(NAME, f"AUC of the {name}", 0.5, rows(_combined(family, people)), auc, groups)
+            for name, family in signals.items()
+        ),
+        Evidence(NAME, "AUC of all together", 0.5, rows(together), auc, groups),
+        Evidence(NAME, "TPR at 1 % FPR of all together", 0.01, rows(together), tpr_at_fpr, groups),
+    ]
+
+
+@lru_cache(maxsize=1)
+def population(setting: Setting) -> Population:
+    """Return members and non-members of a setting; the suspects share them."""
+    draw, m = setting.draw(NAME), setting.modality
+    train, outside = setting.train, setting.rows
+    if len(train) > setting.params.rows:
+        train = train.take(np.sort(draw.permutation(len(train))[: setting.params.rows]))
+    rows = _joined(train, outside)
+    outside_fit = np.isin(np.arange(len(outside)), setting.fit)
+    fit = np.concatenate([_half(train.groups, draw), outside_fit])
+    target = setting.standardise(rows.features[m])
+    retained = np.hstack([rows.features[k] for k in setting.retained])
+    own = target - _told(retained, target, fit)
+    covariance = np.cov(own[fit].T).reshape(target.shape[1], -1)
+    spread = float(np.trace(covariance)) / len(covariance) + _TINY
+    covariance = (1 - _SHRINK) * covariance + _SHRINK * spread * np.eye(len(covariance))
+    whiten = np.linalg.cholesky(np.linalg.inv(covariance))
+    labels = _label_columns(rows.labels, len(setting.data.manifest.classes))
+    everything = np.hstack([retained, rows.features[m]])
+    donors = np.flatnonzero(fit)
+    return Population(
+        rows=rows,
+        member=np.arange(len(rows)) < len(train),
+        fit=fit,
+        own=_unit(own @ whiten),
+        whiten=whiten,
+        surprise=labels - _told(everything, labels, fit),
+        surprise_alone=labels - _told(target, labels, fit),
+        swapped=tuple(rows.features[m][draw.choice(donors, len(rows))] for _ in range(_DONORS)),
+    )
+
+
+def _signals(suspect: Suspect, setting: Setting, people: Population) -> dict[str, list[Array]]:
+    """Return by family what each signal says of each row: more for members."""
+    offered = [matrix - matrix[people.fit].mean(0) for matrix in _reconstructions(suspect, setting, people)]
+    loss, output = _effects(suspect, setting, people)
+    return {
+        "reconstruction": [(_unit(matrix @ people.whiten) * people.own).sum(1) for matrix in offered]
+        or [np.zeros(len(people.rows))],
+        "loss": [(loss * people.surprise).sum(1)],
+        f"output of {setting.modality} alone": [(output * people.surprise_alone).sum(1)],
+    }
+
+
+def _combined(signals: list[Array], people: Population) -> Array:
+    """Return the weighted sum of signals: each counts as far as it tells members among the fit rows, none against."""
+    matrix = np.column_stack(signals)
+    known, member = matrix[people.fit], people.member[people.fit]
+    weights = np.maximum(known[member].mean(0) - known[~member].mean(0), 0) / np.maximum(known.var(0), _TINY)
+    combined: Array = matrix @ (weights if weights.any() else 1 / np.maximum(known.std(0), _TINY))
+    return combined
+
+
+def _reconstructions(suspect: Suspect, setting: Setting, people: Population) -> list[Array]:
+    """Return x̂ of each row, standardised: what the model offers, or else what its activations allow."""
+    offered = suspect.reconstruct(people.rows, setting.modality)
+    if offered:
+        return [setting.standardise(matrix) for matrix in offered.values()]
+    inside = suspect.look(people.rows, setting.modality, fed=False).activations
+    if not inside:
+        return []
+    known = setting.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS]
+    target = setting.standardise(people.rows.features[setting.modality])
+    return [_told(np.hstack(list(inside.values())), target, known)]
+
+
+def _effects(suspect: Suspect, setting: Setting, people: Population) -> tuple[Array, Array]:
+    """Return by how much a row's own m* moves the output (n × outputs), with everything given and with m* alone."""
+    m, rows = setting.modality, people.rows
+    if not suspect.entries(rows, m):
+        nothing = np.zeros_like(people.surprise)
+        return nothing, nothing
+    swapped = [replace(rows, features={**rows.features, m: matrix}) for matrix in people.swapped]
+    (complete, alone), *others = (suspect.answers(given, m) for given in (rows, *swapped))
+    return complete - np.mean([other[0] for other in others], axis=0), alone - np.mean([o[1] for o in others], axis=0)
+
+
+def _calibrated(
+    signals: dict[str, list[Array]], setting: Setting, people: Population, shadows: Sequence[Shadow]
+) -> dict[str, list[Array]]:
+    """Return what each signal says beyond the mean of the shadows that were trained without the row's m*."""
+    if not shadows:
+        return signals
+    out = np.stack([~np.isin(people.rows.ids, list(shadow.trained_on)) for shadow in shadows])
+    known, count = out.any(0), np.maximum(out.sum(0), 1)
+    of_shadows = [_signals(shadow.model, setting, people) for shadow in shadows]
+    calibrated = {}
+    for name, family in signals.items():
+        # A shadow may offer fewer signals than the suspect (it has no generator): the mean of what it offers stands in.
+        scores = np.stack([np.mean(theirs[name], axis=0) for theirs in of_shadows])
+        typical = (scores * out).sum(0) / count
+        typical[~known] = typical[known].mean() if known.any() else 0.0
+        calibrated[name] = [signal - typical for signal in family]
+    return calibrated
+
+
+def _told(inputs: Array, targets: Array, fit: Array) -> Array:
+    return fit_ridge(inputs[fit], targets[fit]).predict(inputs)
+
+
+def _label_columns(labels: Array, classes: int) -> Array:
+    columns: Array = np.eye(classes)[labels] if classes else np.asarray(labels, np.float64)[:, None]
+    return columns
+
+
+def _unit(matrix: Array) -> Array:
+    length = np.linalg.norm(matrix, axis=1, keepdims=True)
+    unit: Array = np.divide(matrix, length, out=np.zeros_like(matrix), where=length > _TINY)
+    return unit
+
+
+def _half(groups: Array, draw: np.random.Generator) -> Array:
+    """Return a mask of half of the groups; of half of the rows where there are too few groups."""
+    names, index = np.unique(groups, return_inverse=True)
+    if len(names) < 4:
+        names, index = np.arange(len(groups)), np.arange(len(groups))
+    half: Array = (draw.permutation(len(names)) % 2 == 0)[index]
+    return half
+
+
+def _joined(one: Rows, other: Rows) -> Rows:
+    def both(part: str) -> dict[str, Array]:
+        first, second = getattr(one, part), getattr(other, part)
+        return {m: np.concatenate([first[m], second[m]]) for m in first if m in second}
+
+    return Rows(
+        ids=np.concatenate([one.ids, other.ids]),
+        groups=np.concatenate([one.groups, other.groups]),
+        labels=np.concatenate([one.labels, other.labels]),
+        features=both("features"),
+        available=both("available"),
+    )

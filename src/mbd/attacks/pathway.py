@@ -1,0 +1,70 @@
+"""Pathway adversary: whether anything in the model moves when m*'s input moves.
+
+m* of the attacked rows is fed as it is, shuffled among the rows, and as noise of the same scale. A row moves if any
+output under any mask, or any activation, differs by more than rounding. A model that has no input for m* cannot move.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from mbd.attacks.attack import Evidence
+from mbd.attacks.bootstrap import mean
+from mbd.attacks.extraction import Extraction
+from mbd.attacks.setting import Setting
+from mbd.attacks.suspect import Suspect
+from mbd.features.rows import Rows
+from mbd.tensors import Array
+
+NAME = "pathway"
+_ROUNDING = 1e-5
+
+
+def attack(suspect: Suspect, setting: Setting) -> list[Evidence]:
+    """Return the share of rows that move, and how far outputs move as a share of how far rows differ anyway."""
+    rows = setting.rows.take(setting.score)
+    moved, size = np.zeros(len(rows)), np.zeros(len(rows))
+    if suspect.entries(rows, setting.modality):
+        still = suspect.look(rows, setting.modality, fed=True)
+        for other in _moved_rows(rows, setting):
+            now = suspect.look(other, setting.modality, fed=True)
+            moved = np.maximum(moved, _any_movement(still, now))
+            size = np.maximum(size, _relative(still.outputs, now.outputs))
+    return [
+        Evidence(NAME, f"rows that move with {setting.modality}", 0.0, moved[:, None], mean, setting.groups),
+        Evidence(NAME, f"how far outputs move with {setting.modality}", 0.0, size[:, None], mean, setting.groups),
+    ]
+
+
+def _moved_rows(rows: Rows, setting: Setting) -> Iterator[Rows]:
+    """Yield the rows with m* shuffled, and with noise in its place."""
+    draw, matrix = setting.draw(NAME), rows.features[setting.modality]
+    order = draw.permutation(len(rows))
+    shuffled = np.empty_like(matrix)
+    shuffled[order] = matrix[np.roll(order, 1)]  # every row gets another row's
+    noise = draw.standard_normal(matrix.shape) * matrix.std(0) + matrix.mean(0)
+    for other in (shuffled, noise.astype(np.float32)):
+        yield replace(rows, features={**rows.features, setting.modality: other})
+
+
+def _any_movement(still: Extraction, now: Extraction) -> Array:
+    """Return 1 for each row of which anything moved by more than rounding, else 0."""
+    pairs = [(still.outputs, now.outputs), *((x, now.activations[name]) for name, x in still.activations.items())]
+    moved = [(_change(a, b) > _ROUNDING * max(float(np.abs(a).max()), 1e-30)).any(1) for a, b in pairs]
+    any_moved: Array = np.any(moved, axis=0)
+    return any_moved.astype(np.float64)
+
+
+def _relative(still: Array, now: Array) -> Array:
+    """Return the root mean square change of each row's outputs, in deviations of the outputs over rows."""
+    deviation = still.reshape(len(still), -1).std(0)
+    change = _change(still, now)
+    shares: Array = np.divide(change, deviation, out=change, where=deviation > 0)
+    size: Array = np.sqrt((shares**2).mean(1))
+    return size
+
+
+def _change(still: Array, now: Array) -> Array:
+    change: Array = np.abs(now.astype(np.float64) - still).reshape(len(still), -1)
+    return change

@@ -1,0 +1,194 @@
+"""How well importance tells what removing a parameter really costs: the paper's appendix table and scatter, measured.
+
+    ΔL_q = L(W − w_q e_q) − L(W)          true, for each parameter q of a sample; L: mean supervised loss on calibration
+                                          rows, without the deleted modality
+    Spearman's ρ of proxy and ΔL_q
+    share of q with |ΔL_q − proxy| ≤ 8 % of |proxy|
+    OverDelete(γ) = share of q with proxy > (1 + γ) ΔL_q,  γ = 0.1
+
+Taking w_q out of a linear layer moves one of its outputs by −w_q x_q, so no weight is copied: that move is added to the
+layer's output, for many q at once (vmap), in float64. The sample is drawn from what the surgery edited, or, where the
+cut left it nothing to edit, from all weights and biases that predictions use.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from mbd.attacks.case import Case
+from mbd.deletion.calibration import Calibration
+from mbd.deletion.cut import cut
+from mbd.deletion.gradients import Batch
+from mbd.deletion.importance import importance
+from mbd.model.deletion import INDICES
+from mbd.model.joint import from_tensors
+from mbd.model.networks import JointNetwork
+from mbd.params import Attacks, Deletion
+from mbd.randomness import stream
+from mbd.tensors import Array, open_tensors
+
+BAND = 0.08
+TOLERANCE = 0.1
+_AT_ONCE = 32
+_ROWS = 256
+
+
+class _FewRows(Calibration):
+    """The first of the calibration rows: true increments cost a forward pass for each parameter and row."""
+
+    def batches(self, *, having: str | None = None, hidden: Collection[str] = ()) -> Iterator[Batch]:
+        """Yield them as one batch."""
+        for batch in islice(super().batches(having=having, hidden=hidden), 1):
+            yield {name: values[:_ROWS] for name, values in batch.items()}
+
+
+@dataclass(frozen=True)
+class ProxyQuality:
+    """True increments of some parameters beside what both proxies say of them."""
+
+    increments: Array
+    proxies: dict[str, Array]
+    """by name: swiftprune, gauss_newton"""
+    rows: int
+    sampled_from: str
+    chi_max: float
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers of the paper's table for each proxy."""
+        return {
+            "parameters": len(self.increments),
+            "sampled_from": self.sampled_from,
+            "rows": self.rows,
+            "chi_max": self.chi_max,
+            **{name: self._facts(proxy) for name, proxy in self.proxies.items()},
+        }
+
+    def _facts(self, proxy: Array) -> dict[str, float | None]:
+        error = np.abs(self.increments - proxy)
+        positive = np.abs(proxy) > 0
+        within = error <= BAND * np.abs(proxy)
+        return {
+            "spearman": spearman(proxy, self.increments),
+            "share_within_8_percent": float(within.mean()),
+            "largest_relative_error": float((error[positive] / np.abs(proxy[positive])).max())
+            if any(positive)
+            else None,
+            "overdelete_0.1": float((proxy > (1 + TOLERANCE) * self.increments).mean()),
+        }
+
+
+def proxy_quality(case: Case, params: Attacks) -> ProxyQuality | None:
+    """Return how good the proxies are, where the model came out of a surgery; None otherwise, or if none are asked."""
+    deletion = case.after.deletion
+    if deletion is None or deletion.method != "surgery" or not params.proxy_parameters:
+        return None
+    settings = Deletion.model_validate(deletion.parameters).surgery
+    record, tensors = case.before.record, case.before.tensors
+    if settings.cut:
+        record, tensors = cut(record, tensors, case.gone)
+    network = from_tensors(record, tensors).network.double()
+    calibration = _FewRows(case.data.split("calibration"), network, record.task)
+    proxies = importance(calibration, case.gone, settings.chi_max)
+    edited = open_tensors(case.after.folder / INDICES) if deletion.indices.count else None
+    chosen = _sample(network, proxies.gauss_newton, edited, params)
+    batch = next(iter(calibration.batches(hidden=case.gone)))
+    losses = calibration.prediction(case.gone)
+
+    def loss() -> Tensor:
+        return losses(network, batch)[:, 0].mean()
+
+    with torch.inference_mode():
+        increments = np.concatenate([leave_one_out(network, loss, name, where) for name, where in chosen.items()])
+    told = {"swiftprune": proxies.swiftprune, "gauss_newton": proxies.gauss_newton}
+    return ProxyQuality(
+        increments,
+        {
+            proxy: np.concatenate([np.ravel(values[name])[where] for name, where in chosen.items()])
+            for proxy, values in told.items()
+        },
+        rows=proxies.rows,
+        sampled_from="edited parameters" if edited else "all weights and biases that predictions use",
+        chi_max=settings.chi_max,
+    )
+
+
+def leave_one_out(network: JointNetwork, loss: Callable[[], Tensor], name: str, positions: Array) -> Array:
+    """Return ΔL for flat positions of one weight or bias of a linear layer."""
+    layer_name, _, part = name.rpartition(".")
+    layer, parameter = network.get_submodule(layer_name), network.get_parameter(name)
+    assert isinstance(layer, nn.Linear)  # noqa: S101 -- only such are sampled
+    before, found = loss(), []
+    for start in range(0, len(positions), _AT_ONCE):
+        flat = torch.from_numpy(positions[start : start + _AT_ONCE])
+        output = flat // layer.in_features if part == "weight" else flat
+        taken = flat % layer.in_features if part == "weight" else None
+        found.append(_without(layer, loss, parameter.reshape(-1)[flat], output, taken) - before)
+    increments: Array = torch.cat(found).numpy()
+    return increments
+
+
+def _without(
+    layer: nn.Linear, loss: Callable[[], Tensor], weights: Tensor, outputs: Tensor, inputs: Tensor | None
+) -> Tensor:
+    """Return the loss without each of some weights (output, input) of a layer, or biases where there are no inputs."""
+    rows = nn.functional.one_hot(outputs, layer.out_features).to(weights.dtype)
+
+    def once(weight: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        def take_out(_: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            moved = given[0] @ column if inputs is not None else column.new_ones(len(output))
+            return output - weight * moved[:, None] * row
+
+        with layer.register_forward_hook(take_out):
+            return loss()
+
+    columns = rows if inputs is None else nn.functional.one_hot(inputs, layer.in_features).to(weights.dtype)
+    values: Tensor = vmap(once)(weights, rows, columns)
+    return values
+
+
+def spearman(one: Array, other: Array) -> float | None:
+    """Return the rank correlation, equals sharing their mean rank; None where one side does not vary."""
+    if len(one) < 2 or min(np.ptp(one), np.ptp(other)) == 0:
+        return None
+    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
+
+
+def _ranks(values: Array) -> Array:
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Array = (np.cumsum(count) - (count - 1) / 2)[place]
+    return ranks
+
+
+def _sample(
+    network: JointNetwork, used: Mapping[str, Array], edited: Mapping[str, Array] | None, params: Attacks
+) -> dict[str, Array]:
+    """Draw flat positions by tensor, each parameter with the same probability."""
+    places = dict(_linear_parameters(network, used, edited))
+    total = np.concatenate([[0], np.cumsum([len(p) for p in places.values()])])
+    draw = stream(params.seed, "attacks", "proxy")
+    chosen = np.sort(draw.choice(total[-1], min(params.proxy_parameters, int(total[-1])), replace=False))
+    parts = {
+        name: positions[chosen[(chosen >= low) & (chosen < high)] - low]
+        for (name, positions), low, high in zip(places.items(), total, total[1:], strict=False)
+    }
+    return {name: positions for name, positions in parts.items() if len(positions)}
+
+
+def _linear_parameters(
+    network: JointNetwork, used: Mapping[str, Array], edited: Mapping[str, Array] | None
+) -> Iterator[tuple[str, Array]]:
+    for name, layer in network.named_modules():
+        if isinstance(layer, nn.Linear):
+            for part, parameter in layer.named_parameters():
+                full = f"{name}.{part}"
+                if edited is not None:
+                    if full in edited:
+                        yield full, np.array(edited[full])
+                elif used[full].any():
+                    yield full, np.arange(parameter.numel())

@@ -1,0 +1,122 @@
+"""Adversary `relearn`: how few rows of m* bring it back.
+
+Someone gets hold of k rows with m* and the model, feeds m* wherever the model still has weights that read it (cut off
+from the outputs or not), and fits a ridge map from all activations: to the private attribute, and to what m* holds
+beyond the retained modalities. Several draws of k rows, all solved in one batch:
+
+    K = mean over the places of the model of Φ Φᵀ k / tr(Φ Φᵀ)     Φ: activations of the k rows, centred
+    ŷ = K_new (K + λ)⁻¹ y                                          λ by least leave-one-out error (y_i − ŷ_i)/(1 − h_i)
+
+A model that never saw m* is worth no more to the adversary than the reference; what it is worth more is what it kept.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mbd.attacks.attack import Evidence
+from mbd.attacks.bootstrap import r_squared
+from mbd.attacks.setting import Setting
+from mbd.attacks.suspect import Suspect
+from mbd.tensors import Array
+
+NAME = "relearn"
+_DRAWS = 8
+_STRENGTHS = 10.0 ** np.arange(-2, 4.5, 0.5)
+_ROUNDING = 1e-10
+
+
+def attack(suspect: Suspect, setting: Setting) -> list[Evidence]:
+    """Return how well k rows of m* teach the attribute and m* itself, for each k of the parameters."""
+    places = list(suspect.extract(setting.rows, setting.modality, fed=True).activations.values())
+    attribute = 2.0 * setting.attribute.values[:, None] - 1
+    truth, own = attribute[setting.score], setting.own[setting.score]
+    counts = sorted({min(k, len(setting.fit)) for k in setting.params.relearn_rows})
+    shots = [_shots(k, setting) for k in counts]
+    evidence = []
+    for k, chosen, (kernel, across) in zip(counts, shots, kernels(places, setting, shots), strict=True):
+        known = setting.fit[chosen]
+        told, guessed = (few_shot(kernel, across, target[known]) for target in (attribute, setting.own))
+        hits = ((told > 0) == (truth > 0)).mean(0)
+        errors = ((guessed - own) ** 2).sum(2).mean(0)
+        evidence += [
+            Evidence(
+                NAME,
+                f"accuracy from {k} rows of {setting.modality}",
+                0.5,
+                np.column_stack([truth, hits]),
+                balanced_hits,
+                setting.groups,
+            ),
+            Evidence(
+                NAME,
+                f"R² of {setting.modality}'s own part from {k} rows",
+                0.0,
+                np.column_stack([errors, (own**2).sum(1)]),
+                r_squared,
+                setting.groups,
+            ),
+        ]
+    return evidence
+
+
+def _shots(k: int, setting: Setting) -> Array:
+    """Return several draws of k of the fit rows (draws × k)."""
+    draw = setting.draw(NAME, str(k))
+    return np.stack([draw.permutation(len(setting.fit))[:k] for _ in range(_DRAWS)])
+
+
+def kernels(places: Sequence[Array], setting: Setting, shots: Sequence[Array]) -> list[tuple[Array, Array]]:
+    """Return for each array of shots the kernel of its rows (draws × k × k), and of scored rows with them."""
+    found = [
+        (np.zeros((len(chosen), k, k)), np.zeros((len(chosen), len(setting.score), k)))
+        for chosen in shots
+        for k in chosen.shape[1:]
+    ]
+    for place in places:
+        middle = place[setting.fit].mean(0, dtype=np.float64)
+        fit, score = ((place[part] - middle).astype(np.float32) for part in (setting.fit, setting.score))
+        gram, cross = fit @ fit.T, score @ fit.T
+        # A place that says the same of all rows says nothing; dividing by its rounding errors would make it loud.
+        silent = _ROUNDING * float(middle @ middle)
+        for chosen, sums in zip(shots, found, strict=True):
+            known = gram[chosen[:, :, None], chosen[:, None, :]].astype(np.float64)
+            other = cross[:, chosen].swapaxes(0, 1).astype(np.float64)
+            # Both centred on the mean of the shots.
+            other += known.mean((1, 2), keepdims=True) - known.mean(1, keepdims=True) - other.mean(2, keepdims=True)
+            known += known.mean((1, 2), keepdims=True) - known.mean(1, keepdims=True) - known.mean(2, keepdims=True)
+            size = np.trace(known, axis1=1, axis2=2)[:, None, None] / chosen.shape[1]
+            unit = np.divide(1 / len(places), size, out=np.zeros_like(size), where=size > silent)
+            for total, part in zip(sums, (known, other), strict=True):
+                total += unit * part  # noqa: PLW2901 -- in place
+    return found
+
+
+def few_shot(kernel: Array, across: Array, targets: Array) -> Array:
+    """Return what ridge makes of the other rows (draws × n × t) after seeing `targets` (draws × k × t).
+
+    Targets are known to be around 0: who learns nothing says 0, not the mean of a handful of rows.
+    """
+    values, vectors = np.linalg.eigh(kernel)
+    values = np.maximum(values, 0)[:, :, None]
+    projected = vectors.swapaxes(1, 2) @ targets
+    errors = []
+    for strength in _STRENGTHS:
+        kept = values / (values + strength)
+        residual = targets - vectors @ (kept * projected)
+        leverage = vectors**2 @ kept
+        errors.append(((residual / np.maximum(1 - leverage, 1e-6)) ** 2).mean((1, 2)))
+    strength = _STRENGTHS[np.argmin(errors, axis=0)][:, None, None]
+    guess: Array = across @ (vectors @ (projected / (values + strength)))
+    return guess
+
+
+def balanced_hits(rows: Array, weights: Array) -> Array:
+    """Return the mean of the hits among the rows of each class; columns: truth (±1), share of hits."""
+    truth, hits = rows[:, 0] > 0, rows[:, 1]
+    shares = []
+    for kind in (truth, ~truth):
+        total = weights @ kind
+        shares.append(np.divide(weights @ (hits * kind), total, out=np.full(len(total), np.nan), where=total > 0))
+    balanced: Array = np.mean(shares, axis=0)
+    return balanced

@@ -1,0 +1,178 @@
+"""What all adversaries have in common: the rows they attack, their two halves, and what they are after.
+
+The adversary holds the data, m* among it: otherwise nobody could tell whether a guess was right. The attacked rows have
+m* and something else, and were not trained on. Adversaries fit on `fit` and score on `score`; no group (speaker, video)
+is in both.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from mbd.attacks.attribute import Attribute, find_attribute
+from mbd.errors import DataError, UsageError
+from mbd.evaluation.ridge import fit_ridge
+from mbd.features.contract import FeatureSet
+from mbd.features.rows import Rows
+from mbd.params import Attacks
+from mbd.randomness import stream
+from mbd.tensors import Array
+
+REACH = 3.0  # standardised columns are clipped to ±REACH deviations, so that no single value decides an R²
+_DEVIATION_FLOOR = 1e-6
+_FEWEST_ROWS = 8
+_FOLDS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The common ground of one attack suite."""
+
+    data: FeatureSet
+    modality: str
+    """m*"""
+    retained: tuple[str, ...]
+    """the modalities that models are given beside m*"""
+    rows: Rows
+    """the attacked rows: all have m*, none has a modality that is neither m* nor retained"""
+    fit: Array
+    """positions of the rows that adversaries fit on"""
+    score: Array
+    """positions of the rows that they are scored on"""
+    attribute: Attribute
+    """the private attribute of each attacked row"""
+    params: Attacks
+
+    def draw(self, *names: str) -> np.random.Generator:
+        """Return the random generator of something."""
+        return stream(self.params.seed, "attacks", *names)
+
+    @cached_property
+    def folds(self) -> Array:
+        """The fold of each fit row, by group: for whatever an adversary chooses within its own half."""
+        return _parts(self.rows.groups[self.fit], _FOLDS, self.draw("folds"))
+
+    @cached_property
+    def target(self) -> Array:
+        """m* of each attacked row, standardised as in the fit rows."""
+        return self.standardise(self.rows.features[self.modality])
+
+    @cached_property
+    def own(self) -> Array:
+        """What m* of each attacked row holds beyond what a ridge map from the retained modalities tells of it."""
+        told = np.hstack([self.rows.features[m] for m in self.retained])
+        return self.target - fit_ridge(told[self.fit], self.target[self.fit]).predict(told)
+
+    @cached_property
+    def known(self) -> dict[str, Array]:
+        """What the adversary gave the model, and so knows whatever the model says: the retained inputs of each row."""
+        return {f"input.{m}": self.rows.features[m] for m in self.retained}
+
+    @cached_property
+    def groups(self) -> Array:
+        """The group of each scored row."""
+        return self.rows.groups[self.score]
+
+    @cached_property
+    def train(self) -> Rows:
+        """The rows of the train split that have m* and something else."""
+        return _usable(self.data, "train", self.modality, self.retained)
+
+    def standardise(self, matrix: Array) -> Array:
+        """Return values of m* on the scale of the fit rows."""
+        mean, deviation = self._scaling
+        return np.clip((np.asarray(matrix, np.float64) - mean) / deviation, -REACH, REACH)
+
+    @cached_property
+    def _scaling(self) -> tuple[Array, Array]:
+        fitted = np.asarray(self.rows.features[self.modality][self.fit], np.float64)
+        return fitted.mean(0), np.maximum(fitted.std(0), _DEVIATION_FLOOR)
+
+
+def make_setting(
+    data: FeatureSet, modality: str, params: Attacks, *, retained: tuple[str, ...] | None = None
+) -> Setting:
+    """Choose the attacked rows of `data` and their halves.
+
+    `retained` are the modalities that models are given beside m*: all others of the data, unless several are deleted.
+    """
+    if modality not in data.modalities:
+        raise UsageError(
+            f"the data has no {modality} to attack with",
+            key="modality",
+            way_out=f"attack one of {', '.join(data.modalities)}, with data that still holds it",
+        )
+    retained = tuple(m for m in data.modalities if m != modality and (retained is None or m in retained))
+    if not retained:
+        raise UsageError(f"{modality} is the only modality: nothing would be left to attack")
+    rows = _attacked(data, modality, retained, params)
+    half = _parts(rows.groups, 2, stream(params.seed, "attacks", "halves"))
+    fit, score = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
+    attribute = find_attribute(data, rows, modality, retained, params)
+    for part, name in ((fit, "fits on"), (score, "is scored on")):
+        if len(np.unique(attribute.values[part])) < 2:
+            raise DataError(
+                f"the private attribute of {modality} has one value only in the half that the adversary {name}",
+                file=data.folder,
+                way_out="attack more rows: attacks.splits",
+            )
+    return Setting(data, modality, retained, rows, fit, score, attribute, params)
+
+
+def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params: Attacks) -> Rows:
+    parts = [_usable(data, split, modality, retained) for split in params.splits]
+    rows = _joined(parts)
+    if len(rows) > params.rows:
+        chosen = stream(params.seed, "attacks", "rows").permutation(len(rows))[: params.rows]
+        rows = rows.take(np.sort(chosen))
+    if len(rows) < _FEWEST_ROWS:
+        raise DataError(
+            f"only {len(rows)} rows of {', '.join(params.splits)} have {modality} and something else",
+            file=data.folder,
+            way_out=f"attack at least {_FEWEST_ROWS} rows: attacks.splits",
+        )
+    return rows
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    """Return the rows of several splits as one."""
+
+    def joined(name: str) -> dict[str, Array]:
+        return {m: np.concatenate([getattr(part, name)[m] for part in parts]) for m in getattr(parts[0], name)}
+
+    return Rows(
+        ids=np.concatenate([part.ids for part in parts]),
+        groups=np.concatenate([part.groups for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+        features=joined("features"),
+        available=joined("available"),
+        attributes=joined("attributes"),
+    )
+
+
+def _usable(data: FeatureSet, split: str, modality: str, retained: tuple[str, ...]) -> Rows:
+    """Return the rows that have m* and something retained; of what else the data has, no row has anything."""
+    found = data.split(split)
+    bits = found.available
+    rows = found.take(bits[modality] & np.any([bits[m] for m in retained], axis=0))
+    closed = [m for m in rows.features if m not in (modality, *retained)]
+    features = {m: np.zeros_like(x) if m in closed else x for m, x in rows.features.items()}
+    return replace(rows, features=features, available={m: x & (m not in closed) for m, x in rows.available.items()})
+
+
+def _parts(groups: Array, count: int, draw: np.random.Generator) -> Array:
+    """Return the part (0 … count − 1) of each row: equal numbers of rows as far as groups allow, whole groups each.
+
+    Where there are fewer groups than parts, rows are dealt one by one.
+    """
+    names, members = np.unique(groups, return_inverse=True)
+    if len(names) < 2 * count:
+        names, members = np.arange(len(groups)), np.arange(len(groups))
+    order = draw.permutation(len(names))
+    sizes = np.bincount(members, minlength=len(names))[order]
+    # A group goes where the middle of its rows falls, once groups stand in a row in random order.
+    middle = np.cumsum(sizes) - sizes / 2
+    part = np.empty(len(names), np.int64)
+    part[order] = np.minimum(middle * count // sizes.sum(), count - 1).astype(np.int64)
+    return part[members]

@@ -1,0 +1,96 @@
+"""The models under attack, and what an adversary who holds one of them sees when it runs.
+
+A suspect is opened as a white box: its backbone is fed directly, so a modality that was revoked but not cut out can
+still be put in. m* enters by the input of its name, and by every input that the data does not know: it may be m* by
+another name. A model without such an input cannot be fed m*, and feeding it changes nothing.
+
+What comes out is extracted once for each set of rows and kept: the adversaries share it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from mbd.attacks import extraction
+from mbd.attacks.extraction import Extraction
+from mbd.features.rows import Rows
+from mbd.model.checkpoint import load_model
+from mbd.model.predictor import Backbone
+from mbd.model.record import ModelRecord
+from mbd.tensors import Array
+
+Role = Literal["before", "after", "reference"]
+
+
+@dataclass(frozen=True, eq=False)
+class Suspect:
+    """A model under attack."""
+
+    role: Role
+    record: ModelRecord
+    backbone: Backbone
+    tensors: Mapping[str, Array]
+    _kept: dict[tuple[int, str, bool], tuple[Rows, Extraction]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, role: Role, record: ModelRecord, tensors: Mapping[str, Array]) -> "Suspect":
+        """Return the suspect that has these weights."""
+        backbone: Backbone = import_module(f"mbd.model.{record.backbone}").from_tensors(record, tensors)
+        return cls(role, record, backbone, tensors)
+
+    def with_tensors(self, tensors: Mapping[str, Array]) -> "Suspect":
+        """Return the same model with other weights of the same names and shapes (rounded, pruned …)."""
+        return Suspect.of(self.role, self.record, tensors)
+
+    def entries(self, rows: Rows, modality: str) -> tuple[str, ...]:
+        """Return the inputs of the model by which m* can be fed: m* itself, and any that the data does not know."""
+        return tuple(m for m in self.record.modalities if m == modality or m not in rows.features)
+
+    def refuses(self, rows: Rows, modality: str) -> bool:
+        """Whether the model, asked as it is served, takes no m*."""
+        return not any(m in self.record.inputs for m in self.entries(rows, modality))
+
+    def extract(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
+        """Return what the model computes of `rows`, with m* fed or not; the very same object if m* cannot be fed."""
+        fed = fed and bool(self.entries(rows, modality))
+        key = (id(rows), modality, fed)
+        if key not in self._kept:
+            # The rows are kept as well, so that no other rows can come to have their id.
+            self._kept[key] = rows, self.look(rows, modality, fed=fed)
+        return self._kept[key][1]
+
+    def look(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
+        """Return the same as :meth:`extract`, computed afresh and not kept."""
+        return extraction.extract(self.backbone, self._feeding(rows, modality, fed=fed), rows)
+
+    def answers(self, rows: Rows, modality: str) -> tuple[Array, Array]:
+        """Return the outputs with m* fed (n × outputs): to all that the rows have, and to m* alone."""
+        feeding = self._feeding(rows, modality, fed=True)
+        both = extraction.answers(self.backbone, feeding, rows, (feeding.retained, ()))
+        return both[:, 0], both[:, 1]
+
+    def reconstruct(self, rows: Rows, modality: str) -> dict[str, Array]:
+        """Return what the model itself offers as m* of each row when m* is missing, in the units of the features.
+
+        `generator`: X̂ = G_m(X^{∖m}, P^m); `back-translation`: what the recomposition makes of B_m(Z) and P^m, up
+        to a factor, because B_m learns directions only. Empty where the model offers nothing.
+        """
+        width = rows.features[modality].shape[1]
+        wanted = [m for m in self.entries(rows, modality) if self.record.modalities[m] == width]
+        feeding = self._feeding(rows, modality, fed=False)
+        return extraction.reconstruct(self.backbone, feeding, rows, wanted[0]) if wanted else {}
+
+    def _feeding(self, rows: Rows, modality: str, *, fed: bool) -> extraction.Feeding:
+        entries = self.entries(rows, modality)
+        retained = tuple(m for m in self.record.modalities if m not in entries and rows.available[m].any())
+        return extraction.Feeding(self.record.modalities, retained, entries if fed else (), modality)
+
+
+def open_suspect(folder: Path, role: Role, *, verify: bool = True) -> Suspect:
+    """Open a model folder for attack."""
+    record, tensors = load_model(folder, verify=verify)
+    return Suspect.of(role, record, {name: np.array(tensor) for name, tensor in tensors.items()})

@@ -1,0 +1,100 @@
+"""What the deletion cost: each model on the retained modalities only, never on inputs that hold a deleted one.
+
+The deleted model is set beside the reference and beside the full model given the same modalities. Regression: Acc2 and
+Pearson's r; classification: WA and UA (mean recall). Of each pair the second shows a model that always says the same,
+which the first alone would flatter where classes are uneven. All retained modalities together decide; each set of some
+of them is told.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mbd.attacks.attack import Evidence, Statistic
+from mbd.attacks.bootstrap import accuracy
+from mbd.attacks.case import Case
+from mbd.attacks.suspect import Role, Suspect
+from mbd.errors import DataError
+from mbd.features.availability import fixed_patterns
+from mbd.features.rows import Rows
+from mbd.model.predictor import Model
+from mbd.params import Attacks
+from mbd.params.features import Task
+from mbd.tensors import Array
+
+
+@dataclass(frozen=True)
+class Worth:
+    """One metric under one regime, of each model on the same rows."""
+
+    metric: str
+    regime: str
+    margin: float
+    decides: bool
+    found: Mapping[Role, Evidence]
+
+
+def utility(case: Case, suspects: Mapping[Role, Suspect], params: Attacks) -> list[Worth]:
+    """Measure what the models are worth on the test rows."""
+    test, task = case.data.split("test").load(), case.data.manifest.task
+    worths = []
+    for pattern in sorted(fixed_patterns(case.retained), key=len, reverse=True):
+        rows = test.take(np.any([test.available[m] for m in pattern], axis=0))
+        if not len(rows):
+            continue
+        given = {m: rows.features[m] for m in pattern}, {m: rows.available[m] for m in pattern}
+        outputs = {role: Model(s.record, s.backbone).predict(*given) for role, s in suspects.items()}
+        for metric, (statistic, margin) in _metrics(task, params).items():
+            found = {role: _evidence(metric, task, rows, output, statistic) for role, output in outputs.items()}
+            worths.append(Worth(metric, "+".join(pattern), margin, pattern == case.retained, found))
+    if not any(worth.decides for worth in worths):
+        raise DataError(
+            "no test row has any of the retained modalities, so nothing can be said of what the model is still worth",
+            file=case.data.folder,
+            way_out="use a FeatureSet whose test rows have more than the deleted modalities",
+        )
+    return worths
+
+
+def _metrics(task: Task, params: Attacks) -> dict[str, tuple[Statistic, float]]:
+    if task == "classification":
+        return {"wa": (_percent_right, params.utility_margin), "ua": (_percent_recall, params.utility_margin)}
+    return {"acc2": (_percent_right, params.utility_margin), "corr": (correlation, params.correlation_margin)}
+
+
+def _evidence(metric: str, task: Task, rows: Rows, output: Array, statistic: Statistic) -> Evidence:
+    truth = rows.labels
+    if task == "classification":
+        pairs = np.stack([truth, output.argmax(1)], axis=1)
+    elif metric == "acc2":
+        pairs = np.stack([truth >= 0, output >= 0], axis=1)
+    else:
+        pairs = np.stack([truth, output], axis=1)
+    return Evidence("utility", metric, 0.0, pairs.astype(np.float64), statistic, rows.groups)
+
+
+def _percent_right(rows: Array, weights: Array) -> Array:
+    return 100 * accuracy(rows, weights)
+
+
+def _percent_recall(rows: Array, weights: Array) -> Array:
+    """Return the mean recall over the classes that are there."""
+    own = rows[:, :1] == np.unique(rows[:, 0])
+    hits, support = weights @ (own & (rows[:, :1] == rows[:, 1:])), weights @ own
+    there = support > 0
+    recalls = np.divide(hits, support, out=np.zeros(hits.shape), where=there)
+    percent: Array = 100 * recalls.sum(1) / there.sum(1)
+    return percent
+
+
+def correlation(rows: Array, weights: Array) -> Array:
+    """Return Pearson's r of two columns, 0 where one of them does not vary."""
+    total = weights.sum(1)
+    means = weights @ rows / total[:, None]
+    squares = np.maximum(weights @ rows**2 / total[:, None] - means**2, 0)
+    product = weights @ (rows[:, 0] * rows[:, 1]) / total - means[:, 0] * means[:, 1]
+    scale = np.sqrt(squares[:, 0] * squares[:, 1])
+    varies = scale > 1e-12 * np.abs(rows).max(initial=1) ** 2
+    r: Array = np.divide(product, scale, out=np.zeros(len(weights)), where=varies)
+    return r

@@ -1,0 +1,36 @@
+"""White-box adversary: guesses the private attribute of m* from the model's intermediate activations.
+
+The adversary knows the retained inputs as well, since it feeds them: what they tell of the attribute is no leak.
+Once with m* fed, where the model has any input for it (otherwise feeding changes nothing), and once with m* missing. A
+network of random weights that is fed m* passes it on as well: the numbers mean something only beside the reference,
+which takes no m*.
+"""
+
+import numpy as np
+
+from mbd.attacks.attack import Evidence
+from mbd.attacks.bootstrap import balanced_accuracy
+from mbd.attacks.probe import guess
+from mbd.attacks.setting import Setting
+from mbd.attacks.suspect import Suspect
+from mbd.tensors import Array
+
+NAME = "whitebox"
+
+
+def attack(suspect: Suspect, setting: Setting) -> list[Evidence]:
+    """Return how often the attribute is guessed from activations, with m* fed and not fed."""
+    fed, hidden = (suspect.extract(setting.rows, setting.modality, fed=fed) for fed in (True, False))
+    seen = [hidden] if fed is hidden else [fed, hidden]
+    return guessed(NAME, guess([{**setting.known, **view.activations} for view in seen], setting, NAME), setting)
+
+
+def guessed(attack: str, scores: list[Array], setting: Setting) -> list[Evidence]:
+    """Return the evidence of guesses with m* fed and not fed; one guess stands for both if feeding changed nothing."""
+    truth = setting.attribute.values[setting.score]
+    evidence = []
+    for how, score in zip(("fed", "not fed"), (scores[0], scores[-1]), strict=True):
+        rows = np.column_stack([truth, score > 0]).astype(np.float64)
+        measure = f"accuracy, {setting.modality} {how}"
+        evidence.append(Evidence(attack, measure, 0.5, rows, balanced_accuracy, setting.groups))
+    return evidence

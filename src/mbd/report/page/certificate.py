@@ -1,0 +1,193 @@
+"""The page of one certificate: what its signed statement says, and what else is known of it.
+
+What is on the page comes from the statement alone, except for what `Known` holds: the certificate's name, its place in
+the log, and, where a store was asked, what has been said about the certificate since. No clock is read, so the same
+things known give the same page; whether a date has passed is for the reader's clock to say.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mbd.certificate.bundle import PROOF
+from mbd.certificate.erasure import PurgeReport
+from mbd.certificate.log.inclusion import Inclusion
+from mbd.certificate.predicate import Predicate
+from mbd.certificate.statement import (
+    CERTIFICATE,
+    LEAKAGE,
+    SUBJECTS,
+    WEIGHTS,
+    AnyStatement,
+    DeletionStatement,
+    PurgeStatement,
+    ReauditStatement,
+    RevocationStatement,
+    SupersessionStatement,
+)
+from mbd.certificate.status import Status, status
+from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, Section, Table, Text, Verification
+from mbd.report.page.evidence import evidence, utility
+from mbd.report.page.origin import budget, copies, day, origin, request, weights
+from mbd.report.page.words import commands, forgotten, guaranteed, limits, summary
+
+KIND = "Modality Deletion Certificate"
+_NOT_ASKED = "not asked; the store that it was published in knows"
+_CAUTION = (
+    "Nothing on this page vouches for itself: whoever made the page could have written anything. Choose the files that "
+    "you were given, and the trust file that you got by a way of your own. They stay on this computer; the page "
+    "cannot send anything."
+)
+_BEYOND = (
+    "Whether the certificate was revoked or replaced later, whether the weights are built as the certificate says, and "
+    "whether the privacy budget and the gate were computed rightly is not checked here but by the command below."
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a certificate besides what it states."""
+
+    digest: str
+    """SHA-256 of its envelope"""
+    inclusion: Inclusion | None = None
+    """its place in the log, as its proof says"""
+    about: tuple[AnyStatement, ...] | None = None
+    """statements about it, verified; None: no store was asked"""
+    answered: tuple[str, ...] = ()
+    """ids of the requests that it answers"""
+    place: str | None = None
+    """its URL in the store"""
+    back: Link | None = None
+    """the page that lists it"""
+
+
+def certificate_page(statement: DeletionStatement, known: Known) -> Page:
+    """Return the whole page of a certificate."""
+    predicate = statement.predicate
+    purge = _last_purge(known.about or ())
+    erasure = purge.erasure if purge else predicate.erasure
+    return Page(
+        kind=KIND,
+        title=_title(predicate),
+        back=known.back,
+        summary=summary(predicate, erasure),
+        glance=(*_glance(predicate), Fact(name="where it stands", value=_standing(statement, known))),
+        sections=(
+            guaranteed(predicate),
+            limits(predicate),
+            _check(predicate, known),
+            evidence(predicate.evidence),
+            utility(predicate.evidence),
+            weights(predicate),
+            *budget(predicate),
+            request(predicate, known.answered),
+            copies(erasure, purge),
+            *_since(known),
+            origin(predicate),
+            _files(statement, known),
+        ),
+    )
+
+
+def unsigned_page(predicate: Predicate, released: str) -> Page:
+    """Return what can be said before anything is signed; `released`: SHA-256 of the released weights."""
+    return Page(
+        kind=KIND,
+        title=_title(predicate),
+        summary=summary(predicate, predicate.erasure),
+        glance=(*_glance(predicate), Fact(name="released weights (SHA-256)", value=released, code=True)),
+        sections=(
+            guaranteed(predicate),
+            limits(predicate),
+            evidence(predicate.evidence),
+            utility(predicate.evidence),
+            weights(predicate),
+            *budget(predicate),
+            request(predicate),
+            origin(predicate),
+            Section(id="check", title="How to check it", blocks=tuple(commands(predicate))),
+        ),
+    )
+
+
+def _title(predicate: Predicate) -> str:
+    return f"{predicate.model} has forgotten {forgotten(predicate)}"
+
+
+def _glance(predicate: Predicate) -> Iterator[Fact]:
+    method = predicate.method
+    yield Fact(name="guarantee", value=predicate.guarantee.kind)
+    yield Fact(name="method", value=method.name + (f", {method.variant}" if method.variant else ""))
+    yield Fact(name="issued", value=day(predicate.issued))
+    yield Fact(name="attack again by", value=day(predicate.reaudit_by))
+
+
+def _standing(statement: DeletionStatement, known: Known) -> str:
+    """Say what the store says against the certificate; whether an audit is overdue is for a clock to say."""
+    if known.about is None:
+        return _NOT_ASKED
+    found: Status = status(statement, known.about, statement.predicate.issued)
+    return "the store holds nothing against it" if found.state == "valid" else found.reason
+
+
+def _last_purge(about: tuple[AnyStatement, ...]) -> PurgeReport | None:
+    purges = [said.predicate for said in about if isinstance(said, PurgeStatement)]
+    return max(purges, key=lambda purge: purge.issued, default=None)
+
+
+def _check(predicate: Predicate, known: Known) -> Section:
+    names = [name for name in SUBJECTS if name != LEAKAGE or predicate.evidence.leakage]
+    blocks: tuple[Block, ...] = (
+        Text(text=_CAUTION),
+        Verification(certificate=known.digest, files=(CERTIFICATE, PROOF, "trust.json", *names)),
+        Text(text=_BEYOND),
+        *commands(predicate, known.place),
+    )
+    return Section(id="check", title="Check it yourself", blocks=blocks)
+
+
+def _since(known: Known) -> Iterator[Section]:
+    """Yield what has been said about the certificate since it was published, if somebody asked and something was."""
+    if known.about:
+        said = sorted((statement.predicate.issued, _said(statement)) for statement in known.about)
+        items = tuple(f"{day(at)}: {what}" for at, what in said)
+        yield Section(id="since", title="What has been said about it since", blocks=(Items(items=items),))
+
+
+def _said(statement: AnyStatement) -> str:
+    if isinstance(statement, RevocationStatement):
+        return f"revoked. {statement.predicate.reason}"
+    if isinstance(statement, SupersessionStatement):
+        return f"replaced by certificate {statement.predicate.by}. {statement.predicate.reason}"
+    if isinstance(statement, ReauditStatement):
+        audit = statement.predicate
+        reasons = "; ".join(audit.leakage.reasons)
+        return f"attacked again: {audit.leakage.decision}. {reasons or f'Next by {day(audit.reaudit_by)}'}"
+    if isinstance(statement, PurgeStatement):
+        return f"copies of the old weights searched for: {statement.predicate.erasure.claim}."
+    return "replaced by a later certificate."
+
+
+def _files(statement: DeletionStatement, known: Known) -> Section:
+    place = known.inclusion
+    origin_line = place.checkpoint.partition("\n")[0] if place else ""
+    entry = f"entry {place.index} of {place.tree_size} in {origin_line}" if place else ABSENT
+    digests = statement.digests
+    ordered = (WEIGHTS, *(name for name in digests if name != WEIGHTS))
+    return Section(
+        id="digests",
+        title="Files and digests",
+        blocks=(
+            Facts(
+                facts=(
+                    Fact(name="certificate (SHA-256 of its envelope)", value=known.digest, code=True),
+                    Fact(name="transparency log, as the proof says", value=entry),
+                )
+            ),
+            Table(
+                caption="The files that the certificate is about",
+                header=("file", "SHA-256"),
+                rows=tuple((name, digests[name]) for name in ordered),
+            ),
+        ),
+    )

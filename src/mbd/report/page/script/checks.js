@@ -1,0 +1,157 @@
+// Every check that a browser can make, each with its outcome and reason, and the decision that they carry.
+
+const [CERTIFICATE, PROOF, TRUST, WEIGHTS] = ["certificate.json", "proof.json", "trust.json", "model.safetensors"];
+
+const passed = (name, reason) => ({ name, outcome: "passed", reason });
+const failed = (name, reason) => ({ name, outcome: "failed", reason });
+const unknown = (name, reason, required = true) => ({ name, outcome: "not checkable", reason, required });
+
+const missing = (file) => `${file} was not given`;
+
+/** Check the given files, by name, against the certificate that the page is about. */
+async function verifyFiles(files, expected, now, progress) {
+  const bytes = async (name) => new Uint8Array(await files.get(name).arrayBuffer());
+  const envelope = files.has(CERTIFICATE) ? await bytes(CERTIFICATE) : null;
+  const read = await attempt(() => envelope && readEnvelope(envelope));
+  const trust = await attempt(async () => (files.has(TRUST) ? readTrust(await bytes(TRUST)) : null));
+  const proof = await attempt(async () => (files.has(PROOF) ? readProof(await bytes(PROOF)) : null));
+  const lacking = await cannotVerify();
+  const log = await logChecks(envelope, proof, trust.value, lacking);
+  const found = read.value;
+  return [
+    ...formChecks(read),
+    await samePage(envelope, expected),
+    trustCheck(trust),
+    ...(await signatureChecks(found, trust.value, log.logged, now, lacking)),
+    ...log.checks,
+    ...(await digestChecks(files, found, progress)),
+    dateCheck(found, now),
+    unknown("not superseded or revoked", "only the store it was published in knows: mbd verify URL", false),
+    unknown("structure, budget and gate", "computed again by mbd verify, not in a browser", false),
+  ];
+}
+
+/** Return what a reader gives, or why it refuses. */
+async function attempt(read) {
+  try {
+    return { value: await read(), reason: null };
+  } catch (error) {
+    return { value: null, reason: error instanceof Refused ? error.message : `it cannot be read (${error.name})` };
+  }
+}
+
+function formChecks({ value, reason }) {
+  const [schema, form] = ["certificate can be read", "canonical form"];
+  if (reason) return [failed(schema, reason), unknown(form, "what cannot be read has no form")];
+  if (!value) return [unknown(schema, missing(CERTIFICATE)), unknown(form, missing(CERTIFICATE))];
+  const written = value.form ? failed(form, value.form) : passed(form, "envelope and content are written in their one form");
+  return [passed(schema, "a signed statement of a modality deletion"), written];
+}
+
+async function samePage(envelope, expected) {
+  const name = "certificate of this page";
+  if (!envelope) return unknown(name, missing(CERTIFICATE));
+  const digest = toHex(await sha256(envelope));
+  if (digest !== expected) return failed(name, `it is certificate ${digest}, and the page is about ${expected}`);
+  return passed(name, `SHA-256 ${digest}`);
+}
+
+function trustCheck({ value, reason }) {
+  const name = "trust file";
+  if (reason) return failed(name, reason);
+  if (!value) return unknown(name, `${missing(TRUST)}, so nobody is known whose word would count`);
+  return passed(name, `SHA-256 ${value.digest}: compare it with what the issuer has told you`);
+}
+
+async function signatureChecks(found, trust, logged, now, lacking) {
+  const names = ["signatures", "key validity"];
+  const open = !found ? "there is no certificate that could be read" : !trust ? "there is no trust file" : lacking;
+  if (open) return names.map((name) => unknown(name, open));
+  const issued = seconds(found.statement.predicate.issued, "issued");
+  const judged = await Promise.all(found.signatures.map((one) => judge(one, found.signed, trust)));
+  const right = judged.filter((one) => one.right);
+  const signers = new Set(right.map((one) => one.key.name));
+  if (signers.size < trust.threshold) {
+    const reason = `${signers.size} of the ${trust.threshold} signatures that are needed are right (${because(judged)})`;
+    const open = judged.some((one) => one.foreign);
+    return [open ? unknown(names[0], reason) : failed(names[0], reason), unknown(names[1], "there are too few right signatures")];
+  }
+  const signed = passed(names[0], `signed by ${[...signers].sort().join(", ")}; ${trust.threshold} needed`);
+  if (issued > now + CLOCKS_DIFFER_BY) return [signed, failed(names[1], `it is signed at a time to come, ${inWords(issued)}`)];
+  const dated = right.map((one) => ({ ...one, refused: refusal(one.key, issued, logged) }));
+  const valid = new Set(dated.filter((one) => one.refused === null).map((one) => one.key.name));
+  if (valid.size >= trust.threshold) return [signed, passed(names[1], `valid when they signed, ${inWords(issued)}`)];
+  return [signed, failed(names[1], `${valid.size} of ${trust.threshold} keys were valid (${because(dated)})`)];
+}
+
+const because = (judged) =>
+  judged.filter((one) => one.refused).map((one) => `${one.key?.name ?? one.keyid.slice(0, 12)}: ${one.refused}`).join("; ");
+
+/** Say whether a signature is right; `foreign`: of a kind that only mbd verify can check. */
+async function judge({ keyid, value }, message, trust) {
+  const key = trust.keys.find((one) => one.id === keyid);
+  if (!key) return { keyid, refused: "nobody in the trust file has this key" };
+  if (key.purpose !== "certificate") return { keyid, key, refused: "this key is not trusted to sign certificates" };
+  if (!key.raw) return { keyid, key, foreign: true, refused: `${key.scheme} can be checked by mbd verify, not here` };
+  const right = await isSignature(key.raw, value, message);
+  return { keyid, key, right, refused: right ? null : "the signature is wrong" };
+}
+
+async function logChecks(envelope, proof, trust, lacking) {
+  const [inclusion, checkpoint] = ["log inclusion", "log checkpoint"];
+  if (proof.reason) return { checks: [failed(inclusion, proof.reason), unknown(checkpoint, "it is part of the proof")] };
+  const open = !proof.value ? missing(PROOF) : !envelope ? missing(CERTIFICATE) : !trust ? "there is no trust file" : lacking;
+  if (open) return { checks: [unknown(inclusion, open), unknown(checkpoint, open)] };
+  const { index, tree_size: size, hashes, checkpoint: note } = proof.value;
+  const head = await attempt(() => verifyCheckpoint(note, trust));
+  if (!head.value) return { checks: [unknown(inclusion, "the checkpoint cannot be trusted"), failed(checkpoint, head.reason)] };
+  const signed = passed(checkpoint, `${size} entries, signed by the log ${inWords(head.value.time)}`);
+  const root = await rootByInclusion(await sha256(envelope), index, size, hashes);
+  if (!root || size !== head.value.size || !same(root, head.value.root)) {
+    return { checks: [failed(inclusion, "the proof does not lead from the certificate to the log's root"), signed] };
+  }
+  const entry = passed(inclusion, `entry ${index} of the log ${trust.origin}`);
+  return { checks: [entry, signed], logged: { index, time: head.value.time } };
+}
+
+async function digestChecks(files, found, progress) {
+  if (!found) return [unknown(`digest of ${WEIGHTS}`, "there is no certificate that could be read")];
+  const checks = [];
+  for (const { name, digest } of found.statement.subject) {
+    const check = `digest of ${name}`;
+    if (!files.has(name)) {
+      checks.push(unknown(check, missing(name), name === WEIGHTS));
+      continue;
+    }
+    const file = await attempt(() => sha256File(files.get(name), progress));
+    if (file.value === digest.sha256) checks.push(passed(check, `SHA-256 ${digest.sha256}`));
+    else checks.push(failed(check, file.reason ?? `the file has SHA-256 ${file.value}, certified is ${digest.sha256}`));
+  }
+  return checks;
+}
+
+function dateCheck(found, now) {
+  const name = "re-audit date";
+  if (!found) return unknown(name, "there is no certificate that could be read");
+  const due = seconds(found.statement.predicate.reaudit_by, "reaudit_by");
+  if (now > due) return failed(name, `the model was to be attacked again by ${day(due)}; the store knows whether it was`);
+  return passed(name, `the model is to be attacked again by ${day(due)}`);
+}
+
+function decide(checks) {
+  if (checks.some((check) => check.outcome === "failed")) return "failed";
+  return checks.some((check) => check.required && check.outcome !== "passed") ? "not verified" : "verified";
+}
+
+function verdict(checks) {
+  const count = (outcome) => checks.filter((check) => check.outcome === outcome).length;
+  const wrong = checks.filter((check) => check.outcome === "failed");
+  const open = checks.filter((check) => check.required && check.outcome !== "passed");
+  const made = `${count("passed")} checks passed, ${wrong.length} failed, ${count("not checkable")} were not made here.`;
+  const first = ({ name, reason }) => `${name}: ${reason}`;
+  return {
+    failed: () => `Do not rely on this. ${first(wrong[0])}. ${made}`,
+    "not verified": () => `Not verified: something is still needed. ${first(open[0])}. ${made}`,
+    verified: () => `Verified: the certificate is genuine, and the weights are those that it is about. ${made}`,
+  }[decide(checks)]();
+}

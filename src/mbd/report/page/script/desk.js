@@ -1,0 +1,82 @@
+// The page: files are chosen or dropped, the checks run, and each result is put into the list.
+
+const at = (id) => document.getElementById(id);
+const given = new Map();
+const MARKS = { passed: "✓", failed: "✗", "not checkable": "–" };
+const STYLES = { passed: "passed", failed: "failed", "not checkable": "unknown" };
+let turn = 0;
+
+/** Browsers number files that are downloaded twice: "proof (1).json" is proof.json. */
+const plainName = (name) => name.replace(/ ?\(\d+\)(?=\.[^.]+$)/, "");
+
+async function check(files) {
+  for (const file of files) given.set(plainName(file.name), file);
+  const mine = ++turn;
+  show("open", "Checking …", []);
+  at("progress").hidden = false;
+  const progress = (share) => mine === turn && (at("progress").value = share);
+  const checks = await verifyFiles(new Map(given), at("desk").dataset.certificate, Date.now() / 1000, progress);
+  if (mine !== turn) return; // more files have come in the meantime
+  at("progress").hidden = true;
+  at("clear").hidden = false;
+  show(decide(checks), verdict(checks), checks);
+}
+
+function show(decision, words, checks) {
+  at("checks").replaceChildren(...checks.map(line));
+  at("verdict").dataset.decision = decision;
+  at("verdict").textContent = words;
+}
+
+function line({ name, outcome, reason }) {
+  const item = document.createElement("li");
+  item.className = STYLES[outcome];
+  const parts = { mark: MARKS[outcome], name, outcome, reason };
+  for (const [kind, text] of Object.entries(parts)) {
+    const part = document.createElement("span");
+    part.className = kind;
+    part.textContent = text;
+    if (kind === "mark") part.ariaHidden = "true";
+    item.append(part, " ");
+  }
+  return item;
+}
+
+/** Return all files of what was dropped, those in folders too. */
+async function dropped(transfer) {
+  const entries = Array.from(transfer.items, (item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.some((entry) => entry.isDirectory)) return Array.from(transfer.files);
+  return (await Promise.all(entries.map(filesIn))).flat();
+}
+
+async function filesIn(entry) {
+  if (entry.isFile) return [await new Promise((done, wrong) => entry.file(done, wrong))];
+  const reader = entry.createReader();
+  const found = [];
+  for (;;) {
+    const some = await new Promise((done, wrong) => reader.readEntries(done, wrong));
+    if (!some.length) return (await Promise.all(found.map(filesIn))).flat();
+    found.push(...some);
+  }
+}
+
+function clear() {
+  turn++;
+  given.clear();
+  at("files").value = "";
+  at("clear").hidden = at("progress").hidden = true;
+  show("open", "Nothing has been checked yet.", []);
+  at("files").focus();
+}
+
+at("files").addEventListener("change", (event) => check(Array.from(event.target.files)));
+at("clear").addEventListener("click", clear);
+for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
+  at("drop").addEventListener(kind, (event) => {
+    event.preventDefault();
+    at("drop").classList.toggle("over", kind === "dragenter" || kind === "dragover");
+  });
+}
+at("drop").addEventListener("drop", async (event) => check(await dropped(event.dataTransfer)));
+// A file that misses the box would otherwise replace the page.
+for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault());

@@ -1,0 +1,69 @@
+"""Step `attack`: what adversaries still get out of a deleted model, beside the model before and the reference.
+
+    leakage.json      every attack, utility, invariant and threshold, and the gate's decision
+    report.md         the same for reading
+    metrics.json      headline numbers
+    figures/*.png     leakage with intervals, the same after rounding and pruning, the proxies' scatter
+
+A refused model leaves all of these too, so that anyone can see why; then the step ends with exit code 3.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mbd.errors import MissingExtraError
+from mbd.evaluation.leakage import LEAKAGE, LeakageRecord
+from mbd.files import canonical_digest, to_json, write_file
+from mbd.params import Params
+from mbd.report.attacks import leakage_metrics, leakage_report, leakage_summary
+from mbd.report.leakage_figures import draw_leakage, proxy_scatter
+from mbd.steps.step import StepRun, step_run
+
+NAME = "attack"
+METRICS = "metrics.json"
+REPORT = "report.md"
+
+
+def run(
+    params: Params,
+    features: Path,
+    before: Path,
+    after: Path,
+    reference: Path,
+    modalities: Sequence[str],
+    out: Path,
+    *,
+    tell: Callable[[str], object] = lambda _: None,
+    progress: bool = False,
+) -> LeakageRecord:
+    """Attack and judge the model `after`; write what was found, `tell` it, then refuse the model or return it all."""
+    try:
+        from mbd.attacks.case import open_case  # noqa: PLC0415 -- needs torch
+        from mbd.attacks.gate import refuse  # noqa: PLC0415
+        from mbd.attacks.suite import Audit, run_suite  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtraError("attacking models", "train", error.name or "torch") from error
+
+    def write(step: StepRun, audit: Audit) -> None:
+        record = audit.record
+        figures = draw_leakage(record) if params.attacks.figures else {}
+        if params.attacks.figures and audit.proxy:
+            figures["proxies"] = proxy_scatter(audit.proxy.increments, audit.proxy.proxies, audit.proxy.facts())
+        write_file(step.folder / LEAKAGE, to_json(record.model_dump(mode="json")))
+        write_file(step.folder / METRICS, to_json(leakage_metrics(record)))
+        write_file(step.folder / REPORT, leakage_report(record, list(figures)))
+        (step.folder / "figures").mkdir()
+        for name, png in figures.items():
+            write_file(step.folder / "figures" / f"{name}.png", png)
+        step.look_at = REPORT
+        step.phases |= audit.seconds
+
+    case = open_case(features, before, after, reference, modalities)
+    inputs = {"before": before, "after": after, "reference": reference}
+    with step_run(NAME, out, {"attacks": params.attacks}, **inputs) as step:
+        step.inputs["features"] = {"path": str(features), "digest": canonical_digest(case.data.digests())}
+        audit = run_suite(case, params.attacks, progress=progress)
+        write(step, audit)
+    tell(leakage_summary(audit.record))
+    refuse(audit.record, out / REPORT)
+    return audit.record

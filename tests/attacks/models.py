@@ -1,0 +1,103 @@
+"""Small models to attack: before a deletion, after it and the reference, and models with a known defect."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from mbd.attacks.setting import Setting, make_setting
+from mbd.attacks.suspect import Role, Suspect, open_suspect
+from mbd.features.contract import FeatureSet
+from mbd.model.checkpoint import load_model, save_model
+from mbd.params import Attacks, load_params
+from mbd.steps import delete, train
+from mbd.tensors import Array
+from tests.evaluation.models import TINY
+from tests.features.build import synthetic_set
+
+ROWS = "features.source.synthetic.rows={train: 320, valid: 64, test: 480, calibration: 128}"
+DIMS = "features.source.synthetic.dims={text: 24, audio: 12, visual: 16}"
+LATTICE = ("model.backbone=lattice", "model.lattice.components=8", "model.lattice.landmarks=16")
+
+
+def audited(folder: Path, *settings: str, features: tuple[str, ...] = (), method: str = "surgery") -> Path:
+    """Write `data` and, of audio: `model` (before), `deleted` (after) and `reference`; settings go on top."""
+    synthetic_set(folder / "data", ROWS, DIMS, *features)
+    params = load_params(None, [*TINY, "training.epochs=6", *settings, f"deletion.method={method}"])
+    train.run(params, folder / "data", folder / "model")
+    train.run(params, folder / "data", folder / "reference", ("audio",))
+    delete.run(params, folder / "data", folder / "model", ["audio"], [], folder / "deleted")
+    return folder
+
+
+def setting_of(home: Path, modality: str = "audio", **params: object) -> Setting:
+    """The common ground of attacks on the models of `home`."""
+    return make_setting(FeatureSet.open(home / "data"), modality, Attacks.model_validate(params))
+
+
+def suspect_of(home: Path, name: str, role: Role = "after") -> Suspect:
+    """A model of `home` under attack."""
+    return open_suspect(home / name, role)
+
+
+def untrained(home: Path, out: Path) -> Path:
+    """Write a model of the reference's shape whose weights are drawn, not learnt; its scaling is the reference's."""
+    _, tensors = load_model(home / "reference")
+    rng = np.random.default_rng(0)
+    drawn = {
+        name: x if name.endswith(("mean", "scale")) else np.asarray(rng.standard_normal(x.shape) / 8, x.dtype)
+        for name, x in tensors.items()
+    }
+    return _written(out, home / "reference", drawn)
+
+
+def constant(home: Path, out: Path) -> Path:
+    """Write the reference with a head that says the same of every row."""
+    _, tensors = load_model(home / "reference")
+    return _written(out, home / "reference", tensors | {"head.weight": np.zeros_like(tensors["head.weight"])})
+
+
+def renamed(home: Path, out: Path) -> Path:
+    """Write the model "deleted" by calling audio `voice`: it takes all that it took."""
+    record, tensors = load_model(home / "model")
+    text = record.model_dump_json().replace('"audio"', '"voice"').replace(".audio.", ".voice.")
+    moved = type(record).model_validate_json(text).model_copy(update={"revoked": ("audio",)})
+    out.mkdir(parents=True)
+    save_model(out, moved, {name.replace(".audio.", ".voice."): x for name, x in tensors.items()})
+    return out
+
+
+def blind_fusion(home: Path, out: Path) -> Path:
+    """Write the model "deleted" by zeroing the columns of F that read audio, and nothing else."""
+    return _changed_columns(home, out, {"fusion.hidden.weight"}, np.zeros_like)
+
+
+def noisy_input(home: Path, out: Path) -> Path:
+    """Write the model "deleted" by adding noise to every column that reads audio."""
+    rng = np.random.default_rng(0)
+    names = set(load_model(home / "model")[0].tensors)
+    return _changed_columns(home, out, names, lambda columns: columns + rng.normal(0, 0.1, columns.shape))
+
+
+def uncut(home: Path, out: Path) -> Path:
+    """Write the model "deleted" on paper only: everything is there, and audio is refused when asked."""
+    return _written(out, home / "model", load_model(home / "model")[1])
+
+
+def _changed_columns(home: Path, out: Path, names: set[str], change: Callable[[Array], Array]) -> Path:
+    record, tensors = load_model(home / "model")
+    changed = dict(tensors)
+    for name in sorted(names):
+        for part in record.tensors[name].columns:
+            if part.reads == "audio":
+                changed[name] = np.array(changed[name])
+                columns = changed[name][:, part.start : part.stop]
+                changed[name][:, part.start : part.stop] = change(columns)
+    return _written(out, home / "model", changed)
+
+
+def _written(out: Path, like: Path, tensors: dict[str, Array]) -> Path:
+    """Write a model of another one's shape that claims to have revoked audio."""
+    out.mkdir(parents=True)
+    save_model(out, load_model(like)[0].model_copy(update={"revoked": ("audio",)}), tensors)
+    return out

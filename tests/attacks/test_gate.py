@@ -1,0 +1,181 @@
+"""The gate: what it refuses, what it lets pass, and how often it is wrong."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.attacks.attack import Evidence
+from mbd.attacks.bootstrap import accuracy, auc
+from mbd.attacks.gate import Finding, judge_attacks, judge_epsilon, judge_utility, reasons_of, refuse
+from mbd.attacks.utility import Worth, correlation
+from mbd.errors import ExitCode, GateRefusedError
+from mbd.evaluation.leakage import InvariantRecord, LeakageRecord
+from mbd.params import Attacks
+from mbd.tensors import Array
+
+PARAMS = Attacks(resamples=200)
+ROWS = 300
+
+
+def guesses(right: float, rng: np.random.Generator, n: int = ROWS, measure: str = "accuracy") -> Evidence:
+    """An adversary that guesses a coin with some probability."""
+    truth = rng.integers(0, 2, n)
+    hit = rng.random(n) < right
+    return Evidence("whitebox", measure, 0.5, np.column_stack([truth, np.where(hit, truth, 1 - truth)]), accuracy)
+
+
+def finding(after: float, reference: float, before: float = 0.9, seed: int = 0) -> Finding:
+    rng = np.random.default_rng(seed)
+    return Finding(
+        "audio",
+        "as released",
+        {"before": guesses(before, rng), "after": guesses(after, rng), "reference": guesses(reference, rng)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "reference", "decision", "told"),
+    [
+        (0.5, 0.5, "passed", "at most"),
+        (0.9, 0.5, "refused", "surely at least"),
+        (0.1, 0.5, "refused", "knows something"),
+        (0.5, 0.9, "passed", "at most"),
+    ],
+)
+def test_an_attack_is_held_against_the_reference(after: float, reference: float, decision: str, told: str) -> None:
+    (record,) = judge_attacks([finding(after, reference)], PARAMS)
+    assert record.decision == decision
+    assert told in record.reason
+    assert f"{record.after.value:.3f} against" in record.reason if record.after else False
+
+
+def test_an_attack_that_sees_nothing_before_says_so() -> None:
+    blind, sharp = judge_attacks([finding(0.5, 0.5, before=0.5), finding(0.5, 0.5, before=0.9)], PARAMS)
+    assert "says little" in blind.reason
+    assert "says little" not in sharp.reason
+
+
+def test_an_attack_without_reference_decides_nothing() -> None:
+    rng = np.random.default_rng(0)
+    (record,) = judge_attacks([Finding("audio", "as released", {"after": guesses(0.99, rng)})], PARAMS)
+    assert (record.decision, record.difference, record.reference) == ("told", None, None)
+
+
+def test_the_more_is_judged_the_surer_a_difference_has_to_be() -> None:
+    one = judge_attacks([finding(0.62, 0.5)], PARAMS)[0].difference
+    many = judge_attacks([finding(0.62, 0.5)] * 40, PARAMS)[0].difference
+    assert one and many
+    assert one.value == many.value
+    assert many.low < one.low < one.high < many.high
+
+
+def test_a_model_without_a_leak_is_rarely_refused() -> None:
+    """20 measures of pure noise, 60 times, nothing tolerated: Bonferroni promises at most 5 % refusals."""
+    strict = Attacks(resamples=200, tolerance=0)
+    refused = sum(
+        any(
+            r.decision == "refused"
+            for r in judge_attacks([finding(0.5, 0.5, seed=100 * k + i) for i in range(20)], strict)
+        )
+        for k in range(60)
+    )
+    assert refused <= 7  # 3 are expected; more than 7 has a probability below 2 %
+
+
+@pytest.mark.parametrize(("leak", "least"), [(0.75, 0.95), (0.68, 0.5)])
+def test_a_planted_leak_is_found(leak: float, least: float) -> None:
+    findings = [finding(leak, 0.5, seed=i) for i in range(40)]
+    found = [record.decision == "refused" for record in judge_attacks(findings, PARAMS)]
+    assert np.mean(found) >= least
+
+
+def worth(after: Array, reference: Array, before: Array, truth: Array, *, decides: bool = True) -> Worth:
+    def evidence(output: Array) -> Evidence:
+        return Evidence("utility", "corr", 0.0, np.column_stack([truth, output]), correlation)
+
+    outputs = {"before": before, "after": after, "reference": reference}
+    return Worth("corr", "text", 0.1, decides, {role: evidence(o) for role, o in outputs.items()})  # type: ignore[misc]
+
+
+def test_utility_may_not_be_lost_to_the_reference_nor_to_the_full_model() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(ROWS)
+    good, bad = truth + 0.3 * rng.standard_normal(ROWS), rng.standard_normal(ROWS)
+    worths = [
+        worth(good, good, good, truth),
+        worth(bad, good, bad, truth),
+        worth(bad, bad, good, truth),
+        worth(bad, good, good, truth, decides=False),
+        worth(np.zeros(ROWS), good, good, truth),
+    ]
+    records = judge_utility(worths, PARAMS)
+    assert [record.decision for record in records] == ["passed", "refused", "refused", "told", "refused"]
+    assert "of the reference" in records[1].reason
+    assert "of the full model" in records[2].reason
+    assert records[4].after.value == 0
+
+
+def membership(signal: float, seed: int) -> Finding:
+    rng = np.random.default_rng(seed)
+    members = (np.arange(1200) % 2).astype(float)
+
+    def scored(strength: float) -> Evidence:
+        scores = strength * members + rng.standard_normal(1200)
+        return Evidence("membership", "AUC", 0.5, np.column_stack([members, scores]), auc)
+
+    return Finding("audio", "as released", {"after": scored(signal), "reference": scored(0)})
+
+
+@pytest.mark.parametrize(
+    ("signal", "claimed", "decision"),
+    [(0, 1.0, "passed"), (4, 1.0, "refused"), (4, 8.0, "passed"), (4, None, "told")],
+)
+def test_more_than_the_claimed_epsilon_may_not_be_shown(signal: float, claimed: float | None, decision: str) -> None:
+    bound = judge_epsilon([membership(signal, 0)], claimed, 1e-5, PARAMS)
+    assert bound
+    assert bound.decision == decision
+    assert (bound.epsilon > 1) is (signal > 0)
+    assert judge_epsilon([finding(0.9, 0.5)], 1.0, 1e-5, PARAMS) is None
+
+
+def test_the_same_model_shows_no_epsilon_however_well_it_remembers() -> None:
+    """What the reference says as well has nothing to do with the deleted modality."""
+    one = membership(4, 0).found["after"]
+    bound = judge_epsilon([Finding("audio", "as released", {"after": one, "reference": one})], 0.0, 1e-5, PARAMS)
+    assert bound
+    assert (bound.epsilon, bound.decision) == (0, "passed")
+
+
+def test_a_refusal_names_each_kind_of_reason_once_and_by_how_much() -> None:
+    attacks = judge_attacks([finding(0.95, 0.5), finding(0.99, 0.5)], PARAMS)
+    cut = InvariantRecord(name="cut", decision="refused", reason="a tensor is left")
+    reasons = reasons_of(attacks, [], [cut], None)
+    assert len(reasons) == 3
+    assert "0.99" in reasons[0] or "0.98" in reasons[0] or "1.0" in reasons[0]  # the surest first
+    record = LeakageRecord(
+        modalities=("audio",),
+        models={},
+        data={},
+        suite={},
+        attacks=attacks,
+        utility=(),
+        invariants=(cut,),
+        lower_bound=None,
+        proxy=None,
+        decision="refused",
+        reasons=reasons,
+    )
+    with pytest.raises(GateRefusedError) as refusal:
+        refuse(record, Path("out/report.md"))
+    message = str(refusal.value)
+    assert refusal.value.exit_code == ExitCode.REFUSED
+    for part in (
+        "whitebox (accuracy)",
+        "surely at least +",
+        "invariant (cut): a tensor is left",
+        "1 more",
+        "report.md",
+    ):
+        assert part in message
+    refuse(record.model_copy(update={"decision": "passed"}), Path("out/report.md"))

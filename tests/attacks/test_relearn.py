@@ -1,0 +1,170 @@
+"""Relearning: what a place of the model tells is learnt from as many rows as that takes, and noise teaches nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from mbd.attacks import relearn
+from mbd.attacks.attack import Evidence
+from mbd.attacks.bootstrap import difference, interval
+from mbd.attacks.extraction import Extraction
+from mbd.attacks.relearn import balanced_hits, few_shot, kernels
+from mbd.attacks.setting import Setting
+from mbd.attacks.suspect import Suspect
+from mbd.features.rows import Rows
+from mbd.tensors import Array
+from tests.attacks.models import LATTICE, audited, blind_fusion, constant, setting_of, suspect_of, untrained
+
+
+def thinking(home: Path, places: dict[str, Array]) -> Suspect:
+    """A suspect inside which these activations are found, whatever it is fed."""
+
+    class Thinking(Suspect):
+        def extract(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
+            del modality, fed
+            return Extraction((), np.zeros((len(rows), 1, 1)), places)
+
+    plain = suspect_of(home, "model")
+    return Thinking(plain.role, plain.record, plain.backbone, plain.tensors)
+
+
+def by_name(found: list[Evidence]) -> dict[str, float]:
+    return {evidence.measure: evidence.value for evidence in found}
+
+
+@pytest.mark.parametrize("strength", [0.5, 1.0, 2.0])
+def test_a_planted_attribute_is_relearnt_as_well_as_it_can_be_told(home: Path, strength: float) -> None:
+    setting = setting_of(home)
+    sides = 2.0 * setting.attribute.values - 1
+    noise = np.random.default_rng(0).standard_normal((len(sides), 6))
+    noise[:, 0] += strength * sides
+    found = by_name(relearn.attack(thinking(home, {"place": noise}), setting))
+    shown = [found[f"accuracy from {k} rows of audio"] for k in (8, 32, 128)]
+    assert shown[2] == pytest.approx(norm.cdf(strength), abs=0.06)
+    assert shown[0] < shown[2] + 0.02
+
+
+def test_a_place_that_holds_the_modality_brings_it_back(home: Path) -> None:
+    setting = setting_of(home)
+    found = by_name(relearn.attack(thinking(home, {"place": setting.own}), setting))
+    assert found["R² of audio's own part from 8 rows"] < found["R² of audio's own part from 32 rows"]
+    assert found["R² of audio's own part from 128 rows"] > 0.95
+
+
+def test_noise_covers_chance(home: Path) -> None:
+    setting = setting_of(home, resamples=200, relearn_rows=(16, 64))
+    rng = np.random.default_rng(0)
+    covered: dict[str, list[bool]] = {}
+    for _ in range(200):
+        places = {name: rng.standard_normal((len(setting.rows), 5)) for name in ("one", "other")}
+        for evidence in relearn.attack(thinking(home, places), setting):
+            if evidence.chance == 0.5:
+                found = interval(evidence, setting.params)
+                covered.setdefault(evidence.measure, []).append(found.low <= 0.5 <= found.high)
+            else:
+                assert evidence.value < 0.02
+    assert len(covered) == 2
+    assert all(0.9 <= np.mean(hits) <= 0.995 for hits in covered.values()), covered
+
+
+def test_the_full_model_is_relearnt_and_what_is_left_of_it_is_not(home: Path, tmp_path: Path) -> None:
+    setting = setting_of(home)
+    reference = relearn.attack(suspect_of(home, "reference", "reference"), setting)
+
+    def surely_above(folder: Path) -> float:
+        found = relearn.attack(suspect_of(folder.parent, folder.name), setting)
+        return max(difference(one, other, setting.params).low for one, other in zip(found, reference, strict=True))
+
+    assert surely_above(home / "model") > 0.1
+    for folder in (untrained(home, tmp_path / "untrained"), constant(home, tmp_path / "constant"), home / "deleted"):
+        assert surely_above(folder) <= setting.params.tolerance
+
+
+def test_weights_that_are_only_cut_off_from_the_output_are_where_relearning_starts(home: Path, tmp_path: Path) -> None:
+    setting = setting_of(home)
+    found, reference = (
+        by_name(relearn.attack(suspect, setting))
+        for suspect in (
+            suspect_of(tmp_path, blind_fusion(home, tmp_path / "blind").name),
+            suspect_of(home, "reference"),
+        )
+    )
+    measure = "R² of audio's own part from 128 rows"
+    assert found[measure] > reference[measure] + 0.1
+
+
+def test_a_model_that_says_the_same_of_all_rows_teaches_nothing(home: Path) -> None:
+    setting = setting_of(home)
+    n = len(setting.rows)
+    places: dict[str, Array] = {"place": np.full((n, 4), np.float32(0.1)), "silent": np.zeros((n, 3))}
+    for evidence in relearn.attack(thinking(home, places), setting):
+        assert evidence.value == evidence.chance
+
+
+def test_few_rows_give_few_shots(home: Path) -> None:
+    setting = setting_of(home, relearn_rows=(8, 4000, 5000))
+    names = [evidence.measure for evidence in relearn.attack(suspect_of(home, "reference"), setting)]
+    n = len(setting.fit)
+    assert names == [
+        "accuracy from 8 rows of audio",
+        "R² of audio's own part from 8 rows",
+        f"accuracy from {n} rows of audio",
+        f"R² of audio's own part from {n} rows",
+    ]
+
+
+def test_kernels_are_those_of_centred_places(home: Path) -> None:
+    setting = setting_of(home)
+    rng = np.random.default_rng(0)
+    places = [5 + 10**scale * rng.standard_normal((len(setting.rows), 7)) for scale in (-1, 2)]
+    chosen = np.stack([rng.permutation(len(setting.fit))[:9] for _ in range(2)])
+    ((kernel, across),) = kernels(places, setting, [chosen])
+    for draw in range(2):
+        expected, expected_across = np.zeros((9, 9)), np.zeros((len(setting.score), 9))
+        for place in places:
+            known = place[setting.fit[chosen[draw]]]
+            centred, other = known - known.mean(0), place[setting.score] - known.mean(0)
+            unit = 9 / (centred**2).sum() / len(places)
+            expected += unit * centred @ centred.T
+            expected_across += unit * other @ centred.T
+        assert kernel[draw] == pytest.approx(expected, abs=1e-4)
+        assert across[draw] == pytest.approx(expected_across, abs=1e-4)
+
+
+def test_few_shot_is_ridge_with_the_strength_of_least_leave_one_out_error() -> None:
+    rng = np.random.default_rng(0)
+    x, new, y = rng.standard_normal((20, 5)), rng.standard_normal((4, 5)), rng.standard_normal((20, 2))
+    y[:, 0] += x[:, 0]
+    kernel, across = x @ x.T, new @ x.T
+    errors = []
+    for strength in relearn._STRENGTHS:
+        left_out = [
+            y[i] - kernel[i, rest] @ np.linalg.solve(kernel[np.ix_(rest, rest)] + strength * np.eye(19), y[rest])
+            for i in range(20)
+            for rest in [np.delete(np.arange(20), i)]
+        ]
+        errors.append(np.mean(np.square(left_out)))
+    strength = relearn._STRENGTHS[int(np.argmin(errors))]
+    expected = across @ np.linalg.solve(kernel + strength * np.eye(20), y)
+    assert few_shot(kernel[None], across[None], y[None])[0] == pytest.approx(expected)
+
+
+def test_hits_count_the_same_for_both_sides() -> None:
+    rows = np.array([[1, 1.0], [1, 1.0], [1, 1.0], [-1, 0.5]])
+    weights = np.array([[1.0, 1, 1, 1], [2, 0, 0, 1], [1, 1, 1, 0]])
+    assert balanced_hits(rows, weights)[:2].tolist() == [0.75, 0.75]
+    assert np.isnan(balanced_hits(rows, weights)[2])
+
+
+def measured(setting: Setting, suspect: Suspect) -> list[float]:
+    return [evidence.value for evidence in relearn.attack(suspect, setting)]
+
+
+def test_lattices_and_classes(tmp_path: Path) -> None:
+    home = audited(tmp_path, *LATTICE, features=("features.source.synthetic.classes=3",), method="exact")
+    setting = setting_of(home)
+    full, left, reference = (measured(setting, suspect_of(home, m)) for m in ("model", "deleted", "reference"))
+    assert max(np.subtract(full, reference)) > 0.1
+    assert left == reference

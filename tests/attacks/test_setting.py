@@ -1,0 +1,76 @@
+"""The attacked rows and their halves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.attacks.setting import make_setting
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.params import Attacks
+from tests.attacks.models import setting_of
+from tests.features.build import small_rows
+from tests.training.build import joint_data, open_set, rewritten
+
+
+def test_no_group_is_in_both_halves(home: Path) -> None:
+    setting = setting_of(home)
+    groups = setting.rows.groups
+    assert not set(groups[setting.fit]) & set(groups[setting.score])
+    assert len(setting.fit) + len(setting.score) == len(setting.rows) == 480
+    assert abs(len(setting.fit) - len(setting.score)) <= 32
+    folds = [set(groups[setting.fit][setting.folds == fold]) for fold in range(4)]
+    assert sum(map(len, folds)) == len(set.union(*folds)) == len(set(groups[setting.fit]))
+
+
+def test_halves_depend_on_the_seed_alone(home: Path) -> None:
+    one, same, other = setting_of(home), setting_of(home), setting_of(home, seed=1)
+    assert one.fit.tolist() == same.fit.tolist() != other.fit.tolist()
+
+
+def test_every_attacked_row_has_the_modality_and_something_else(tmp_path: Path) -> None:
+    setting = make_setting(open_set(joint_data(tmp_path / "data", missing=0.4)), "audio", Attacks(splits=("train",)))
+    assert 0 < len(setting.rows) < 107
+    assert setting.rows.available["audio"].all()
+    assert (setting.rows.available["text"] | setting.rows.available["visual"]).all()
+    assert len(setting.train) == len(setting.rows)
+
+
+def test_a_modality_that_is_deleted_as_well_is_closed(home: Path) -> None:
+    setting = make_setting(FeatureSet.open(home / "data"), "audio", Attacks(), retained=("text",))
+    assert setting.retained == ("text",)
+    assert not setting.rows.available["visual"].any()
+    assert not setting.rows.features["visual"].any()
+    assert list(setting.known) == ["input.text"]
+
+
+def test_rows_of_several_splits_up_to_a_number(home: Path) -> None:
+    assert len(setting_of(home, splits=("valid", "test")).rows) == 544
+    assert len(setting_of(home, rows=100).rows) == 100
+
+
+def test_the_own_part_of_a_modality_is_what_the_others_do_not_tell(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = small_rows("test", 400)
+    shared, own = rows.features["text"][:, :1], rng.standard_normal((400, 1))
+    told = {**rows.features, "audio": np.hstack([shared, shared + own, own]).astype(np.float32)}
+    split = type(rows)(rows.ids, rows.groups, rows.labels, told, rows.available, {"audio": own[:, 0] > 0})
+    data = rewritten(tmp_path / "data", {"train": split, "test": split})
+    setting = make_setting(FeatureSet.open(data), "audio", Attacks())
+    variances = setting.own[setting.score].var(0)
+    assert variances == pytest.approx([0, 0.5, 1], abs=0.25)
+
+
+def test_what_cannot_be_attacked_is_refused(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no smell to attack"):
+        setting_of(home, "smell")
+    with pytest.raises(UsageError, match="only modality"):
+        make_setting(FeatureSet.open(home / "data", without=("text", "visual")), "audio", Attacks())
+    with pytest.raises(DataError, match="only 4 rows"):
+        setting_of(home, rows=4)
+    rows = small_rows("test", 40)
+    same = type(rows)(rows.ids, rows.groups, rows.labels, rows.features, rows.available, {"audio": np.ones(40, int)})
+    data = rewritten(tmp_path / "data", {"train": same, "test": same})
+    with pytest.raises(DataError, match="one value only"):
+        make_setting(FeatureSet.open(data), "audio", Attacks())

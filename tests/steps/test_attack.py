@@ -1,0 +1,102 @@
+"""The step `attack`: what it leaves, also where the gate refuses, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mbd.cli import group
+from mbd.errors import GateRefusedError, UsageError
+from mbd.evaluation.leakage import LEAKAGE, LeakageRecord
+from mbd.files import path_digest
+from mbd.params import Params, load_params
+from mbd.records import read_record
+from mbd.steps import attack
+from tests.attacks.models import audited, untrained
+
+FAST = ("attacks.resamples=100", "attacks.relearn_rows=[16]", "attacks.variants=[]", "attacks.proxy_parameters=10")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`data`, and of audio: `model`, `deleted` and `reference`."""
+    return audited(tmp_path_factory.mktemp("home"))
+
+
+def params(*settings: str) -> Params:
+    return load_params(None, [*FAST, *settings])
+
+
+def attacked(home: Path, out: Path, *settings: str, after: str | Path = "deleted") -> LeakageRecord:
+    return attack.run(
+        params(*settings), home / "data", home / "model", home / after, home / "reference", ["audio"], out
+    )
+
+
+def test_a_passed_model_leaves_everything_there_is_to_say(home: Path, tmp_path: Path) -> None:
+    record = attacked(home, tmp_path / "out")
+    assert record == read_record(tmp_path / "out" / LEAKAGE, LeakageRecord, "leakage record", "")
+    files = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    assert files == {
+        *("leakage.json", "report.md", "metrics.json", "step.json"),
+        *("figures/leakage.png", "figures/proxies.png"),
+    }
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["passed"] == 1
+    assert metrics["audio_pathway_before"] == 1 > metrics["audio_pathway_after"] == 0
+    assert all(isinstance(value, float | int) for value in metrics.values())
+    step = json.loads((tmp_path / "out" / "step.json").read_text())
+    assert set(step["inputs"]) == {"features", "before", "after", "reference"}
+    assert {"membership", "diff", "utility"} <= set(step["phases_seconds"])
+    assert step["look_at"] == "report.md"
+
+
+def test_a_refused_model_leaves_the_same_and_ends_with_3(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(GateRefusedError, match="utility"):
+        attacked(home, out, after=untrained(home, tmp_path / "untrained"))
+    record = read_record(out / LEAKAGE, LeakageRecord, "leakage record", "")
+    assert record.decision == "refused"
+    assert "**Refused.**" in (out / "report.md").read_text()
+    assert json.loads((out / "metrics.json").read_text())["passed"] == 0
+    # and a later run of a better model takes its place
+    assert attacked(home, out).decision == "passed"
+
+
+def test_the_same_attacks_give_the_same_bytes(home: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        attacked(home, tmp_path / name)
+    assert path_digest(tmp_path / "a") == path_digest(tmp_path / "b")
+
+
+def test_figures_are_left_out_on_request(home: Path, tmp_path: Path) -> None:
+    attacked(home, tmp_path / "out", "attacks.figures=false")
+    assert list((tmp_path / "out" / "figures").iterdir()) == []
+    assert "figures/" not in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_what_does_not_belong_together_writes_nothing(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        attack.run(
+            params(), home / "data", home / "reference", home / "deleted", home / "reference", ["audio"], tmp_path / "o"
+        )
+    assert not (tmp_path / "o").exists()
+
+
+def command(home: Path, after: Path, out: Path) -> list[str]:
+    folders = {"features": home / "data", "before": home / "model", "after": after, "reference": home / "reference"}
+    options = [part for name, folder in folders.items() for part in (f"--{name}", str(folder))]
+    return ["attack", *options, "--modality", "audio", "--out", str(out), *(p for s in FAST for p in ("--set", s))]
+
+
+def test_the_command_tells_what_it_found_before_it_refuses(home: Path, tmp_path: Path) -> None:
+    passed = CliRunner().invoke(group, command(home, home / "deleted", tmp_path / "a"))
+    assert (passed.exit_code, passed.exception) == (0, None)
+    for part in ("whitebox: accuracy, audio fed", "utility: Acc2 on text+visual", "decision: passed", "written to"):
+        assert part in passed.output
+    refused = CliRunner().invoke(group, command(home, home / "model", tmp_path / "b"))
+    assert isinstance(refused.exception, GateRefusedError)
+    assert refused.exception.exit_code == 3
+    assert "decision: refused" in refused.output
+    assert "pathway (rows that move with audio)" in str(refused.exception)
