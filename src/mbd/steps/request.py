@@ -1,0 +1,177 @@
+"""Step `request run`: carry out what is owed for one model, all of it by one deletion at a time.
+
+For a batch of requests: train the reference without their modalities, delete, evaluate, attack, certify; put everything
+into the store under its digest; decide the batch; publish. From the decision on, anybody can finish it from the store
+alone (:mod:`mbd.requests.batches`). Killed before, nothing of it counts, and the next worker begins again.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from mbd.certificate.layout import latest_name, object_name, read_pointer
+from mbd.certificate.statement import SUBJECTS
+from mbd.errors import GateRefusedError, MbdError, UsageError
+from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
+from mbd.model.checkpoint import load_model
+from mbd.model.record import ModelRecord
+from mbd.params import Params
+from mbd.requests.batches import Batches, Decision, Files
+from mbd.requests.book import Book
+from mbd.requests.record import Lease, Request
+from mbd.steps import attack, certify, delete, evaluate, publish, train
+from mbd.storage.store import NotThereError
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Who carries out the requests of one model, with what."""
+
+    params: Params
+    book: Book
+    store_url: str
+    features: Path
+    model: Path
+    """the model that was trained; later deletions start from the one that was certified last"""
+    name: str
+
+    def run(self) -> Iterator[tuple[Request, str]]:
+        """Carry out what is owed until nothing is; yield each request with what became of it."""
+        batches = Batches(self.book, self.params.certificate.model)
+        tried: set[str] = set()
+        while any(r.model == batches.model and r.id not in tried for r in self.book.owed()):
+            lease = batches.take(self.name, self.params.requests.lease_seconds)
+            if lease is None:
+                return  # somebody else is at work on this model
+            try:
+                for decision in batches.left_behind():
+                    self._finish(batches, decision, lease)
+                claimed = batches.claim_all(lease, but=tried)
+                tried |= {request.id for request in claimed}
+                self._carry_out(batches, lease, claimed)
+            finally:
+                batches.release(lease)
+            yield from ((done, _in_words(done)) for done in map(self.book.get, (r.id for r in claimed)))
+
+    def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[Request]) -> None:
+        with TemporaryDirectory(prefix="mbd-request-") as work:
+            base = self._base(batches, Path(work))
+            record, _ = load_model(base)
+            pending = list(self._without_answered(batches, lease, claimed, record))
+            if not pending:
+                return
+            try:
+                decision = batches.decide(self._certified(Path(work), base, record, lease, pending))
+            except MbdError as error:
+                batches.decide(Decision(batch=lease.batch, outcome="abandoned"))
+                state: Literal["refused", "failed"] = "refused" if isinstance(error, GateRefusedError) else "failed"
+                batches.end(lease.batch, [request.id for request in pending], state, note=error.problem)
+                return
+        if decision.outcome == "certified":  # else the lease was over, and somebody else has these requests now
+            self._finish(batches, decision, lease)
+
+    def _base(self, batches: Batches, work: Path) -> Path:
+        """Return the model to delete from: the last one certified, out of the store, or the one that was trained."""
+        current = batches.current()
+        if current is None:
+            return self.model
+        self._fetch(current, work / "base")
+        return work / "base"
+
+    def _without_answered(
+        self, batches: Batches, lease: Lease, claimed: Sequence[Request], record: ModelRecord
+    ) -> Iterator[Request]:
+        """End the requests that need no deletion; yield the others."""
+        for request in claimed:
+            end = partial(batches.end, lease.batch, [request.id])
+            unknown = [m for m in request.modalities if m not in record.modalities and m not in record.revoked]
+            if unknown:
+                end("refused", note=f"the model has no modality {', '.join(unknown)}")
+            elif set(request.modalities) <= set(record.revoked):
+                end("certified", certificate=self._latest(request), note="deleted before")
+            else:
+                yield request
+
+    def _latest(self, request: Request) -> str:
+        name = latest_name(request.model, request.modalities[0])
+        try:
+            return read_pointer(self.book.store.read(name), name).certificate
+        except NotThereError:
+            return ""
+
+    def _certified(
+        self, work: Path, base: Path, record: ModelRecord, lease: Lease, pending: Sequence[Request]
+    ) -> Decision:
+        """Do the work, put all of it into the store, and return the decision that it leads to."""
+        asked = {m for request in pending for m in request.modalities}
+        modalities = [m for m in record.inputs if m in asked]
+        if len(modalities) == len(record.inputs):
+            raise UsageError("these requests would leave the model without any modality", value=", ".join(modalities))
+        params, data = self.params, self.features
+        reference, deleted = work / "reference", work / "deleted"
+        train.run(params, data, reference, without=(*record.revoked, *modalities))
+        delete.run(params, data, base, modalities, (), deleted, reference)
+        evaluate.run(params, data, [deleted, reference], work / "evaluation")
+        attack.run(params, data, base, deleted, reference, modalities, work / "leakage")
+        write_file(work / "request.json", to_json(_told(lease, pending)))
+        done = certify.run(
+            params, deleted, work / "leakage", work / "evaluation", work / "bundle", request=work / "request.json"
+        )
+        return Decision(
+            batch=lease.batch,
+            outcome="certified",
+            requests=tuple(request.id for request in pending),
+            certificate=done["certificate"],
+            bundle=self._keep(work / "bundle"),
+            model=self._keep(deleted),
+        )
+
+    def _finish(self, batches: Batches, decision: Decision, lease: Lease) -> None:
+        """Publish what was decided, from the store alone, and end its requests."""
+        if decision.bundle is None or decision.model is None or decision.certificate is None:
+            raise ValueError("a certified batch names its bundle, its model and its certificate")
+        with TemporaryDirectory(prefix="mbd-publish-") as work:
+            self._fetch(decision.bundle, Path(work) / "bundle")
+            self._fetch(decision.model, Path(work) / "model")
+            publish.run(self.params, Path(work) / "bundle", Path(work) / "model", self.store_url)
+        if batches.set_current(decision.model, lease):
+            batches.end(decision.batch, decision.requests, "certified", certificate=decision.certificate)
+
+    def _keep(self, folder: Path) -> Files:
+        """Put a step's folder into the store, file by file, under their digests."""
+        files = {**file_digests(folder), STEP_FILE: sha256_file(folder / STEP_FILE)}
+        for name, digest in files.items():
+            self.book.store.create(_place(name, digest), folder / name)
+        return Files(files=files)
+
+    def _fetch(self, kept: Files, folder: Path) -> None:
+        if folder.exists():
+            shutil.rmtree(folder)
+        for name, digest in kept.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            self.book.store.fetch(_place(name, digest), folder / name, sha256=digest)
+
+
+def _place(name: str, digest: str) -> str:
+    """Return where a file lies in the store: with the published ones if it is to be published, else apart."""
+    return object_name(digest) if name in SUBJECTS else f"batches/files/{digest}"
+
+
+def _told(lease: Lease, pending: Sequence[Request]) -> dict[str, str]:
+    """Return what the certificate says of the requests: a reference, when the first came in, when it was due."""
+    return {
+        "reference": f"batch-{lease.batch}",
+        "received": min(request.received for request in pending).isoformat().replace("+00:00", "Z"),
+        "due": min(request.due for request in pending).isoformat().replace("+00:00", "Z"),
+    }
+
+
+def _in_words(request: Request) -> str:
+    last = request.history[-1]
+    if request.certificate:
+        return f"certificate {request.certificate}"
+    return last.note or request.state

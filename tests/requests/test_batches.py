@@ -1,0 +1,117 @@
+"""A batch is decided once, whoever is late."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mbd.requests.batches import Batches, Decision, Files
+from mbd.requests.book import Book
+from mbd.storage.folder import FolderStore
+
+HOUR = 3600
+
+
+@dataclass
+class Time:
+    at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.at
+
+    def passes(self, seconds: int) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def batches(tmp_path: Path, time: Time) -> Batches:
+    book = Book(FolderStore(tmp_path / "store"), clock=time)
+    book.submit("sentiment", ["audio"], due_days=30, token="a")
+    book.submit("sentiment", ["visual"], due_days=30, token="b")
+    book.submit("another", ["audio"], due_days=30, token="c")
+    return Batches(book, "sentiment")
+
+
+def certified(batch: str, requests: list[str]) -> Decision:
+    return Decision(
+        batch=batch,
+        outcome="certified",
+        requests=tuple(requests),
+        certificate="c" * 64,
+        bundle=Files(files={}),
+        model=Files(files={"model.json": "0" * 64}),
+    )
+
+
+def test_one_worker_at_a_time_has_a_model(batches: Batches, time: Time) -> None:
+    lease = batches.take("first", HOUR)
+    assert lease is not None
+    assert batches.take("second", HOUR) is None
+    assert len(batches.claim_all(lease)) == 2
+    batches.release(lease)
+    assert batches.take("second", HOUR) is not None
+    time.passes(HOUR)
+    assert batches.take("third", HOUR) is not None
+
+
+def test_a_killed_worker_s_requests_are_taken_over(batches: Batches, time: Time) -> None:
+    dead = batches.take("dead", HOUR)
+    assert dead is not None
+    batches.claim_all(dead)
+    time.passes(HOUR)
+    lease = batches.take("next", HOUR)
+    assert lease is not None
+    assert batches.left_behind() == []
+    assert {r.lease.batch for r in batches.claim_all(lease) if r.lease} == {lease.batch}
+
+
+def test_a_slow_worker_comes_too_late_to_decide(batches: Batches, time: Time) -> None:
+    slow = batches.take("slow", HOUR)
+    assert slow is not None
+    asked = [request.id for request in batches.claim_all(slow)]
+    time.passes(HOUR)
+    lease = batches.take("next", HOUR)
+    assert lease is not None
+    batches.left_behind()
+    batches.claim_all(lease)
+    assert batches.decide(certified(slow.batch, asked)).outcome == "abandoned"
+    batches.end(slow.batch, asked, "failed")
+    assert {batches.book.get(identifier).state for identifier in asked} == {"running"}
+    assert not batches.set_current(Files(files={}), slow)
+
+
+def test_what_was_decided_is_finished_by_the_next_one(batches: Batches, time: Time) -> None:
+    dead = batches.take("dead", HOUR)
+    assert dead is not None
+    asked = [request.id for request in batches.claim_all(dead)]
+    batches.decide(certified(dead.batch, asked))
+    time.passes(HOUR)
+    interrupted = batches.take("killed before it could finish", HOUR)
+    assert interrupted is not None
+    time.passes(HOUR)
+    lease = batches.take("next", HOUR)
+    assert lease is not None
+    (decision,) = batches.left_behind()
+    assert decision.model is not None
+    assert batches.set_current(decision.model, lease)
+    batches.end(decision.batch, decision.requests, "certified", certificate=decision.certificate)
+    assert batches.left_behind() == []
+    assert batches.claim_all(lease) == []
+    assert batches.current() == decision.model
+    assert {batches.book.get(identifier).certificate for identifier in asked} == {"c" * 64}
+
+
+def test_a_request_that_failed_may_be_tried_again(batches: Batches) -> None:
+    lease = batches.take("w", HOUR)
+    assert lease is not None
+    asked = [request.id for request in batches.claim_all(lease)]
+    batches.end(lease.batch, asked[:1], "failed", note="no disk")
+    batches.end(lease.batch, asked[1:], "refused", note="the gate")
+    assert [request.id for request in batches.claim_all(lease)] == asked[:1]
+    assert batches.claim_all(lease, but=asked) == []
