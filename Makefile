@@ -24,6 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a local folder
 	dvc repro
 	@mbd show build
+	@mbd verify build/published --model build/deleted
 
 test: $(STAMP) ## all tests that need no server
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto -m 'not services'

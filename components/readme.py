@@ -29,7 +29,13 @@ The same step on the command line: `mbd {_COMMANDS.get(name, name)} --help`.
 """
 
 
-_COMMANDS = {"reference": "train", "settings": "params", "published": "certificate", "notify": "exporter"}
+_COMMANDS = {
+    "reference": "train",
+    "settings": "params",
+    "published": "certificate fetch",
+    "reaudit": "certificate reaudit",
+    "notify": "exporter",
+}
 
 
 def _table(title: str, entries: Mapping[str, Any] | None) -> str:

@@ -3,4 +3,4 @@
 `mbd pipeline compile` writes the YAML files; a test compares them with what the modules give.
 """
 
-NAMES = ("train", "delete", "sweep")
+NAMES = ("train", "delete", "reaudit", "sweep")

@@ -15,8 +15,10 @@ def given(
     """Return the arguments of the pipeline `name`; one that it does not have, or lacks, is an error."""
     wanted = build(name, params.platform).component_spec.inputs or {}
     values: dict[str, Any] = {"params": to_yaml(params)}
-    if modalities or "modalities" in wanted:
+    if "modalities" in wanted or (modalities and "modality" not in wanted):
         values["modalities"] = list(modalities) or [params.requests.modality]
+    if "modality" in wanted:
+        values["modality"] = _only(modalities, params.requests.modality)
     if subjects or "subjects" in wanted:
         values["subjects"] = list(subjects)
     values |= dict(_parsed(argument) for argument in arguments)
@@ -27,6 +29,17 @@ def given(
         if key not in values and not entry.optional:
             raise UsageError(f"the pipeline {name} needs {key}", key=key, way_out=f"give --argument {key}=…")
     return values
+
+
+def _only(modalities: Sequence[str], otherwise: str) -> str:
+    if len(modalities) > 1:
+        raise UsageError(
+            "this pipeline takes one modality",
+            key="--modality",
+            value=", ".join(modalities),
+            way_out="name one of them: a certificate that covers several is found by any",
+        )
+    return modalities[0] if modalities else otherwise
 
 
 def _parsed(argument: str) -> tuple[str, Any]:

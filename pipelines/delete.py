@@ -2,6 +2,7 @@
 
 The model is trained here, and so is the reference, which never sees the modality; both come from Kubeflow's cache where
 an earlier run has made them. Everything from `delete` on is done anew. Refused by the gate, the run fails in `certify`.
+However it ends, Prometheus is told. With `purge_copies` every copy of the old weights goes when all is published.
 """
 
 from typing import Any
@@ -13,7 +14,9 @@ from components.certify.component import certify
 from components.delete.component import delete
 from components.evaluate.component import evaluate
 from components.features.component import features
+from components.notify.component import notify
 from components.publish.component import publish
+from components.purge.component import purge
 from components.reference.component import reference
 from components.train.component import train
 from mbd.params.platform import Platform
@@ -24,48 +27,72 @@ def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
 
     @dsl.pipeline(name="mbd-delete", description="Make a model forget modalities, attack it, certify and publish it.")
-    def mbd_delete(params: str, modalities: list[str], subjects: list[str], request: str = "") -> None:
-        data = place(features(params=params), platform).outputs["dataset"]
-        model = place(train(params=params, dataset=data), platform, trains=True).outputs["model"]
-        never_exposed = place(
-            reference(params=params, dataset=data, modalities=modalities), platform, trains=True
-        ).outputs["reference"]
-        deleted = place(
-            delete(
-                params=params,
-                dataset=data,
-                model=model,
-                reference=never_exposed,
-                modalities=modalities,
-                subjects=subjects,
-            ),
-            platform,
-            trains=True,
-            cached=False,
-            accounts=True,
-        ).outputs["deleted"]
-        utility = place(
-            evaluate(params=params, dataset=data, model=deleted, reference=never_exposed), platform, cached=False
-        ).outputs["evaluation"]
-        leakage = place(
-            attack(
-                params=params,
-                dataset=data,
-                before=model,
-                after=deleted,
-                reference=never_exposed,
-                modalities=modalities,
-            ),
-            platform,
-            cached=False,
-        ).outputs["leakage"]
-        certificate = place(
-            certify(params=params, deleted=deleted, leakage=leakage, evaluation=utility, request=request),
-            platform,
-            cached=False,
-            retried=False,
-            signs=True,
-        ).outputs["certificate"]
-        place(publish(params=params, certificate=certificate, deleted=deleted), platform, cached=False, signs=True)
+    def mbd_delete(
+        params: str, modalities: list[str], subjects: list[str], request: str = "", purge_copies: bool = False
+    ) -> None:
+        told = place(notify(params=params, pipeline="delete"), platform, cached=False)
+        with dsl.ExitHandler(told, name="delete-and-certify"):
+            data = place(features(params=params), platform).outputs["dataset"]
+            model = place(train(params=params, dataset=data), platform, trains=True).outputs["model"]
+            never_exposed = place(
+                reference(params=params, dataset=data, modalities=modalities), platform, trains=True
+            ).outputs["reference"]
+            deleted = place(
+                delete(
+                    params=params,
+                    dataset=data,
+                    model=model,
+                    reference=never_exposed,
+                    modalities=modalities,
+                    subjects=subjects,
+                ),
+                platform,
+                trains=True,
+                cached=False,
+                keeps=True,
+            ).outputs["deleted"]
+            utility = place(
+                evaluate(params=params, dataset=data, model=deleted, reference=never_exposed), platform, cached=False
+            ).outputs["evaluation"]
+            leakage = place(
+                attack(
+                    params=params,
+                    dataset=data,
+                    before=model,
+                    after=deleted,
+                    reference=never_exposed,
+                    modalities=modalities,
+                    subjects=subjects,
+                ),
+                platform,
+                cached=False,
+            ).outputs["leakage"]
+            certificate = place(
+                certify(
+                    params=params,
+                    dataset=data,
+                    deleted=deleted,
+                    leakage=leakage,
+                    evaluation=utility,
+                    request=request,
+                    run=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+                ),
+                platform,
+                cached=False,
+                retried=False,
+                signs=True,
+                keeps=True,
+            ).outputs["certificate"]
+            released = place(
+                publish(params=params, certificate=certificate, deleted=deleted), platform, cached=False, signs=True
+            ).outputs["published"]
+            with dsl.If(purge_copies == True, name="purge-copies"):  # noqa: E712 -- kfp compares when the pipeline runs
+                place(
+                    purge(params=params, published=released, deleted=deleted),
+                    platform,
+                    cached=False,
+                    signs=True,
+                    keeps=True,
+                )
 
     return mbd_delete

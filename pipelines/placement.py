@@ -21,11 +21,18 @@ def place(
     cached: bool = True,
     retried: bool = True,
     signs: bool = False,
-    accounts: bool = False,
+    keeps: bool = False,
 ) -> Any:  # noqa: ANN401
-    """Give a task its place; `trains`: on a GPU if there is one, `signs`: with keys, `accounts`: with the ledgers."""
+    """Give a task its place.
+
+    `trains`: on a GPU if there is one; `signs`: with the keys and the trust file; `keeps`: with the volume for what
+    must outlive the task (budget ledgers, what opens commitments).
+    """
     on_gpu = trains and platform.gpu.limit > 0
-    task.set_container_image(platform.gpu_image if on_gpu else platform.image)
+    image = platform.gpu_image if on_gpu else platform.image
+    task.set_container_image(image)
+    if pinned := image.partition("@")[2]:
+        task.set_env_variable("MBD_IMAGE_DIGEST", pinned)
     task.set_caching_options(enable_caching=cached)
     task.set_cpu_request(platform.cpu)
     task.set_memory_request(platform.memory).set_memory_limit(platform.memory)
@@ -38,7 +45,7 @@ def place(
         kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys)
     if signs and platform.keys_secret:
         kubernetes.use_secret_as_volume(task, secret_name=platform.keys_secret, mount_path=platform.keys_path)
-    if accounts and platform.state_claim:
+    if keeps and platform.state_claim:
         kubernetes.mount_pvc(task, pvc_name=platform.state_claim, mount_path=platform.state_path)
     if on_gpu:
         _ask_for_gpu(task, platform)

@@ -10,24 +10,37 @@ SOURCE = Path(__file__).parents[1] / "src" / "mbd"
 LAYERS = [
     {"cli", "kubeflow"},
     {"steps", "doctor"},
-    {"attacks", "report", "certificate", "monitoring"},
-    {"deletion", "storage"},
+    {"attacks", "report", "purge", "monitoring"},
+    {"certificate", "requests"},
+    {"deletion", "storage", "shredding"},
     {"training", "evaluation", "privacy"},
     {"model"},
     {"features"},
     {"params"},
 ]
-NEIGHBOURS = {("training", "evaluation"), ("kubeflow", "cli")}  # the first may import the second
-TOOLS = {"errors", "files", "randomness", "tensors", "git", "urls", "remote_errors", "records", "__version__"}
+# the first may import the second
+NEIGHBOURS = {("training", "evaluation"), ("kubeflow", "cli")}
+TOOLS = {
+    "errors",
+    "files",
+    "randomness",
+    "tensors",
+    "git",
+    "urls",
+    "remote_errors",
+    "records",
+    "tombstones",
+    "__version__",
+}
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-WITHOUT_TORCH = {"certificate", "storage", "monitoring", "params", "cli"}
+WITHOUT_TORCH = {"certificate", "purge", "storage", "shredding", "monitoring", "params", "cli"}
 ONLY_HERE = {
-    "dvc": {"features/revision.py", "doctor"},
+    "dvc": {"features/revision.py", "purge/places/dvc_repository.py", "doctor"},
     "kfp": set(),
     "torch": {"model", "training", "features/media", "deletion", "doctor", "attacks", "evaluation"},
     "transformers": {"features/media"},
     "h5py": {"features/sequences.py"},
-    "boto3": {"storage", "doctor"},
+    "boto3": {"storage", "shredding/kms.py", "doctor"},
 }
 
 

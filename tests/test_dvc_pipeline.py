@@ -21,8 +21,9 @@ SMALL = {
         }
     },
     "model": {"joint": {"hidden": 16, "embedding": 8, "property_dim": 8}},
-    "training": {"epochs": 2},
+    "training": {"epochs": 6},
     "evaluation": {"figures": False},
+    "attacks": {"figures": False, "resamples": 200},
 }
 
 
@@ -56,10 +57,13 @@ class Project:
         self.run("dvc", "init", "-q")
         self.run("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "start")
 
-    def run(self, *command: str) -> str:
-        result = subprocess.run(
+    def attempt(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
         )
+
+    def run(self, *command: str) -> str:
+        result = self.attempt(*command)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 
@@ -78,7 +82,7 @@ def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(
     assert project.repro() == project.stages
     assert project.repro() == []
     project.change({"evaluation": {"seed": 1}})
-    assert project.repro() == ["evaluate", "evaluate-deleted"]
+    assert project.repro() == ["evaluate", "evaluate-deleted", "certify", "publish"]
     project.change({"training": {"seed": 1}})
     assert project.repro() == project.stages[project.stages.index("train") :]
     project.change({"deletion": {"surgery": {"budget": 0.02}}})
@@ -88,6 +92,19 @@ def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(
     check_that_outputs_are_versioned_with_how_they_came_about(project)
     assert "acc2" in project.run("dvc", "metrics", "show")
     assert "index.html" in project.run("dvc", "plots", "show", "--out", "plots")
+    check_that_a_refused_model_stops_the_pipeline_and_shows_why(project)
+
+
+def check_that_a_refused_model_stops_the_pipeline_and_shows_why(project: Project) -> None:
+    project.change({"deletion": {"surgery": {"cut": False}}})
+    stopped = project.attempt("dvc", "repro")
+    assert stopped.returncode != 0
+    assert "the gate refuses the model after the deletion of audio" in stopped.stdout + stopped.stderr
+    assert "Running stage 'certify'" not in stopped.stdout
+    assert read_json(project.folder / "build/leakage/leakage.json")["decision"] == "refused"
+    project.change({"deletion": {"surgery": {"cut": True}}})
+    project.repro()
+    assert read_json(project.folder / "build/leakage/leakage.json")["decision"] == "passed"
 
 
 def check_that_outputs_are_versioned_with_how_they_came_about(project: Project) -> None:

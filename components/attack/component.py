@@ -16,8 +16,10 @@ def attack(
     metrics: dsl.Output[dsl.Metrics],
     page: dsl.Output[dsl.Markdown],
     before: dsl.Input[dsl.Model] = None,
+    subjects: list[str] = [],
 ) -> None:
     """Attack the deleted model beside the reference; the decision of the gate is on record."""
     from mbd.kubeflow import tasks
 
-    tasks.attack(params, dataset, modalities, leakage, metrics, page, before=before, after=after, reference=reference)
+    models = {"before": before, "after": after, "reference": reference}
+    tasks.attack(params, dataset, modalities, leakage, metrics, page, subjects=subjects, **models)

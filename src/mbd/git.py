@@ -3,8 +3,9 @@
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from urllib.parse import urlsplit
 
 from mbd.errors import DataError, MbdError, UsageError
@@ -37,6 +38,20 @@ def git(
         )
     except FileNotFoundError:
         raise MbdError("git is needed here and is not installed", way_out="install git") from None
+
+
+def read_objects(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the content of objects of the repository at `folder`, by one process; missing ones are left out."""
+    with TemporaryFile() as wanted:
+        wanted.writelines(f"{name}\n".encode() for name in names)
+        wanted.seek(0)
+        command = ["git", "-C", str(folder), "cat-file", "--batch"]
+        with subprocess.Popen(command, stdin=wanted, stdout=subprocess.PIPE) as process:  # noqa: S603 -- no shell
+            while process.stdout and (head := process.stdout.readline().split()):
+                if len(head) == len(("name", "type", "size")):
+                    content = process.stdout.read(int(head[2]))
+                    process.stdout.read(1)
+                    yield head[0].decode(), content
 
 
 def clone(repository: str, folder: Path) -> None:

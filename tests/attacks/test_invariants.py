@@ -52,6 +52,18 @@ def test_every_method_keeps_its_promises(home: Path, certified: Path, exact: Pat
     assert judged(exact, exact / "deleted") == dict.fromkeys([*common, "exact"], "passed")
 
 
+def test_a_released_exact_model_still_has_to_be_the_reference(exact: Path, tmp_path: Path) -> None:
+    shutil.copytree(exact / "deleted", tmp_path / "released", ignore=shutil.ignore_patterns("deletion.json"))
+    case = open_case(exact / "data", None, tmp_path / "released", exact / "reference", ["audio"])
+    assert {found.name: found.decision for found in invariants(case)}["exact"] == "passed"
+    record, tensors = load_model(tmp_path / "released")
+    name = min(tensors)
+    (tmp_path / "changed").mkdir()
+    save_model(tmp_path / "changed", record, {**tensors, name: np.asarray(tensors[name]) + 1})
+    case = open_case(exact / "data", None, tmp_path / "changed", exact / "reference", ["audio"])
+    assert {found.name: found.decision for found in invariants(case)}["exact"] == "refused"
+
+
 def test_a_model_that_claims_nothing_is_judged_by_what_it_is(home: Path) -> None:
     found = judged(home, home / "reference")
     assert found == {**dict.fromkeys(["input", "cut", "shape", "content"], "passed"), "record": "told"}

@@ -7,7 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mbd.cli import group
-from mbd.errors import DataError, UsageError
+from mbd.errors import DataError, GateRefusedError, UsageError
+from mbd.records import read_record
+from mbd.steps.fetch import PUBLISHED, Published
 from tests.certificate.build import Home, make_home
 
 
@@ -115,10 +117,35 @@ def test_reaudit_tells_of_new_attacks_for_and_against(desk: Desk) -> None:
     )
     assert "passed; attack again by" in passed.output
     leaking = desk.home.leakage("surgery", desk.folder / "leak", decision="refused", reasons=("it leaks now",))
-    refused = desk.run("certificate", "reaudit", "--certificate", digest, "--leakage", leaking, desk.store)
-    assert "refused; it leaks now" in refused.output
+    with pytest.raises(GateRefusedError, match=f"refutes certificate {digest}: it leaks now"):
+        desk.run("certificate", "reaudit", "--certificate", digest, "--leakage", leaking, desk.store)
     listed = json.loads(desk.run("certificate", "list", desk.store, "--json").output)
     assert [row["state"] for row in listed] == ["refuted"]
+
+
+def test_fetch_brings_the_released_model_and_says_what_it_is(desk: Desk) -> None:
+    digest, out = desk.certified("exact"), desk.folder / "fetched"
+    told = desk.run("certificate", "fetch", "--modality", "audio", desk.store, "--out", out).output
+    assert digest in told
+    deleted = desk.home.deletion("exact")
+    for name in ("model.safetensors", "model.json", "indices.safetensors"):
+        assert (out / name).read_bytes() == (deleted / name).read_bytes()
+    published = read_record(out / PUBLISHED, Published, "", "")
+    assert (published.certificate, published.modalities, published.revoked) == (digest, ("audio",), ("audio",))
+    desk.run("certificate", "fetch", "--certificate", digest[:12], desk.store, "--out", out)  # again, by its digest
+
+
+def test_fetch_finds_nothing_where_nothing_stands(desk: Desk) -> None:
+    out = desk.folder / "fetched"
+    with pytest.raises(DataError, match="no certificate was published for audio of sentiment"):
+        desk.run("certificate", "fetch", "--modality", "audio", desk.store, "--out", out)
+    with pytest.raises(UsageError, match="neither a certificate nor a modality"):
+        desk.run("certificate", "fetch", desk.store, "--out", out)
+    digest = desk.certified()
+    desk.run("certificate", "revoke", "--certificate", digest, "--reason", "wrong split", desk.store)
+    with pytest.raises(UsageError, match="no longer stands: revoked"):
+        desk.run("certificate", "fetch", "--modality", "audio", desk.store, "--out", out)
+    assert not out.exists()
 
 
 def test_without_keys_the_way_to_make_them_is_told(home: Home, tmp_path: Path) -> None:

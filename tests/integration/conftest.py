@@ -1,10 +1,13 @@
 """Servers for the whole run: each starts when the first test needs it."""
 
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.integration.servers.docker import Docker, docker_daemon
+from tests.integration.servers.chromium import Browser, chromium
+from tests.integration.servers.docker import BASE, Docker, docker_daemon, import_base
 from tests.integration.servers.prometheus import Prometheus, prometheus_server, push_gateway
 from tests.integration.servers.rgw import S3, rados_gateway
 
@@ -35,3 +38,20 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Docker]:
     """A Docker daemon without images."""
     with docker_daemon(tmp_path_factory.mktemp("docker")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A tab of a headless Chromium."""
+    with chromium(tmp_path_factory.mktemp("chromium")) as tab:
+        yield tab
+
+
+@pytest.fixture(scope="session")
+def base(docker: Docker) -> str:
+    """A base image with the packages of the bare install."""
+    repository = Path(__file__).parents[2]
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    requirements = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    import_base(docker, requirements, repository / "constraints.txt")
+    return BASE

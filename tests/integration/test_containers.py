@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sysconfig
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from mbd import __version__
 from mbd.files import path_digest
 from tests.features.build import synthetic_set
 from tests.integration.command import mbd
-from tests.integration.servers.docker import BASE, Docker, import_base
+from tests.integration.servers.docker import BASE, Docker
 from tests.training.build import SMALL
 
 pytestmark = pytest.mark.services
@@ -53,14 +52,6 @@ def _build_images(*targets: str, docker: Docker, base: str) -> subprocess.Comple
         check=False,
         timeout=300,
     )
-
-
-@pytest.fixture(scope="module")
-def base(docker: Docker) -> str:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    requirements = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    import_base(docker, requirements, REPOSITORY / "constraints.txt")
-    return BASE
 
 
 @pytest.fixture(scope="module")

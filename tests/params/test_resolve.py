@@ -52,6 +52,15 @@ def test_printed_parameters_read_back_as_themselves(tmp_path: Path) -> None:
     assert load_params(written(tmp_path, to_yaml(params))) == params
 
 
+def test_printed_parameters_keep_their_order_and_long_lists(tmp_path: Path) -> None:
+    digests = [f"{n:064x}" for n in range(40)]
+    params = load_params(None, ["features.source.synthetic.dims={text: 12, audio: 6}", f"purge.also={digests}"])
+    again = load_params(written(tmp_path, to_yaml(params)))
+    # Models are built in the order of the modalities.
+    assert list(again.features.source.synthetic.dims or {}) == ["text", "audio"]
+    assert again.purge.also == tuple(digests)
+
+
 def test_settings_win_over_the_file(tmp_path: Path) -> None:
     params = load_params(written(tmp_path, "training: {seed: 7, epochs: 3}"), ["training.seed=8"])
     assert (params.training.seed, params.training.epochs) == (8, 3)

@@ -1,6 +1,7 @@
 """The step `attack`: what it leaves, also where the gate refuses, and how it ends."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,36 @@ def test_figures_are_left_out_on_request(home: Path, tmp_path: Path) -> None:
     attacked(home, tmp_path / "out", "attacks.figures=false")
     assert list((tmp_path / "out" / "figures").iterdir()) == []
     assert "figures/" not in (tmp_path / "out" / "report.md").read_text()
+
+
+def released(folder: Path, out: Path) -> Path:
+    """Copy a model as a store has it: without deletion.json."""
+    shutil.copytree(folder, out, ignore=shutil.ignore_patterns("deletion.json", "step.json"))
+    return out
+
+
+def test_a_released_model_is_attacked_again_when_the_old_weights_are_gone(home: Path, tmp_path: Path) -> None:
+    model, out = released(home / "deleted", tmp_path / "released"), tmp_path / "later"
+    later = attack.run(params(), home / "data", None, model, home / "reference", ["audio"], out)
+    assert later.decision == "passed"
+    assert set(later.models) == {"after", "reference"}
+    assert "diff" not in {found.attack for found in later.attacks}
+    assert {found.name: found.decision for found in later.invariants} == {
+        **dict.fromkeys(("input", "cut", "shape"), "passed"),
+        **dict.fromkeys(("content", "record"), "told"),
+    }
+    first = attacked(home, tmp_path / "first")
+    told = {(a.attack, a.measure): (a.after, a.reference) for a in first.attacks}
+    assert all(told[a.attack, a.measure] == (a.after, a.reference) and a.before is None for a in later.attacks)
+    assert all(u.before is None and u.to_before is None for u in later.utility)
+    assert set(json.loads((out / "step.json").read_text())["inputs"]) == {"features", "after", "reference"}
+
+
+def test_a_released_model_that_leaks_is_refused_without_the_model_before(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(GateRefusedError, match="pathway"):
+        attack.run(params(), home / "data", None, home / "model", home / "reference", ["audio"], tmp_path / "out")
+    with pytest.raises(UsageError, match="the data has no smell to attack with"):
+        attack.run(params(), home / "data", None, home / "deleted", home / "reference", ["smell"], tmp_path / "out")
 
 
 def test_what_does_not_belong_together_writes_nothing(home: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from mbd.errors import DataError
 from mbd.evaluation.metrics import classification_metrics, regression_metrics
 from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import load_model, save_model
-from mbd.model.lattice import LatticeBackbone, from_tensors, tags
+from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, tags
 from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features
-from mbd.training.lattice import assign_folds, train_lattice
+from mbd.training.lattice import Found, assign_folds, train_lattice, train_modules
 from mbd.training.trained import Trained
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
@@ -58,6 +59,31 @@ def test_training_without_a_modality_gives_the_same_bytes_for_all_that_is_left(
     assert left.keys() == never_exposed.tensors.keys()
     for name, tensor in left.items():
         assert tensor.tobytes() == never_exposed.tensors[name].tobytes(), name
+
+
+def test_what_other_modalities_have_found_need_not_be_sought_again(tmp_path: Path) -> None:
+    """Classes, and rows that lack this or that: when some of visual goes, only modules with visual are trained anew."""
+    rows = FeatureSet.open(synthetic_set(tmp_path / "set", "features.source.synthetic.classes=3")).split("train").load()
+    place = np.arange(len(rows))
+    available = {"text": place % 5 != 0, "audio": place % 7 != 1, "visual": place % 3 != 2}
+    fewer = {**available, "visual": available["visual"] & (place > 20)}
+    spec = PARAMS.model.lattice
+    before, after = (
+        train_modules(replace(rows, available=bits), spec, seed=0, classes=3)[0] for bits in (available, fewer)
+    )
+    found = Found.in_model(before, ["text", "audio"])
+    anew = train_modules(replace(rows, available=fewer), spec, seed=0, classes=3, only="visual", found=found)[0]
+    assert 0 < len(anew) < len(before)
+    assert (before | anew).keys() == after.keys()
+    for name, tensor in (before | anew).items():
+        assert tensor.tobytes() == after[name].tobytes(), name
+
+
+def test_coordinates_of_a_row_do_not_depend_on_its_company(data: Path, whole: Trained) -> None:
+    projection = read_projection(whole.tensors, "text")
+    rows = FeatureSet.open(data).split("test").load().features["text"]
+    alone = np.vstack([projection(row[None]) for row in rows])
+    assert alone.tobytes() == projection(rows).tobytes() == projection(rows[::-1])[::-1].tobytes()
 
 
 def test_one_thread_or_two_give_the_same_bytes(data: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The models of one audit: before and after the deletion, and the reference that never saw the modality.
 
 What does not belong together is refused here, before anything is attacked: numbers of an attack say something only if
-the three models were made from the same data, for the same task, and if the reference really is one.
+the models were made from the same data, for the same task, and if the reference really is one. When a released model is
+attacked again later, there is no model before any more: its weights have been purged.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,8 @@ class Case:
 
     gone: tuple[str, ...]
     """the deleted modalities, in the model's order"""
-    before: Stored
+    before: Stored | None
+    """None where the old weights are gone, as they should be"""
     after: Stored
     reference: Stored
     data: FeatureSet
@@ -43,22 +45,33 @@ class Case:
     @property
     def retained(self) -> tuple[str, ...]:
         """The modalities that are left."""
-        return tuple(m for m in self.before.record.inputs if m not in self.gone)
+        whole = self.before.record.inputs if self.before else self.data.modalities
+        return tuple(m for m in whole if m not in self.gone)
 
     @property
     def models(self) -> dict[Role, Stored]:
-        """The three models by their part."""
-        return {"before": self.before, "after": self.after, "reference": self.reference}
+        """The models by their part."""
+        old: dict[Role, Stored] = {"before": self.before} if self.before else {}
+        return {**old, "after": self.after, "reference": self.reference}
+
+    @property
+    def whole(self) -> Stored:
+        """The model that the others must resemble: the one before, or else the one after."""
+        return self.before or self.after
 
 
-def open_case(features: Path, before: Path, after: Path, reference: Path, modalities: Sequence[str]) -> Case:
-    """Read the three models and open the data; refuse what does not belong together."""
-    old, new, never = (_read(folder) for folder in (before, after, reference))
-    refuse_foreign(old.record, modalities)
-    gone = tuple(m for m in old.record.inputs if m in modalities)
-    if not gone:
+def open_case(features: Path, before: Path | None, after: Path, reference: Path, modalities: Sequence[str]) -> Case:
+    """Read the models and open the data; refuse what does not belong together."""
+    old = _read(before) if before else None
+    new, never = _read(after), _read(reference)
+    if not modalities:
         raise UsageError("no deleted modality was named", key="--modality")
-    data = open_for(old.record, features)
+    if old:
+        refuse_foreign(old.record, modalities)
+        data = open_for(old.record, features)
+    else:
+        data = _open_released(new.record, features, modalities)
+    gone = tuple(m for m in (old.record.inputs if old else data.modalities) if m in modalities)
     case = Case(gone, old, new, never, data)
     if not case.retained:
         raise UsageError(
@@ -81,6 +94,19 @@ def _read(folder: Path) -> Stored:
     return Stored(folder, record, tensors, read_deletion(folder))
 
 
+def _open_released(record: ModelRecord, features: Path, modalities: Sequence[str]) -> FeatureSet:
+    """Open the data of a released model, and beside it what was deleted: attacks need that as well."""
+    there = {*open_for(record, features).modalities, *modalities}
+    whole = FeatureSet.open(features)
+    if unknown := [m for m in modalities if m not in whole.modalities]:
+        raise UsageError(
+            f"the data has no {unknown[0]} to attack with",
+            key="--modality",
+            way_out=f"it has {', '.join(whole.modalities)}; give the data that the model was trained on",
+        )
+    return FeatureSet.open(features, without=tuple(m for m in whole.modalities if m not in there))
+
+
 def _refuse_other_data(stored: Stored, data: FeatureSet) -> None:
     listed = data.digests()
     for name, digest in stored.record.data.files.items():
@@ -90,12 +116,12 @@ def _refuse_other_data(stored: Stored, data: FeatureSet) -> None:
                 file=stored.folder / RECORD,
                 key=name,
                 value=f"sha256 {digest}, {data.folder / MANIFEST} lists {listed.get(name, 'no such file')}",
-                way_out="give the FeatureSet that all three models were made from",
+                way_out="give the FeatureSet that all models were made from",
             )
 
 
 def _refuse_other_kind(case: Case) -> None:
-    old = case.before.record
+    old = case.whole.record
     for stored in (case.after, case.reference):
         for what in ("backbone", "task", "classes"):
             if getattr(stored.record, what) != getattr(old, what):
@@ -103,7 +129,7 @@ def _refuse_other_kind(case: Case) -> None:
                     f"the models do not belong together: they differ in {what}",
                     file=stored.folder / RECORD,
                     key=what,
-                    value=f"{getattr(stored.record, what)}, the model before has {getattr(old, what)}",
+                    value=f"{getattr(stored.record, what)}, not {getattr(old, what)}",
                     way_out="the model after comes out of the one before; the reference is trained with the same "
                     "parameters and --without the deleted modalities",
                 )
@@ -129,7 +155,7 @@ def _refuse_no_reference(case: Case) -> None:
             key="--reference",
             way_out=f"mbd train --without {' --without '.join(case.gone)} makes one",
         )
-    if tuple(record.modalities) != case.retained or record.spec != case.before.record.spec:
+    if tuple(record.modalities) != case.retained or record.spec != case.whole.record.spec:
         raise DataError(
             f"the reference is a model of another kind: it takes {', '.join(record.modalities)}, "
             f"and what is left here is {', '.join(case.retained)}"
@@ -146,7 +172,7 @@ def _refuse_other_deletion(case: Case) -> None:
     deletion, file = case.after.deletion, case.after.folder / DELETION
     if deletion is None:
         return
-    if deletion.before != case.before.record.sha256:
+    if case.before and deletion.before != case.before.record.sha256:
         raise DataError(
             "the model after was not made from the model before",
             file=file,

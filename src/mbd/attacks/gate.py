@@ -61,7 +61,7 @@ def judge_attacks(findings: Sequence[Finding], params: Attacks) -> tuple[AttackR
 
 def judge_utility(worths: Sequence[Worth], params: Attacks) -> tuple[UtilityRecord, ...]:
     """Compare what the deleted model is worth with the reference and the full model."""
-    judged = 2 * sum(worth.decides for worth in worths)
+    judged = sum(len(worth.found) - 1 for worth in worths if worth.decides)
     return tuple(_judge_worth(worth, judged, params) for worth in worths)
 
 
@@ -198,14 +198,14 @@ def _attack_reason(record: AttackRecord) -> str:
 def _judge_worth(worth: Worth, judged: int, params: Attacks) -> UtilityRecord:
     measured = _Measured(worth.found, params)
     intervals = measured.intervals()
-    before = intervals["before"]
+    before = intervals.get("before")
     record = UtilityRecord(
         metric=worth.metric,
         regime=worth.regime,
         before=before,
         after=intervals["after"],
         reference=intervals["reference"],
-        to_before=measured.difference("after", "before", judged),
+        to_before=measured.difference("after", "before", judged) if before else None,
         to_reference=measured.difference("after", "reference", judged),
         margin=worth.margin,
         decision="told",
@@ -216,14 +216,12 @@ def _judge_worth(worth: Worth, judged: int, params: Attacks) -> UtilityRecord:
         f"{-gap.high:.3g} lost, and {worth.margin:g} may be"
         for name, value, gap in (
             ("reference", record.reference.value, record.to_reference),
-            ("full model", before.value, record.to_before),
+            ("full model", before.value if before else 0.0, record.to_before),
         )
         if gap is not None and gap.high < -worth.margin
     ]
-    fine = (
-        f"{record.after.value:.4g} against {record.reference.value:.4g} of the reference and {before.value:.4g} of the "
-        "full model on the same modalities"
-    )
+    beside = f" and {before.value:.4g} of the full model on the same modalities" if before else ""
+    fine = f"{record.after.value:.4g} against {record.reference.value:.4g} of the reference{beside}"
     decision = _decision(record.passes) if worth.decides else "told"
     return record.model_copy(update={"decision": decision, "reason": "; ".join(lost) or fine})
 

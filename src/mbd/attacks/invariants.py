@@ -8,9 +8,10 @@ Of every deleted model:
     content      none of its tensors has the values of one that m* alone had, in any order and under any name
     record       deletion.json is about this model, and both tell the same guarantee
 
-A model without deletion.json (the reference itself, say) claims nothing, so only the first four are looked up. With
-one, its method promises more: exact, the bytes of the reference; certified, that σ, radius and budget follow from each
-other; surgery, nothing beyond the cut.
+A model without deletion.json (a released one, or the reference itself) does not say how it came about, so only the
+first four are looked up, and `content` only where the model before is still there. With one, its method promises more:
+exact, the bytes of the reference; certified, that σ, radius and budget follow from each other; surgery, nothing beyond
+the cut.
 """
 
 import hashlib
@@ -37,13 +38,17 @@ def invariants(case: Case) -> list[InvariantRecord]:
         "input": _input(case),
         "cut": _cut(case),
         "shape": _shape(case),
-        "content": _content(case),
+        **({"content": _content(case.before, case)} if case.before else {}),
     }
     told = [_judged(name, *problem) for name, problem in found.items()]
+    if case.before is None:
+        told.append(InvariantRecord(name="content", decision="told", reason="there is no model before to compare with"))
     deletion = case.after.deletion
     if deletion is None:
         reason = "there is no deletion.json: nothing is claimed of how the model came about, so nothing is looked up"
-        return [*told, InvariantRecord(name="record", decision="told", reason=reason)]
+        told.append(InvariantRecord(name="record", decision="told", reason=reason))
+        # A released model's own record still promises the bytes of the reference, if the deletion was exact.
+        return [*told, *([_judged("exact", *_exact(case))] if case.after.record.guarantee.kind == "exact" else [])]
     told.append(_judged("record", *_record(case.after, deletion)))
     if deletion.method == "exact":
         told.append(_judged("exact", *_exact(case)))
@@ -59,9 +64,10 @@ def _judged(name: str, problems: Sequence[str], fine: str) -> InvariantRecord:
 
 def _input(case: Case) -> tuple[list[str], str]:
     inputs = case.after.record.inputs
-    kept = {m: case.before.record.modalities[m] for m in case.retained}
     problems = [f"the model still takes {m} as input" for m in inputs if m in case.gone]
-    problems += [f"it takes {m}, which the model before did not" for m in inputs if m not in (*case.gone, *kept)]
+    problems += [
+        f"it takes {m}, which the model before did not" for m in inputs if m not in (*case.gone, *case.retained)
+    ]
     return problems, f"the model takes {', '.join(inputs)} and nothing else"
 
 
@@ -86,8 +92,8 @@ def _shape(case: Case) -> tuple[list[str], str]:
     return problems, f"{len(own)} tensors have the names and shapes of the reference's"
 
 
-def _content(case: Case) -> tuple[list[str], str]:
-    record, tensors = case.before.record, case.before.tensors
+def _content(before: Stored, case: Case) -> tuple[list[str], str]:
+    record, tensors = before.record, before.tensors
     owned, free = {}, set()
     for name, entry in record.tensors.items():
         if _is_owned(entry, case.gone, record.backbone):

@@ -86,7 +86,7 @@ class ProxyQuality:
 def proxy_quality(case: Case, params: Attacks) -> ProxyQuality | None:
     """Return how good the proxies are, where the model came out of a surgery; None otherwise, or if none are asked."""
     deletion = case.after.deletion
-    if deletion is None or deletion.method != "surgery" or not params.proxy_parameters:
+    if case.before is None or deletion is None or deletion.method != "surgery" or not params.proxy_parameters:
         return None
     settings = Deletion.model_validate(deletion.parameters).surgery
     record, tensors = case.before.record, case.before.tensors

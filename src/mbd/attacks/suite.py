@@ -1,6 +1,6 @@
 """The whole audit: every adversary on every model, the gate's decision, and all that belongs into `leakage.json`.
 
-The three models are attacked with the same rows, halves and seeds; what a model computes of the rows is extracted once
+The models are attacked with the same rows, halves and seeds; what a model computes of the rows is extracted once
 and shared by all adversaries. Each deleted modality is attacked by itself. Then everything is done again on the deleted
 model and the reference after rounding and pruning (`durability`): what comes back that way was never gone. What the old
 weights can do together with the new ones (`diff`) is told, and decides nothing.
@@ -68,7 +68,7 @@ def run_suite(case: Case, params: Attacks, *, progress: bool = False) -> Audit:
     """Attack the models of a case and judge what was found."""
     suspects = {role: _suspect(role, stored) for role, stored in case.models.items()}
     settings = [make_setting(case.data, modality, params) for modality in case.gone]
-    jobs = 3 + len(settings) * (len(ATTACKS) * (1 + len(params.variants)) + 1)
+    jobs = 3 + len(settings) * (len(ATTACKS) * (1 + len(params.variants)) + ("before" in suspects))
     with reproducible(1), threadpool_limits(1), tqdm(total=jobs, disable=not progress, unit="part") as bar:
         clock = _Clock(bar)
         with clock.part("invariants"):
@@ -78,11 +78,9 @@ def run_suite(case: Case, params: Attacks, *, progress: bool = False) -> Audit:
             worths = utility(case, suspects, params)
         with clock.part("proxy quality"):
             quality = proxy_quality(case, params)
-    deletion = case.after.deletion
-    claimed = deletion.guarantee.epsilon if deletion else None
-    delta = (deletion.guarantee.delta if deletion else None) or _DELTA
+    claims = case.after.deletion or case.after.record
     attacks, worth = judge_attacks(findings, params), judge_utility(worths, params)
-    bound = judge_epsilon(findings, claimed, delta, params)
+    bound = judge_epsilon(findings, claims.guarantee.epsilon, claims.guarantee.delta or _DELTA, params)
     reasons = reasons_of(attacks, worth, held, bound)
     record = LeakageRecord(
         modalities=case.gone,
@@ -126,6 +124,8 @@ def _attack(suspects: Suspects, setting: Setting, clock: _Clock) -> Iterator[Fin
             with clock.part(f"{name}, {variant}"):
                 found = {role: _adversary(name)(suspect, setting) for role, suspect in altered.items()}
             yield from _findings(found, setting, variant)
+    if "before" not in suspects:
+        return
     with clock.part(diff.NAME):
         revived = diff.attack(suspects["before"], suspects["after"], setting)
     whole = [evidence for name in diff.ADVERSARIES for evidence in released[name]["before"]]

@@ -1,6 +1,7 @@
 """Private keys and who holds them: files of our own, or a KMS or HSM by its URI.
 
-    file:PATH                     PKCS#8 PEM, mode 0600, Ed25519 by default; a passphrase is optional
+    file:PATH                     PKCS#8 PEM, mode 0600 (any on a read-only mount, as secrets of a container are), Ed25519
+                                  by default; a passphrase is optional
     awskms:…#NAME  hsm:…#NAME     what `securesystemslib` knows; NAME is the key's holder in the trust file
 
 Secrets (the passphrase, an HSM's PIN) come from the environment, `MBD_KEY_PASSPHRASE` or `MBD_KEY_PIN`, or are asked
@@ -103,6 +104,7 @@ def _file_signer(file: Path) -> Signer:
     try:
         with file.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
+            mounted = os.fstatvfs(stream.fileno()).f_flag & os.ST_RDONLY
             data = stream.read()
     except OSError as error:
         raise UsageError(
@@ -110,7 +112,8 @@ def _file_signer(file: Path) -> Signer:
             file=file,
             way_out="`mbd keys new` makes keys; certificate.signers and certificate.log_signer say where they are",
         ) from error
-    if mode & 0o077:
+    # A secret in a container is mounted read-only, with the mode that whoever mounted it has chosen.
+    if mode & 0o077 and not mounted:
         raise UsageError("others than its owner may read the private key", file=file, way_out=f"chmod 600 {file}")
     passphrase = ask_secret("passphrase").encode() if b"ENCRYPTED" in data.partition(b"\n")[0] else None
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--features", type=FOLDER, required=True, help="FeatureSet that the models were made from.")
-@click.option("--before", type=FOLDER, required=True, help="Model that was deleted from.")
+@click.option("--before", type=FOLDER, help="Model that was deleted from; none if it is gone, as in a later audit.")
 @click.option("--after", type=FOLDER, required=True, help="Model that should have forgotten.")
 @click.option("--reference", type=FOLDER, required=True, help="Model trained without the modality.")
 @click.option(
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def command(
     params: "Params",
     features: Path,
-    before: Path,
+    before: Path | None,
     after: Path,
     reference: Path,
     modalities: tuple[str, ...],

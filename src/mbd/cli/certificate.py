@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import FOLDER, with_params
+from mbd.errors import GateRefusedError
 
 if TYPE_CHECKING:
     from mbd.certificate.publish import Publisher
@@ -129,7 +130,10 @@ def supersede(params: "Params", certificate: str, by: str, reason: str, store: s
 @_STORE
 @with_params
 def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None) -> None:
-    """Tell of new attacks on a certified model: if passed, they set the next date, else they refute the certificate."""
+    """Tell of new attacks on a certified model: if passed, they set the next date, else they refute the certificate.
+
+    The log has both; exit code 3 if it is refuted.
+    """
     from mbd.certificate.commitments import Commitments
     from mbd.certificate.lifecycle import announce
     from mbd.certificate.lifecycle import reaudit as new_evidence
@@ -141,8 +145,28 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
     statement = new_evidence(found.digest, found.statement, leakage, now(), days, commitments)
     announce(statement, params.certificate, publisher, commitments)
     audit = statement.predicate
-    said = f"attack again by {audit.reaudit_by:%Y-%m-%d}" if audit.passed else "; ".join(audit.leakage.reasons)
-    click.echo(f"audit of certificate {found.digest}: {audit.leakage.decision}; {said}")
+    if not audit.passed:
+        raise GateRefusedError(
+            f"the audit refutes certificate {found.digest}: {'; '.join(audit.leakage.reasons)}",
+            file=leakage,
+            way_out="this is in the log now, and the certificate no longer verifies: delete in another way",
+        )
+    click.echo(f"audit of certificate {found.digest}: passed; attack again by {audit.reaudit_by:%Y-%m-%d}")
+
+
+@command.command()
+@click.option("--certificate", metavar="SHA256", help="The certificate: its SHA-256, or the start of it.")
+@click.option("--modality", help="Instead: the latest certificate for this modality of certificate.model.")
+@_STORE
+@click.option("--out", type=FOLDER, required=True, help="Folder to write the model to.")
+@with_params
+def fetch(params: "Params", certificate: str | None, modality: str | None, store: str | None, out: Path) -> None:
+    """Fetch the model that a published certificate is about, to attack it again."""
+    from mbd.steps import fetch as step
+
+    found = step.run(params, store or params.store.url, out, modality=modality or "", certificate=certificate or "")
+    click.echo(f"certificate {found.certificate}: {found.model} without {', '.join(found.revoked)}")
+    click.echo(f"\nwritten to {out}")
 
 
 def _store(params: "Params", url: str | None) -> "Store":

@@ -1,10 +1,17 @@
 """What all commands share: the parameter options, folders, and how errors end."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from mbd.cli.opening import opened_options
+
+if TYPE_CHECKING:
+    from mbd.params import Params
 
 Command = Callable[..., Any]
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -14,9 +21,13 @@ def with_params(command: Command) -> Command:
     """Add `--params FILE` and repeated `--set a.b=value`; the command gets them as one argument `params`."""
 
     def wrapped(params_file: Path | None, settings: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401
+        from mbd import tombstones
         from mbd.params import load_params
 
-        command(params=load_params(params_file, settings), **options)
+        params = load_params(params_file, settings)
+        tombstones.use(partial(_tombstones, params))
+        with _reporting(params), opened_options(params, options) as plain:
+            command(params=params, **plain)
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__dict__.update(command.__dict__)
@@ -30,3 +41,23 @@ def with_params(command: Command) -> Command:
         "--set", "settings", multiple=True, metavar="A.B=VALUE", help="Set one parameter; repeatable."
     )
     return file(settings(wrapped))
+
+
+def _tombstones(params: "Params") -> frozenset[str]:
+    """Return the digests that no step may read or write."""
+    from mbd.purge.tombstones import listed
+
+    return listed(params)
+
+
+def _reporting(params: "Params") -> AbstractContextManager[None]:
+    """Return what tells Prometheus how the command that runs now has ended."""
+    if params.monitoring.mode == "none":
+        return nullcontext()
+    from mbd.steps.reporting import reporting
+
+    context, names = click.get_current_context(), list[str]()
+    while context.parent:
+        names.insert(0, context.info_name or "")
+        context = context.parent
+    return reporting("-".join(names), params)

@@ -47,5 +47,7 @@ def command(
     from mbd.report.deletion import deletion_summary
     from mbd.steps import delete
 
-    click.echo(deletion_summary(delete.run(params, features, model, modalities, subjects, out, reference)))
-    click.echo(f"\nwritten to {out}")
+    summary = delete.run(params, features, model, modalities, subjects, out, reference)
+    if summary:  # under torchrun only the first process has something to say
+        click.echo(deletion_summary(summary))
+        click.echo(f"\nwritten to {out}")

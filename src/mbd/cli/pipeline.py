@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mbd.params import Params
 
+_SIGNING = "delete"
 _NAME = click.argument("name", metavar="NAME")
 _MODALITY = click.option(
     "--modality", "modalities", multiple=True, metavar="MODALITY", help="Modality to forget; repeatable."
@@ -81,8 +82,12 @@ def run(
     root: Path,
     network: str,
 ) -> None:
-    """Run a pipeline on this machine."""
+    """Run a pipeline on this machine; `delete` signs with a key that is made here if there is none."""
     given = _pipelines("arguments").given(name, params, modalities, subjects, arguments)
+    if name == _SIGNING and not Path(params.certificate.trust).exists():
+        from mbd.certificate.keyring import make_keys
+
+        make_keys(Path(params.certificate.trust).parent, "signer", if_none=True)
     _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
 
 

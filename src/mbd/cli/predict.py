@@ -1,10 +1,14 @@
 """`mbd predict`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER
+from mbd.cli.common import FOLDER, with_params
+
+if TYPE_CHECKING:
+    from mbd.params import Params
 
 
 @click.command()
@@ -18,7 +22,8 @@ from mbd.cli.common import FOLDER
     required=True,
     help="File to write: Parquet if its name ends with .parquet, else CSV.",
 )
-def command(features: Path, model: Path, split: str, available: str | None, out: Path) -> None:
+@with_params
+def command(params: "Params", features: Path, model: Path, split: str, available: str | None, out: Path) -> None:
     """Score rows with a model, from whatever modalities each row has."""
     from mbd.steps import predict
 

@@ -5,6 +5,9 @@ r"""The calibration rows as a joint network takes them, batch by batch, and the 
 
 Squared error has r = √2 ŷ; cross-entropy has r_k = √p_k · log p_k with √p_k held fixed. What is hidden, or missing in
 a row, is generated from the rest, as in every prediction.
+
+Several processes (`torchrun`) share out the batches. Batches are the same whoever works them off, and sums over them
+are added in float64, so the sums are those of one process.
 """
 
 from collections.abc import Collection, Iterator
@@ -15,17 +18,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mbd.deletion.gradients import Batch, Losses
-from mbd.deletion.layers import Row
+from mbd.deletion.gradients import Batch, Losses, Sums, sum_over_samples
+from mbd.deletion.layers import Form, Row
 from mbd.features.contract import Split
 from mbd.features.rows import Rows
 from mbd.model.losses import reconstruction_loss, task_loss
 from mbd.model.networks import JointNetwork
 from mbd.params.features import Task
+from mbd.training.distributed import Group
 
 ROWS_AT_ONCE = 1024
 """rows of a batch"""
 
+_ALONE = Group()
 _LABELS = "labels:"
 _AVAILABLE = "available:"
 
@@ -37,18 +42,40 @@ class Calibration:
     split: Split
     network: JointNetwork
     task: Task
+    group: Group = _ALONE
 
     def batches(self, *, having: str | None = None, hidden: Collection[str] = ()) -> Iterator[Batch]:
         """Yield the rows in order, with `hidden` modalities missing; a row that then has none is left out.
 
         With `having`, only rows that have that modality.
         """
-        for start in range(0, len(self.split), ROWS_AT_ONCE):
+        return self._batches(self._starts, having, hidden)
+
+    def sums(
+        self, losses: Losses, forms: tuple[Form, ...], *, having: str | None = None, hidden: Collection[str] = ()
+    ) -> Sums:
+        """Return the sums over all batches, of which each process of the group has worked off its own."""
+        starts = self._starts[self.group.rank :: self.group.size]
+        batches = self._batches(starts, having, hidden)
+        own = sum_over_samples(self.network, losses, batches, forms, property_rows(self.network))
+        if self.group.size == 1:
+            return own
+        total = Sums()
+        for share in self.group.everyones(own.on_cpu()):
+            total += share
+        return total
+
+    @property
+    def _starts(self) -> range:
+        return range(0, len(self.split), ROWS_AT_ONCE)
+
+    def _batches(self, starts: range, having: str | None, hidden: Collection[str]) -> Iterator[Batch]:
+        for start in starts:
             rows = self.split.take(slice(start, start + ROWS_AT_ONCE))
             needed = [having] if having else [m for m in rows.available if m not in hidden]
-            rows = rows.take(np.any([rows.available[m] for m in needed], axis=0))
-            if len(rows):
-                yield self._batch(rows, hidden)
+            usable = np.any([rows.available[m] for m in needed], axis=0)
+            if usable.any():
+                yield self._batch(rows if usable.all() else rows.take(usable), hidden)
 
     def rows_with(self, modality: str) -> int:
         """Return how many rows have a modality."""

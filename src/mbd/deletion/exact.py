@@ -4,7 +4,11 @@ Whole modalities: every tensor whose provenance names one goes. The rest is, bit
 without these modalities gives (ε = 0), which anyone with the data can check by training it.
 
 Named subjects: every module whose tag holds the modality is trained anew from the rows without these subjects'
-recordings of it; all other tensors stay as they are. The result is, bit for bit, training without these recordings.
+recordings of it; all other tensors stay as they are, and projections and strengths of the other modalities are taken
+from them. The result is, bit for bit, training without these recordings.
+
+Nothing of training is kept for this. A module's fits need the Gram matrix of each fold, and it has as many numbers as
+the fold's rows: to store it beside the model would be to store the recordings. It is computed again from the data.
 """
 
 from dataclasses import replace
@@ -14,7 +18,6 @@ import numpy as np
 from mbd.deletion.outcome import Claim, Original, Outcome, Phases, Request
 from mbd.errors import DataError, UsageError
 from mbd.features.rows import Rows
-from mbd.model.lattice import tensor_name
 from mbd.model.record import DataRecord, Guarantee
 from mbd.params import Params
 from mbd.params.learning import Lattice
@@ -76,7 +79,7 @@ def _forget_subjects(request: Request, original: Original) -> Outcome:
         available = {**rows.available, modality: rows.available[modality] & ~theirs}
         rows = replace(rows, available=available)
     with phases.phase("retrain"):
-        from mbd.training.lattice import train_modules  # noqa: PLC0415 -- dropping modules needs no training code
+        from mbd.training.lattice import Found, train_modules  # noqa: PLC0415 -- dropping modules needs no training
 
         spec = Lattice.model_validate(record.spec)
         anew, provenance, _ = train_modules(
@@ -85,7 +88,7 @@ def _forget_subjects(request: Request, original: Original) -> Outcome:
             seed=int(record.seed),
             classes=len(record.classes),
             only=modality,
-            strengths=_strengths(original, modality),
+            found=Found.in_model(original.tensors, [m for m in record.modalities if m != modality]),
         )
     kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
     tensors: dict[str, Array] = {name: original.tensors[name] for name in kept} | anew
@@ -104,12 +107,6 @@ def _forget_subjects(request: Request, original: Original) -> Outcome:
         },
         phases=phases,
     )
-
-
-def _strengths(original: Original, modality: str) -> dict[str, float]:
-    """Return what the retained single modalities have found: they stay, and larger tags start from it."""
-    names = {m: tensor_name((m,), "ridge.strengths") for m in original.record.modalities if m != modality}
-    return {m: float(original.tensors[name][0]) for m, name in names.items() if name in original.tensors}
 
 
 def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:

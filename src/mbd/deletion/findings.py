@@ -19,6 +19,11 @@ from mbd.tensors import Array
 STABLE_ROWS = 2000
 """calibration rows from which on the paper calls its proxies stable"""
 
+LOW_ESTIMATE = (
+    "M is a low estimate, the largest third derivative along three directions and on a few rows. The true M may be "
+    "larger, and with it relative_proxy_error_bound, which is therefore no bound."
+)
+
 _LARGEST_SAMPLE = 20_000
 _QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
 
@@ -106,6 +111,7 @@ class Chosen:
                 self.selection.candidate_count, self.selection.parameters, settings.budget
             ),
             "third_derivative_estimate": third_derivative,
+            "third_derivative_note": LOW_ESTIMATE,
             "relative_proxy_error_bound": relative_error_bound(third_derivative, weights, chi),
         }
 

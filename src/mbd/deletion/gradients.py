@@ -12,7 +12,7 @@ rounding that way, so the order of batches and how they are shared out are of no
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,12 @@ class Sums:
     """largest norm of one sample's input of a layer"""
     by_vmap: set[str] = field(default_factory=set)
     """parameters without a closed form"""
+
+    def on_cpu(self) -> "Sums":
+        """Return the same sums in main memory, where those of several devices can be added."""
+        totals = {form: {name: total.cpu() for name, total in own.items()} for form, own in self.totals.items()}
+        energies = {name: Energy(energy.own.cpu(), energy.row.cpu()) for name, energy in self.energies.items()}
+        return replace(self, totals=totals, energies=energies)
 
     def __iadd__(self, other: "Sums") -> "Sums":
         self.rows += other.rows

@@ -11,12 +11,11 @@ diagonal of the mean supervised loss. The rows come without the modality that go
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
-from mbd.deletion.calibration import Calibration, property_rows
-from mbd.deletion.gradients import Sums, sum_over_samples
+from mbd.deletion.calibration import Calibration
+from mbd.deletion.gradients import Sums
 from mbd.deletion.layers import Form
 from mbd.errors import DataError
 from mbd.tensors import Array
@@ -38,17 +37,11 @@ class Importance:
     by_vmap: tuple[str, ...]
 
 
-def importance(
-    calibration: Calibration, hidden: Collection[str], chi_max: float, *, batches: int | None = None
-) -> Importance:
-    """Return the importance of every parameter to predictions without the `hidden` modalities.
-
-    With `batches`, only so many batches of rows are looked at.
-    """
+def importance(calibration: Calibration, hidden: Collection[str], chi_max: float) -> Importance:
+    """Return the importance of every parameter to predictions without the `hidden` modalities."""
     network = calibration.network
     squares: list[Form] = ["square" for _ in range(network.head.out_features)]
-    some = islice(calibration.batches(hidden=hidden), batches)
-    sums = sum_over_samples(network, calibration.prediction(hidden), some, ("plain", *squares), property_rows(network))
+    sums = calibration.sums(calibration.prediction(hidden), ("plain", *squares), hidden=hidden)
     if not sums.rows:
         raise DataError(
             "no calibration row has any of the modalities that are left, so nothing can be measured about them",

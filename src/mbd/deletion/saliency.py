@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.deletion.calibration import Calibration, property_rows, reconstruction
-from mbd.deletion.gradients import Sums, sum_over_samples
+from mbd.deletion.calibration import Calibration, reconstruction
+from mbd.deletion.gradients import Sums
 from mbd.errors import DataError
 from mbd.tensors import Array
 
@@ -50,5 +50,4 @@ def reconstruction_sums(calibration: Calibration, modality: str) -> Sums:
             key=modality,
             way_out="use a FeatureSet whose calibration split has rows with this modality",
         )
-    network, batches = calibration.network, calibration.batches(having=modality)
-    return sum_over_samples(network, reconstruction(modality), batches, ("absolute",), property_rows(network))
+    return calibration.sums(reconstruction(modality), ("absolute",), having=modality)

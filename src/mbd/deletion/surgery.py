@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from mbd.deletion.calibration import Calibration
 from mbd.deletion.cut import cut, cut_arrays, requested
@@ -33,6 +32,7 @@ from mbd.params.deletion import Surgery
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma
 from mbd.privacy.noise import NoiseKey, one_time_key
 from mbd.tensors import Array
+from mbd.training.distributed import join_group
 from mbd.training.reproducibility import choose_device, reproducible
 
 AS_PRINTED = "as printed in the paper; the gate will refuse it"
@@ -45,20 +45,25 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
     _refuse_unsuitable(request, original)
     settings, phases = params.deletion.surgery, Phases()
     gone = requested(original.record, request.modalities)
-    device = choose_device(params.training.device)
+    group = join_group()
+    device = choose_device(params.training.device, group.local_rank)
+
+    def calibration(record: ModelRecord, tensors: Mapping[str, Array]) -> Calibration:
+        network = from_tensors(record, tensors).network.to(device)
+        return Calibration(original.data.split("calibration"), network, record.task, group)
+
     with reproducible(params.training.threads):
         with phases.phase("load"):
-            before = _calibration(original, original.record, original.tensors, device)
+            before = calibration(original.record, original.tensors)
         with phases.phase("saliency"):
             found = saliency(before, gone)
         with phases.phase("cut"):
             record, tensors = _released(original, gone, settings)
-            after = _calibration(original, record, tensors, device) if settings.cut else before
+            after = calibration(record, tensors) if settings.cut else before
             salient = cut_arrays(original.record, found.values, gone) if settings.cut else found.values
             nothing = nothing_salient(salient, settings) if settings.cut else None
         with phases.phase("importance"):
-            # Where nothing can be chosen, importance decides nothing: it is told of some rows only.
-            proxies = importance(after, gone, settings.chi_max, batches=1 if nothing else None)
+            proxies = importance(after, gone, settings.chi_max)
         with phases.phase("selection"):
             used = proxies.swiftprune if settings.importance == "swiftprune" else proxies.gauss_newton
             selection = nothing or select(salient, used, settings)
@@ -109,13 +114,6 @@ def _refuse_unsuitable(request: Request, original: Original) -> None:
             value=", ".join(request.subjects),
             way_out="train with model.backbone=lattice and delete with deletion.method=exact",
         )
-
-
-def _calibration(
-    original: Original, record: ModelRecord, tensors: Mapping[str, Array], device: torch.device
-) -> Calibration:
-    network = from_tensors(record, tensors).network.to(device)
-    return Calibration(original.data.split("calibration"), network, record.task)
 
 
 def _released(original: Original, gone: tuple[str, ...], settings: Surgery) -> tuple[ModelRecord, dict[str, Array]]:

@@ -54,8 +54,11 @@ class AttackRecord(Record):
 
     @property
     def oddly_below(self) -> bool:
-        """Whether the attack is surely worse than on the reference and than chance: knowledge turned upside down."""
-        if self.difference is None or self.tolerance is None or self.after is None:
+        """Whether the attack is surely worse than on the reference and than chance: knowledge turned upside down.
+
+        Where chance is 0 (R², shares that move) less than nothing is a bad fit, and no knowledge.
+        """
+        if self.difference is None or self.tolerance is None or self.after is None or self.chance <= 0:
             return False
         return self.difference.high < -self.tolerance and self.after.high < self.chance - self.tolerance
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mbd import tombstones
 from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows
 from mbd.files import sha256_file, to_json, write_file
@@ -231,6 +232,12 @@ class FeatureSet:
                 file=self.folder / MANIFEST,
                 way_out=f"there is {', '.join(self.manifest.splits)}",
             ) from None
+        used = self.digests()
+        tombstones.refuse(
+            [digest for file, digest in entry.files.items() if file in used],
+            self.folder / "splits" / name,
+            "work without the revoked modality",
+        )
         return Split(self.folder / "splits" / name, entry, tuple(self.modalities))
 
     def digests(self) -> dict[str, str]:

@@ -57,10 +57,15 @@ def make_reference(params: Params, out: Path) -> tuple[FeatureReference, dict[st
     return reference, summary
 
 
+def read_reference(file: Path) -> FeatureReference:
+    """Return the reference in a file."""
+    return read_record(file, FeatureReference, "reference to a FeatureSet", "run the step `features` again")
+
+
 @contextmanager
 def feature_set(file: Path, params: Params) -> Iterator[Path]:
     """Within: the FeatureSet that the reference in `file` names, in a folder of its own, with the right digest."""
-    reference = read_record(file, FeatureReference, "reference to a FeatureSet", "run the step `features` again")
+    reference = read_reference(file)
     with _folder(reference) as folder:
         if not folder.exists():
             _bring(reference, params, folder)

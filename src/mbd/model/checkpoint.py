@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from mbd import tombstones
 from mbd.errors import DataError
 from mbd.files import sha256_file, to_json, write_file
 from mbd.model.record import ModelRecord, TensorRecord
@@ -30,6 +31,7 @@ def describe(tensor: Array, sees: tuple[str, ...], **more: object) -> TensorReco
 def load_model(folder: Path, *, verify: bool = True) -> tuple[ModelRecord, dict[str, Array]]:
     """Read a model folder; with `verify`, compare the digest of the weights with the record."""
     record = read_record(folder / RECORD, ModelRecord, "model record (model.json)", "`mbd train` makes a model folder")
+    tombstones.refuse([record.sha256], folder / WEIGHTS, "use the model that has forgotten it")
     tensors = open_tensors(folder / WEIGHTS)
     for name, entry in record.tensors.items():
         found = tensors.get(name)

@@ -3,7 +3,7 @@
 The module of a tag scores rows by that tag's modalities:
 
     z^m = clip((x^m − mean) / deviation, ±5)            on the grid 2⁻¹⁰
-    p^m = z^m V^m                                       V^m: principal directions of m alone; on the grid
+    p^m = z^m V^m                                       V^m: principal directions of m alone (grid 2⁻¹²); on the grid
     R_S = p^S W + b                                     ridge, a strength for each modality
     K_S = φ(p^S) U + c,   φ_j = 8·exp(−Σ_m ‖p^m − l_j^m‖² / (2 ℓ² |S| v_m))     drawn landmarks l_j, v_m = E‖p^m‖²
     f_S = (1 − γ) R_S + γ K_S
@@ -43,7 +43,10 @@ def tags(modalities: Iterable[str]) -> list[Tag]:
 
 def on_grid(values: Array) -> Array:
     """Round to multiples of 2⁻¹⁰, so that sums of products are exact in float64 whatever their order."""
-    return np.round(values * GRID) / GRID
+    rounded = np.multiply(values, GRID)
+    np.rint(rounded, out=rounded)
+    rounded /= GRID
+    return rounded
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,9 @@ class Projection:
 
     def standardise(self, matrix: Array) -> Array:
         """Return z^m; a column that never varied is zero."""
-        return on_grid(np.clip((np.asarray(matrix, np.float64) - self.mean) / self.deviation, -CLIP, CLIP))
+        z = np.subtract(matrix, self.mean, dtype=np.float64)
+        z /= self.deviation
+        return on_grid(np.clip(z, -CLIP, CLIP, out=z))
 
     def __call__(self, matrix: Array) -> Array:
         """Return p^m."""
@@ -68,12 +73,30 @@ def kernel_features(
     points: Mapping[str, Array], landmarks: Mapping[str, Array], projections: Mapping[str, Projection], length: float
 ) -> Array:
     """Return φ for rows and landmarks given by their coordinates in each modality of one tag."""
-    distance = np.zeros(())
+    return similarities(mean_distances(points, landmarks, projections), length)
+
+
+def mean_distances(
+    points: Mapping[str, Array], landmarks: Mapping[str, Array], projections: Mapping[str, Projection]
+) -> Array:
+    """Return ‖p^m − l_j^m‖² / v_m, averaged over the modalities of one tag, for each row and landmark."""
+    total: Array = np.zeros(())
     for name, point in points.items():
         landmark = landmarks[name].astype(np.float64)
-        squared = (point**2).sum(1)[:, None] + (landmark**2).sum(1) - 2 * point @ landmark.T
-        distance = distance + np.maximum(squared, 0) / max(float(projections[name].variances.sum()), 1e-12)
-    return on_grid(_KERNEL_GAIN * np.exp(-distance / (2 * length**2 * len(points))))
+        squared = point @ (-2 * landmark.T)
+        squared += np.square(point).sum(1)[:, None]
+        squared += np.square(landmark).sum(1)
+        squared /= max(float(projections[name].variances.sum()), 1e-12) * len(points)
+        total = np.add(total, squared, out=squared)
+    return total
+
+
+def similarities(distances: Array, length: float) -> Array:
+    """Return φ from mean distances."""
+    phi = distances / (-2 * length**2)
+    np.exp(phi, out=phi)
+    phi *= _KERNEL_GAIN
+    return on_grid(phi)
 
 
 @dataclass(frozen=True)
@@ -162,12 +185,14 @@ def projection_name(modality: str, name: str) -> str:
     return f"projection.{modality}.{name}"
 
 
+def read_projection(tensors: Mapping[str, Array], modality: str) -> Projection:
+    """Return the projection of one modality from the tensors of a checkpoint."""
+    return Projection(*(tensors[projection_name(modality, part)] for part in Projection.__dataclass_fields__))
+
+
 def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> LatticeBackbone:
     """Return the backbone that the tensors of a checkpoint describe."""
-    projections = {
-        m: Projection(*(tensors[projection_name(m, part)] for part in Projection.__dataclass_fields__))
-        for m in record.modalities
-    }
+    projections = {m: read_projection(tensors, m) for m in record.modalities}
     modules = {}
     for tag in tags(record.modalities):
         prefix = tensor_name(tag, "")

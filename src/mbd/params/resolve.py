@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from mbd.params.learning import Evaluation, Model, Training
 from mbd.params.operations import Monitoring, Requests, Store
 from mbd.params.platform import Platform
 from mbd.params.purge import Purge
+from mbd.params.shredding import Shredding
 
 DEFAULT_FILE = Path("params.yaml")
 
@@ -37,6 +39,7 @@ class Params(Section):
     requests: Requests = Requests()
     store: Store = Store()
     purge: Purge = Purge()
+    shredding: Shredding = Shredding()
     monitoring: Monitoring = Monitoring()
     platform: Platform = Platform()
 
@@ -77,7 +80,7 @@ def to_yaml(section: BaseModel, indent: int = 0) -> str:
             lines += [f"{'  ' * indent}{name}:", to_yaml(value, indent + 1).rstrip("\n")]
             continue
         plain = section.model_dump(mode="json", include={name})[name]
-        text = yaml.safe_dump(plain, default_flow_style=True, width=1000).removesuffix("...\n").strip()
+        text = yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=math.inf).removesuffix("...\n").strip()
         comment = f"  # {field.description}" if field.description else ""
         lines.append(f"{'  ' * indent}{name}: {text}{comment}")
     return "\n".join(lines) + "\n"

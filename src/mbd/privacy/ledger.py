@@ -10,8 +10,9 @@ from a model that is noised already gives away no more than that model did; it i
         ledger.release(deletion, digest_of_the_new_model)  # the charge is settled
 
 Each line of `LINEAGE.jsonl` is an entry with its digest and that of the one before it; the file only grows, and is
-replaced whole. A charge without a release (its deletion was killed) is taken up by the next run of the same one:
-it counts once. A charge with a release stands: deleting again, with fresh noise, is a second release and costs again.
+replaced whole. A charge without a release (its deletion was killed) is taken up by the next run of the same one: it
+counts once. (If the new model is in place already, that run only settles the charge and draws no noise.) A charge with
+a release stands: deleting again, with fresh noise, is a second release and costs again.
 """
 
 import fcntl
@@ -111,7 +112,7 @@ class Ledger:
 
     def forecast(self, rho: float, delta: float, limit: float, *, deletion: str | None = None) -> Budget:
         """Return what a deletion of cost `rho` brings the lineage to; its own open charge is not counted twice."""
-        own = self._open_charge(deletion) if deletion else None
+        own = self.open_charge(deletion) if deletion else None
         before = _sum(entry for entry in self.entries if entry is not own)
         after = math.fsum((before, rho))
         return Budget(
@@ -132,7 +133,7 @@ class Ledger:
                 value=limit,
                 way_out="lower deletion.epsilon, raise deletion.budget_limit, or train anew without the modality",
             )
-        if self._open_charge(deletion) is None:
+        if self.open_charge(deletion) is None:
             self._append(
                 Entry(
                     previous=self.head,
@@ -149,7 +150,7 @@ class Ledger:
 
     def release(self, deletion: str, after: str) -> str:
         """Settle the open charge of a deletion with the digest of the new weights; return the entry's digest."""
-        charge = self._open_charge(deletion)
+        charge = self.open_charge(deletion)
         if charge is None:
             last = [entry for entry in self.entries if entry.deletion == deletion]
             if last and last[-1].after == after:
@@ -159,7 +160,8 @@ class Ledger:
         self._append(entry)
         return entry.digest
 
-    def _open_charge(self, deletion: str) -> Entry | None:
+    def open_charge(self, deletion: str) -> Entry | None:
+        """Return the charge of a deletion that has not been settled, if there is one."""
         own = [entry for entry in self.entries if entry.deletion == deletion]
         return own[-1] if own and own[-1].event == "charge" else None
 

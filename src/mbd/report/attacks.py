@@ -36,7 +36,7 @@ def leakage_summary(record: LeakageRecord) -> str:
     rows = [
         [f"{a.attack}: {a.measure}", *(_value(found) for found in (a.before, a.after, a.reference)), a.decision]
         for a in record.attacks
-        if a.variant == "as released"
+        if a.variant == "as released" and a.decision != "told"
     ]
     rows += [
         [

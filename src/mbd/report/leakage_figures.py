@@ -176,7 +176,7 @@ def draw_leakage(record: LeakageRecord) -> dict[str, bytes]:
     figures = {}
     for modality in record.modalities:
         suffix = f"_{modality}" if len(record.modalities) > 1 else ""
-        own = [a for a in record.attacks if a.modality == modality]
+        own = [a for a in record.attacks if a.modality == modality and a.decision != "told"]
         released, worked_on = ([a for a in own if (a.variant == "as released") is yes] for yes in (True, False))
         figures[f"leakage{suffix}"] = leakage_intervals(released, f"What attacks find of {modality}")
         if worked_on:

@@ -27,7 +27,7 @@ REPORT = "report.md"
 def run(
     params: Params,
     features: Path,
-    before: Path,
+    before: Path | None,
     after: Path,
     reference: Path,
     modalities: Sequence[str],
@@ -59,7 +59,7 @@ def run(
         step.phases |= audit.seconds
 
     case = open_case(features, before, after, reference, modalities)
-    inputs = {"before": before, "after": after, "reference": reference}
+    inputs = {**({"before": before} if before else {}), "after": after, "reference": reference}
     with step_run(NAME, out, {"attacks": params.attacks}, **inputs) as step:
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(case.data.digests())}
         audit = run_suite(case, params.attacks, progress=progress)

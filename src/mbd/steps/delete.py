@@ -5,9 +5,13 @@
     indices.safetensors              the edited positions of each tensor of the new model
 
 A certified deletion is entered in its lineage's ledger before the noise is drawn, and settled when the new model is in
-place: killed anywhere and run again, it counts once.
+place: killed anywhere and run again, it counts once. Where the new model is in place already and only its charge is not
+settled, no noise is drawn again.
+
+Under torchrun every process takes its share of the calibration rows (surgery), and only the first writes.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,8 +23,8 @@ from mbd.deletion.cut import requested
 from mbd.deletion.outcome import Original, Outcome, Request
 from mbd.deletion.reference import reference_distances
 from mbd.deletion.suitable import refuse_data, refuse_method
-from mbd.errors import DataError, MissingExtraError, UsageError
-from mbd.files import canonical_digest, to_json, write_file
+from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
+from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file, to_json, write_file
 from mbd.model.checkpoint import WEIGHTS, load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.model.deletion import (
@@ -55,8 +59,15 @@ def run(
     """Carry out a request and write the new model to `out`; return what is worth telling of it."""
     case = _open(params, features, model, modalities, subjects)
     method = _method(params.deletion.method)
+    if int(os.environ.get("RANK", "0")) > 0:
+        if params.deletion.method == "surgery":
+            method(case.request, case.original, params)
+        return {}
     inputs = {"model": model, **({"reference": reference} if reference else {})}
-    with _accounted(case, params) as account:
+    with _accounted(case, params, out) as account:
+        if account.done:
+            account.settle(account.done.after)
+            return _told(account.done, out, settled=True)
         with step_run(NAME, out, {"deletion": params.deletion, "training": params.training}, **inputs) as step:
             digest = canonical_digest(case.original.data.digests())
             step.inputs["features"] = {"path": str(features), "digest": digest}
@@ -66,7 +77,16 @@ def run(
             step.phases |= outcome.phases.seconds
             step.look_at = DELETION
         account.settle(record.after)
-    return {"record": record, "seconds": dict(outcome.phases.seconds), "modalities": list(outcome.record.inputs)}
+    return _told(record, out)
+
+
+def _told(record: DeletionRecord, out: Path, *, settled: bool = False) -> dict[str, Any]:
+    return {
+        "record": record,
+        "seconds": read_json(out / STEP_FILE)["phases_seconds"],
+        "modalities": list(load_model(out, verify=False)[0].inputs),
+        "settled": settled,
+    }
 
 
 @dataclass(frozen=True)
@@ -119,10 +139,12 @@ class _Account:
 
     budget: BudgetRecord | None
     settle: Callable[[str], object]
+    done: DeletionRecord | None = None
+    """what an earlier run has done under this charge, before it was killed"""
 
 
 @contextmanager
-def _accounted(case: _Case, params: Params) -> Iterator[_Account]:
+def _accounted(case: _Case, params: Params, out: Path) -> Iterator[_Account]:
     """Within: the deletion is charged to its lineage, if it is one that costs something."""
     settings, before = params.deletion, case.original.record.sha256
     if settings.method != "certified":
@@ -141,8 +163,23 @@ def _accounted(case: _Case, params: Params) -> Iterator[_Account]:
             before=before,
             modalities=case.request.modalities,
         )
-        record = BudgetRecord(rho=rho, entry=ledger.head, **asdict(budget))
-        yield _Account(record, lambda after: ledger.release(deletion, after))
+        charge = ledger.open_charge(deletion)
+        assert charge is not None  # noqa: S101 -- it was just made, or taken up
+        record = BudgetRecord(rho=rho, entry=charge.digest, **asdict(budget))
+        yield _Account(record, lambda after: ledger.release(deletion, after), _done(out, charge.digest))
+
+
+def _done(out: Path, charge: str) -> DeletionRecord | None:
+    """Return the record in `out` if it names this charge and everything it lists is there and whole."""
+    try:
+        record = read_deletion(out)
+        if record is None or record.budget is None or record.budget.entry != charge:
+            return None
+        model, _ = load_model(out)
+        whole = model.sha256 == record.after and sha256_file(out / INDICES) == record.indices.sha256
+    except (MbdError, OSError):
+        return None
+    return record if whole else None
 
 
 def _distances(case: _Case, outcome: Outcome, reference: Path | None) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """What a stranger sees: every check by name, and a decision that is `verified` only if it is deserved."""
 
+import base64
 import json
 import shutil
 from datetime import timedelta
@@ -35,7 +36,7 @@ from mbd.certificate.verify.signing import CANONICAL, CHECKPOINT, INCLUSION, SCH
 from mbd.certificate.verify.standing import CONSISTENCY, STANDING
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS
 from mbd.errors import DataError, VerificationError
-from mbd.files import sha256_file
+from mbd.files import sha256_file, to_json
 from tests.certificate.build import KINDS, Home
 from tests.certificate.office import Office
 
@@ -111,6 +112,14 @@ def test_a_proof_that_was_taken_away_is_missed(office: Office, tmp_path: Path) -
     verdict = office.verify("exact", bundle)
     assert verdict.decision == "not verified"
     assert {check.name for check in verdict.problems} == {INCLUSION, CHECKPOINT}
+
+
+def test_a_proof_to_which_somebody_added_a_signature_is_refused(office: Office, tmp_path: Path) -> None:
+    bundle = copied(office, "exact", tmp_path / "bundle")
+    proof = json.loads((bundle / PROOF).read_bytes())
+    proof["checkpoint"] += "— somebody " + base64.b64encode(bytes(68)).decode() + "\n"
+    (bundle / PROOF).write_text(to_json(proof))
+    assert outcomes(office.verify("exact", bundle), "failed") == {INCLUSION}
 
 
 @pytest.mark.parametrize("name", [MODEL, INDICES, LEAKAGE, REPORT])

@@ -49,9 +49,9 @@ class Docker:
             timeout=seconds,
         )
 
-    def output(self, *arguments: str | Path) -> str:
+    def output(self, *arguments: str | Path, seconds: float = 120) -> str:
         """Return the output of a docker command that has to succeed."""
-        done = self.call(*arguments)
+        done = self.call(*arguments, seconds=seconds)
         if done.returncode:
             raise RuntimeError(f"docker {' '.join(map(str, arguments))} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
@@ -97,14 +97,30 @@ def import_base(docker: Docker, requirements: Sequence[str], constraints: Path) 
     folder = docker.folder / "base"
     wheels, archive = folder / "wheels", folder / "base.tar"
     folder.mkdir()
-    # This Python has the version of the base's, and so has its machine: what pip chooses here is right there.
-    _call(sys.executable, "-m", "pip", "download", "-q", "-c", constraints, "-d", wheels, *requirements)
+    _download(wheels, requirements, constraints)
     (folder / "pip.conf").write_text(_PIP_CONF)
     hooks = ["ln -s python3 $1/usr/bin/python", f"copy-in {folder / 'pip.conf'} /etc", f"copy-in {wheels} /opt"]
-    system = ["mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--include=python3,python3-pip"]
+    # git is in the image of the steps; a build without a network finds it installed.
+    system = ["mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--include=python3,python3-pip,git"]
     _call(*system, *(f"--customize-hook={hook}" for hook in hooks), _SUITE, archive, TMPDIR=str(folder))
     docker.output("import", archive, BASE)
     shutil.rmtree(folder)
+
+
+def add_packages(docker: Docker, name: str, requirements: Sequence[str], constraints: Path) -> None:
+    """Make the image `name`: the stand-in base with more packages that a build may ask for."""
+    folder = docker.folder / "more"
+    folder.mkdir()
+    _download(folder / "wheels", requirements, constraints)
+    (folder / "Dockerfile").write_text(f"FROM {BASE}\nCOPY wheels /opt/wheels\n")
+    docker.output("build", "--tag", name, folder, seconds=600)
+    shutil.rmtree(folder)
+
+
+def _download(wheels: Path, requirements: Sequence[str], constraints: Path) -> None:
+    # This Python has the version of the base's, and so has its machine: what pip chooses here is right there. What
+    # comes as source is built here, too: in the base there is nothing to build with.
+    _call(sys.executable, "-m", "pip", "wheel", "-q", "-c", constraints, "-w", wheels, *requirements)
 
 
 def _call(*command: str | Path, **environment: str) -> None:
@@ -114,7 +130,7 @@ def _call(*command: str | Path, **environment: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")

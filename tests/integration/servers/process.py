@@ -27,12 +27,16 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: Sequence[str | Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: Sequence[str | Path], log: Path, pass_fds: Sequence[int] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server in the foreground of a child process; its output goes to `log`."""
     # Should this process be killed, the kernel ends the server.
     tied = ["setpriv", "--pdeathsig", "TERM", *map(str, command)]
     with log.open("ab") as stream:
-        process = subprocess.Popen(tied, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+        process = subprocess.Popen(
+            tied, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, pass_fds=tuple(pass_fds)
+        )
     try:
         yield process
     finally:

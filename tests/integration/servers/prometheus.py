@@ -4,22 +4,15 @@ import json
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tests.integration.servers.process import answers, free_port, need, running, wait_until
 
-_CONFIG = """
-global:
-  scrape_interval: 1s
-scrape_configs:
-  - job_name: pushgateway
-    honor_labels: true
-    static_configs:
-      - targets: ["{target}"]
-"""
+Found = TypeVar("Found")
 
 
 @contextmanager
@@ -42,25 +35,52 @@ class Prometheus:
 
     def value(self, query: str, seconds: float = 30) -> float:
         """Return the value of a query with one result, as soon as there is one."""
+        (result,) = self._until(lambda: self.results(query), f"{query} has no value", seconds)
+        return float(result["value"][1])
+
+    def results(self, query: str) -> list[dict[str, Any]]:
+        """Return the results of a query now."""
+        parameters = urllib.parse.urlencode({"query": query})
+        results: list[dict[str, Any]] = self._get(f"query?{parameters}")["result"]
+        return results
+
+    def wait_for_alert(self, name: str, *, firing: bool = True, seconds: float = 60) -> None:
+        """Wait until an alert fires, or no longer does."""
+        state = "does not fire" if firing else "still fires"
+        self._until(lambda: (name in self.firing()) == firing, f"{name} {state}", seconds)
+
+    def firing(self) -> set[str]:
+        """Return the alerts that fire now."""
+        return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"}
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}", timeout=10) as response:
+            data: dict[str, Any] = json.load(response)["data"]
+            return data
+
+    def _until(self, look: Callable[[], Found], what: str, seconds: float) -> Found:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            parameters = urllib.parse.urlencode({"query": query})
-            with urllib.request.urlopen(f"{self.url}/api/v1/query?{parameters}", timeout=5) as response:
-                results = json.load(response)["data"]["result"]
-            if results:
-                (result,) = results
-                return float(result["value"][1])
+            if found := look():
+                return found
             time.sleep(0.2)
-        raise TimeoutError(f"{query} has no value after {seconds} s")
+        raise TimeoutError(f"{what} after {seconds} s")
 
 
 @contextmanager
-def prometheus_server(folder: Path, target: str) -> Iterator[Prometheus]:
-    """Run a Prometheus that looks at the gateway `target` every second."""
+def prometheus_server(folder: Path, *targets: str, rules: Path | None = None) -> Iterator[Prometheus]:
+    """Run a Prometheus that looks at the `targets` (URLs) and at the `rules` every second."""
     need("prometheus")
     folder.mkdir(parents=True, exist_ok=True)
     address, log, config = f"127.0.0.1:{free_port()}", folder / "prometheus.log", folder / "prometheus.yml"
-    config.write_text(_CONFIG.format(target=urllib.parse.urlsplit(target).netloc))
+    hosts = [urllib.parse.urlsplit(target).netloc for target in targets]
+    scraped = {"job_name": "scraped", "honor_labels": True, "static_configs": [{"targets": hosts}]}
+    settings = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(rules)] if rules else [],
+        "scrape_configs": [scraped],
+    }
+    config.write_text(json.dumps(settings))  # YAML, too
     command = [
         "prometheus",
         f"--config.file={config}",

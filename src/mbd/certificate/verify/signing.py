@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, Judgement, judge_signatures
 from mbd.certificate.log.checkpoint import verify_checkpoint
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
+from mbd.certificate.log.note import parse_note
 from mbd.certificate.statement import AnyStatement, is_canonical, parse_payload
 from mbd.certificate.trust import CLOCKS_DIFFER_BY, Logged, Trust, refusal
 from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
@@ -19,6 +20,7 @@ from mbd.files import to_json
 SCHEMA, CANONICAL = "schema", "canonical form"
 SIGNATURES, VALIDITY = "signatures", "key validity"
 INCLUSION, CHECKPOINT = "log inclusion", "log checkpoint"
+_LOG_SIGNS = 2  # times, plainly and with a date; anything else in a note would be somebody's addition
 NO_TRUST = "there is no trust file, so nobody is known whose word would count"
 
 
@@ -98,6 +100,9 @@ def log_finding(envelope: bytes, proof: bytes | None, trust: Trust | None) -> Lo
         logged = inclusion.verify(leaf_of(envelope), trust)
     except VerificationError as error:
         return _not_logged(inclusion, trust, error)
+    if len(parse_note(inclusion.checkpoint)[1]) != _LOG_SIGNS:
+        added = VerificationError("the proof carries signatures that are not the log's")
+        return _not_logged(inclusion, trust, added)
     entry = f"entry {logged.index} of the log {trust.log_origin}"
     head = f"{inclusion.tree_size} entries, signed by the log {_day(logged.time)}"
     checks = passed(INCLUSION, entry, required=True), passed(CHECKPOINT, head, required=True)

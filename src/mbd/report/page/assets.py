@@ -1,6 +1,6 @@
 """Style and script of a page, which stand in the page itself, and the policy that lets a browser run nothing else.
 
-    default-src 'none'; script-src 'sha256-…'; style-src 'sha256-…'        no network, no other script, no other style
+default-src 'none'; script-src 'sha256-…'; style-src 'sha256-…'        no network, no other script, no other style
 """
 
 import base64

@@ -7,6 +7,7 @@ things known give the same page; whether a date has passed is for the reader's c
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from mbd.certificate.bundle import PROOF
 from mbd.certificate.erasure import PurgeReport
@@ -25,13 +26,13 @@ from mbd.certificate.statement import (
     SupersessionStatement,
 )
 from mbd.certificate.status import Status, status
-from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, Section, Table, Text, Verification
+from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, Section, Table, Verification
 from mbd.report.page.evidence import evidence, utility
 from mbd.report.page.origin import budget, copies, day, origin, request, weights
 from mbd.report.page.words import commands, forgotten, guaranteed, limits, summary
 
 KIND = "Modality Deletion Certificate"
-_NOT_ASKED = "not asked; the store that it was published in knows"
+_NOT_ASKED = "no store was asked"
 _CAUTION = (
     "Nothing on this page vouches for itself: whoever made the page could have written anything. Choose the files that "
     "you were given, and the trust file that you got by a way of your own. They stay on this computer; the page "
@@ -66,12 +67,13 @@ def certificate_page(statement: DeletionStatement, known: Known) -> Page:
     predicate = statement.predicate
     purge = _last_purge(known.about or ())
     erasure = purge.erasure if purge else predicate.erasure
+    stands = status(statement, known.about or (), predicate.issued)  # no clock: whether it is overdue is not asked
     return Page(
         kind=KIND,
         title=_title(predicate),
         back=known.back,
-        summary=summary(predicate, erasure),
-        glance=(*_glance(predicate), Fact(name="where it stands", value=_standing(statement, known))),
+        summary=(*_warning(stands), *summary(predicate, erasure, stands.reaudit_by)),
+        glance=(*_glance(predicate, stands.reaudit_by), Fact(name="where it stands", value=_standing(stands, known))),
         sections=(
             guaranteed(predicate),
             limits(predicate),
@@ -94,8 +96,11 @@ def unsigned_page(predicate: Predicate, released: str) -> Page:
     return Page(
         kind=KIND,
         title=_title(predicate),
-        summary=summary(predicate, predicate.erasure),
-        glance=(*_glance(predicate), Fact(name="released weights (SHA-256)", value=released, code=True)),
+        summary=summary(predicate, predicate.erasure, predicate.reaudit_by),
+        glance=(
+            *_glance(predicate, predicate.reaudit_by),
+            Fact(name="released weights (SHA-256)", value=released, code=True),
+        ),
         sections=(
             guaranteed(predicate),
             limits(predicate),
@@ -114,20 +119,23 @@ def _title(predicate: Predicate) -> str:
     return f"{predicate.model} has forgotten {forgotten(predicate)}"
 
 
-def _glance(predicate: Predicate) -> Iterator[Fact]:
+def _glance(predicate: Predicate, due: datetime) -> Iterator[Fact]:
     method = predicate.method
     yield Fact(name="guarantee", value=predicate.guarantee.kind)
     yield Fact(name="method", value=method.name + (f", {method.variant}" if method.variant else ""))
     yield Fact(name="issued", value=day(predicate.issued))
-    yield Fact(name="attack again by", value=day(predicate.reaudit_by))
+    yield Fact(name="attack again by", value=day(due))
 
 
-def _standing(statement: DeletionStatement, known: Known) -> str:
-    """Say what the store says against the certificate; whether an audit is overdue is for a clock to say."""
+def _warning(stands: Status) -> Iterator[str]:
+    if stands.state != "valid":
+        yield f"Do not rely on this certificate any more: {stands.reason}."
+
+
+def _standing(stands: Status, known: Known) -> str:
     if known.about is None:
         return _NOT_ASKED
-    found: Status = status(statement, known.about, statement.predicate.issued)
-    return "the store holds nothing against it" if found.state == "valid" else found.reason
+    return "the store holds nothing against it" if stands.state == "valid" else stands.reason
 
 
 def _last_purge(about: tuple[AnyStatement, ...]) -> PurgeReport | None:
@@ -138,9 +146,12 @@ def _last_purge(about: tuple[AnyStatement, ...]) -> PurgeReport | None:
 def _check(predicate: Predicate, known: Known) -> Section:
     names = [name for name in SUBJECTS if name != LEAKAGE or predicate.evidence.leakage]
     blocks: tuple[Block, ...] = (
-        Text(text=_CAUTION),
-        Verification(certificate=known.digest, files=(CERTIFICATE, PROOF, "trust.json", *names)),
-        Text(text=_BEYOND),
+        Verification(
+            caution=_CAUTION,
+            beyond=_BEYOND,
+            certificate=known.digest,
+            files=(CERTIFICATE, PROOF, "trust.json", *names),
+        ),
         *commands(predicate, known.place),
     )
     return Section(id="check", title="Check it yourself", blocks=blocks)

@@ -90,6 +90,10 @@ class Verification(Record):
     """The place where files are dropped to be checked in the browser; other formats have none."""
 
     block: Literal["verification"] = "verification"
+    caution: str
+    """what to know before"""
+    beyond: str
+    """what a browser does not check"""
     certificate: str
     """SHA-256 of the envelope that the page is about"""
     files: tuple[str, ...]
@@ -125,6 +129,8 @@ class Page(Record):
 ABSENT = "–"
 
 
-def interval(value: Interval | None) -> str:
+def interval(value: Interval | None, digits: int = 3) -> str:
     """Return a value with its interval as people read it."""
-    return ABSENT if value is None else f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+    if value is None:
+        return ABSENT
+    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"

@@ -4,15 +4,19 @@ from collections.abc import Iterator, Sequence
 
 from mbd.certificate.predicate import Evidence
 from mbd.evaluation.leakage import AttackRecord, LeakageRecord
-from mbd.evaluation.metrics import TITLES
+from mbd.evaluation.metrics import ERRORS, TITLES
 from mbd.report.page.content import ABSENT, Block, Items, Measure, Plot, Section, Table, Text, interval
 
 _RELEASED = "as released"
 _DONE = {"int8": "rounded to INT8", "pruned": "pruned"}
 _HEADER = ("attack", "chance", "before", "after", "reference", "after − reference", "may differ by", "decision")
 _NO_ATTACK = (
-    "No attack: the claim is that training without these recordings gives the same bits. Whose they are is not told, so "
-    "a stranger cannot check it alone; the issuer can open the commitments and train again."
+    "No attack: the claim is that training without these recordings gives the same bits. Whose they are is not told, "
+    "so a stranger cannot check it alone; the issuer can open the commitments and train again."
+)
+_TOLD = (
+    "What follows decides nothing. The adversary diff still has the old weights and puts a part of them back into the "
+    "released model: what he finds shows why copies of the old weights have to go."
 )
 
 
@@ -28,16 +32,19 @@ def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
         "that never saw what was deleted; in brackets the interval."
     )
     for modality in leakage.modalities:
-        own = [attack for attack in leakage.attacks if attack.modality == modality]
-        yield _plot(modality, [attack for attack in own if attack.variant == _RELEASED])
+        own = [a for a in leakage.attacks if a.modality == modality and a.variant == _RELEASED]
+        yield _plot(modality, [attack for attack in own if attack.decision != "told"])
+        if told := [attack for attack in own if attack.decision == "told"]:
+            yield Text(text=_TOLD)
+            yield _table(f"Told of {modality}, and decides nothing", told)
     for variant, attacks in _variants(leakage).items():
         yield from _durability(variant, attacks)
     found = [f"{invariant.name}: {invariant.decision}. {invariant.reason}" for invariant in leakage.invariants]
     if bound := leakage.lower_bound:
-        claimed = ABSENT if bound.claimed is None else f"{bound.claimed:g}"
+        claimed = "no ε is claimed" if bound.claimed is None else f"claimed is ε = {bound.claimed:g}"
         found.append(
-            f"The attacks have shown ε ≥ {bound.epsilon:.4g} at {100 * bound.confidence:g} % confidence "
-            f"({bound.attack}); claimed is {claimed}. {bound.reason}"
+            f"ε: {bound.decision}. The attacks have shown ε ≥ {bound.epsilon:.4g} at δ = {bound.delta:g} and "
+            f"{100 * bound.confidence:g} % confidence ({bound.attack}); {claimed}."
         )
     if found:
         yield Text(text="Looked up in the files, and computed from the attacks:")
@@ -51,13 +58,17 @@ def _plot(modality: str, attacks: Sequence[AttackRecord]) -> Plot:
         description="Further to the right is more leakage. The released model should stand where the reference stands; "
         "the shaded band is how far it may differ. The dashed line is chance.",
         measures=tuple(map(_measure, attacks)),
-        table=Table(caption=f"{title}, in numbers", header=_HEADER, rows=tuple(map(_row, attacks)), folded=True),
+        table=_table(f"{title}, in numbers", attacks),
     )
+
+
+def _table(caption: str, attacks: Sequence[AttackRecord]) -> Table:
+    return Table(caption=caption, header=_HEADER, rows=tuple(map(_row, attacks)), folded=True)
 
 
 def _measure(attack: AttackRecord) -> Measure:
     return Measure(
-        label=_label(attack),
+        label=f"{attack.attack}: {attack.measure}",
         chance=attack.chance,
         tolerance=attack.tolerance,
         before=attack.before,
@@ -74,7 +85,7 @@ def _durability(variant: str, attacks: Sequence[AttackRecord]) -> Iterator[Block
     most = "" if worst is None else f"; the largest difference to the reference is {worst:.3f}"
     done = f"The same on models that were {_DONE[variant]}"
     yield Text(text=f"{done}: {passed} of {len(attacks)} measures passed{most}.")
-    yield Table(caption=done, header=_HEADER, rows=tuple(map(_row, attacks)), folded=True)
+    yield _table(done, attacks)
 
 
 def _variants(leakage: LeakageRecord) -> dict[str, list[AttackRecord]]:
@@ -85,13 +96,9 @@ def _variants(leakage: LeakageRecord) -> dict[str, list[AttackRecord]]:
     return found
 
 
-def _label(attack: AttackRecord) -> str:
-    return f"{attack.attack} on {attack.modality}: {attack.measure}"
-
-
 def _row(attack: AttackRecord) -> tuple[str, ...]:
     return (
-        _label(attack),
+        f"{attack.attack} on {attack.modality}: {attack.measure}",
         f"{attack.chance:.3g}",
         *(interval(part) for part in (attack.before, attack.after, attack.reference, attack.difference)),
         ABSENT if attack.tolerance is None else f"{attack.tolerance:g}",
@@ -101,12 +108,12 @@ def _row(attack: AttackRecord) -> tuple[str, ...]:
 
 def utility(found: Evidence) -> Section:
     """Return what the model is worth on the modalities that it still takes."""
-    blocks: list[Block] = []
+    blocks: list[Block] = [Text(text="On the modalities that it still takes. Accuracies and F1 are in percent.")]
     if found.leakage and found.leakage.utility:
         rows = tuple(
             (
                 f"{TITLES.get(u.metric, u.metric)}, {u.regime}",
-                *(interval(part) for part in (u.before, u.after, u.reference)),
+                *(interval(part, _digits(u.metric)) for part in (u.before, u.after, u.reference)),
                 f"{u.margin:g}",
                 u.decision,
             )
@@ -119,7 +126,11 @@ def utility(found: Evidence) -> Section:
         Table(
             caption=f"The released model on {', '.join(metrics.modalities)} ({metrics.rows:,} test rows)",
             header=("metric", "value"),
-            rows=tuple((TITLES.get(name, name), f"{value:g}") for name, value in metrics.metrics.items()),
+            rows=tuple((TITLES.get(n, n), f"{value:.{_digits(n)}f}") for n, value in metrics.metrics.items()),
         )
     )
     return Section(id="utility", title="What the model is still worth", blocks=tuple(blocks))
+
+
+def _digits(metric: str) -> int:
+    return 3 if metric in ERRORS["regression"] else 1

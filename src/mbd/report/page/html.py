@@ -24,6 +24,9 @@ from mbd.report.page.content import (
 )
 from mbd.report.page.plot import plot_html
 
+_SHORT = 12
+"""letters of a cell that stay on one line"""
+
 
 def to_html(page: Page) -> str:
     """Return the page."""
@@ -57,6 +60,8 @@ def _header(page: Page) -> str:
 
 
 def _contents(page: Page) -> str:
+    if len(page.sections) == 1:
+        return ""
     links = "".join(f'<li><a href="#{escape(s.id)}">{escape(s.title)}</a></li>' for s in page.sections)
     return f'<nav aria-label="On this page"><ul>{links}</ul></nav>'
 
@@ -71,14 +76,6 @@ def _section(section: Section) -> str:
 
 
 def _block(block: Block, identity: str) -> str:
-    if isinstance(block, Text):
-        return "<p>" + (f"<strong>{escape(block.lead)}</strong> " if block.lead else "") + f"{escape(block.text)}</p>"
-    if isinstance(block, Items):
-        return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in block.items) + "</ul>"
-    if isinstance(block, Facts):
-        return _facts(block.facts, "facts")
-    if isinstance(block, Command):
-        return f'<p>{escape(block.purpose)}</p>\n<pre tabindex="0"><code>{escape(block.command)}</code></pre>'
     if isinstance(block, Table):
         return _table(block, identity)
     if isinstance(block, Plot):
@@ -87,7 +84,19 @@ def _block(block: Block, identity: str) -> str:
             f"<p>{escape(block.description)}</p>{plot_html(block, identity)}</figure>\n"
             f"{_table(block.table, f'{identity}-table')}"
         )
-    return _desk(block)
+    if isinstance(block, Verification):
+        return _desk(block)
+    return _prose(block)
+
+
+def _prose(block: Text | Items | Facts | Command) -> str:
+    if isinstance(block, Text):
+        return "<p>" + (f"<strong>{escape(block.lead)}</strong> " if block.lead else "") + f"{escape(block.text)}</p>"
+    if isinstance(block, Items):
+        return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in block.items) + "</ul>"
+    if isinstance(block, Facts):
+        return _facts(block.facts, "facts")
+    return f'<p>{escape(block.purpose)}</p>\n<pre tabindex="0"><code>{escape(block.command)}</code></pre>'
 
 
 def _facts(facts: tuple[Fact, ...], kind: str) -> str:
@@ -116,22 +125,25 @@ def _table(table: Table, identity: str) -> str:
 def _cells(row: tuple[str | Link, ...]) -> Iterator[str]:
     for place, cell in enumerate(row):
         text = escape(cell) if isinstance(cell, str) else f'<a href="{escape(cell.href)}">{escape(cell.text)}</a>'
-        yield f"<td>{text}</td>" if place else f'<th scope="row">{text}</th>'
+        length = "short" if isinstance(cell, str) and len(cell) <= _SHORT else "long"
+        yield f'<td class="{length}">{text}</td>' if place else f'<th scope="row">{text}</th>'
 
 
 def _desk(block: Verification) -> str:
     """Return the place to drop files; what the checks say, the script puts there."""
     names = ", ".join(f"<code>{escape(name)}</code>" for name in block.files)
     return (
-        f'<div id="desk" data-certificate="{escape(block.certificate)}">\n'
+        f'<p>{escape(block.caution)}</p>\n<div id="desk" data-certificate="{escape(block.certificate)}">\n'
         f'<p id="wanted">The files: {names}.</p>\n'
-        '<div id="drop"><p><label for="files">Choose the files, several at once</label>\n'
+        '<div id="drop"><p><label for="files">Drop the files in this box, or choose them, several at once</label>\n'
         '<input type="file" id="files" multiple aria-describedby="wanted"></p>\n'
-        "<p>or drop them, or the folder that holds them, anywhere in this box.</p></div>\n"
+        '<p><label for="folder">or choose a folder that holds some of them</label>\n'
+        '<input type="file" id="folder" webkitdirectory aria-describedby="wanted"></p></div>\n'
         "<noscript><p><strong>Scripts are switched off here, so this page cannot check anything; use the command "
         "below.</strong></p></noscript>\n"
         '<progress id="progress" max="1" value="0" aria-label="Reading the files" hidden></progress>\n'
         '<p id="verdict" role="status" aria-live="polite" data-decision="open">Nothing has been checked yet.</p>\n'
         '<ol id="checks" aria-label="Checks"></ol>\n'
-        '<p><button type="button" id="clear" hidden>Begin again with other files</button></p>\n</div>'
+        '<p><button type="button" id="clear" hidden>Begin again with other files</button></p>\n</div>\n'
+        f"<p>{escape(block.beyond)}</p>"
     )

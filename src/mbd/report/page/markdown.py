@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from mbd.evaluation.tables import markdown_table
 from mbd.report.page.content import Block, Command, Fact, Facts, Items, Link, Page, Plot, Table, Text
 
-_MARKUP = re.compile(r"[\\`*\[\]|]|(?<!\w)[_~]|[_~](?!\w)")
+_MARKUP = re.compile(r"[\\`*|]|\](?=[(\[:])|(?<!\w)[_~]|[_~](?!\w)")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -35,8 +35,7 @@ def _block(block: Block) -> Iterator[str]:
         yield _plain(block.purpose)
         yield f"    {_one_line(block.command)}"
     elif isinstance(block, Table):
-        if not block.folded:
-            yield _table(block)
+        yield _table(block)
     elif isinstance(block, Plot):
         yield _table(block.table)
 
@@ -51,7 +50,9 @@ def _cell(cell: str | Link) -> str:
 
 
 def _facts(facts: tuple[Fact, ...]) -> str:
-    return "\n".join(f"- {_plain(fact.name)}: {_code(fact.value) if fact.code else _plain(fact.value)}" for fact in facts)
+    return "\n".join(
+        f"- {_plain(fact.name)}: {_code(fact.value) if fact.code else _plain(fact.value)}" for fact in facts
+    )
 
 
 def _code(text: str) -> str:

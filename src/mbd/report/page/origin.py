@@ -17,9 +17,7 @@ _CLAIMS = {
 
 def weights(predicate: Predicate) -> Section:
     """Return what was removed and edited."""
-    return Section(
-        id="weights", title="What was done to the weights", blocks=(Items(items=tuple(_done(predicate))),)
-    )
+    return Section(id="weights", title="What was done to the weights", blocks=(Items(items=tuple(_done(predicate))),))
 
 
 def _done(predicate: Predicate) -> Iterator[str]:
@@ -129,9 +127,7 @@ def origin(predicate: Predicate) -> Section:
             }.items()
         ),
     ]
-    return Section(
-        id="origin", title="Where it comes from", blocks=(Facts(facts=tuple(facts)), _versions(predicate))
-    )
+    return Section(id="origin", title="Where it comes from", blocks=(Facts(facts=tuple(facts)), _versions(predicate)))
 
 
 def _inputs(predicate: Predicate) -> str:

@@ -1,6 +1,7 @@
 """What was deleted, what is guaranteed and what is not, in words that a privacy officer understands."""
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from mbd.certificate.predicate import Erasure, Predicate
 from mbd.report.page.content import Block, Command, Items, Section, Text
@@ -42,15 +43,15 @@ def forgotten(predicate: Predicate) -> str:
     return f"the recordings of {count} subject{'s' * (count > 1)} in {names}" if count else names
 
 
-def summary(predicate: Predicate, erasure: Erasure) -> tuple[str, ...]:
-    """Return the whole certificate in four sentences."""
+def summary(predicate: Predicate, erasure: Erasure, due: datetime) -> tuple[str, ...]:
+    """Return the whole certificate in four sentences; `due`: by when the model is to be attacked again."""
     guarantee, gone = predicate.guarantee, ", ".join(predicate.structure.absent.reads)
     input_gone = f" It takes no {gone} any more." if gone else ""
     return (
         f"The model {predicate.model} has been made to forget {forgotten(predicate)}.{input_gone}",
         _IN_SHORT[guarantee.kind].format(epsilon=guarantee.epsilon, delta=guarantee.delta),
         _COPIES[erasure.claim],
-        f"The released model is to be attacked again by {predicate.reaudit_by:%Y-%m-%d}.",
+        f"The released model is to be attacked again by {due:%Y-%m-%d}.",
     )
 
 
@@ -76,7 +77,7 @@ def limits(predicate: Predicate) -> Section:
 def commands(predicate: Predicate, place: str | None = None) -> Iterator[Block]:
     """Yield how to check the certificate from a terminal; `place`: its URL, if it is known."""
     yield Command(
-        purpose="Check the signatures, the log, every digest, the structure of the weights and the arithmetic, offline:",
+        purpose="Check signatures, log, every digest, the structure of the weights and the arithmetic, offline:",
         command="mbd verify BUNDLE --model DIR --trust FILE",
     )
     if place:

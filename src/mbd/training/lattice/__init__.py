@@ -4,12 +4,16 @@ Folds are whole groups and depend on the rows' groups alone. Modules of single m
 ones start their search from their strengths. Factorisations run on one thread, because their last bits depend on the
 number of threads; several modules run side by side instead. So for every m, training without m gives the same bytes
 for every module that is left.
+
+The same holds for recordings of m: without some of them, only what has seen m is trained anew, and what the other
+modalities have found alone (:class:`Found`) is still what training would find.
 """
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +24,7 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.model.checkpoint import describe
-from mbd.model.lattice import Projection, Tag, on_grid, projection_name, tags, tensor_name
+from mbd.model.lattice import Projection, Tag, on_grid, projection_name, read_projection, tags, tensor_name
 from mbd.model.record import ModelRecord, TensorRecord
 from mbd.params import Params
 from mbd.params.learning import Lattice
@@ -30,6 +34,8 @@ from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
 from mbd.training.trained import Trained, data_record
 
 _SMALLEST_DEVIATION = 1e-6
+_DIRECTION_GRID = 4096.0
+_STRENGTHS = "ridge.strengths"
 
 
 def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
@@ -53,6 +59,23 @@ def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progre
     return Trained(record, tensors, report)
 
 
+@dataclass(frozen=True)
+class Found:
+    """What training has found for single modalities, each from its own data alone."""
+
+    projections: Mapping[str, Projection] = field(default_factory=dict)
+    strengths: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def in_model(cls, tensors: Mapping[str, Array], modalities: Iterable[str]) -> "Found":
+        """Return what a model's tensors say of `modalities`."""
+        names = {m: tensor_name((m,), _STRENGTHS) for m in modalities}
+        return cls(
+            {m: read_projection(tensors, m) for m in names},
+            {m: float(tensors[name][0]) for m, name in names.items() if name in tensors},
+        )
+
+
 def train_modules(
     rows: Rows,
     spec: Lattice,
@@ -60,15 +83,15 @@ def train_modules(
     seed: int,
     classes: int,
     only: str | None = None,
-    strengths: Mapping[str, float] | None = None,
+    found: Found | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
     """Train all modules, or those whose tag holds the modality `only`; return their tensors, provenance and report.
 
-    `strengths` are those found before by single modalities that are not trained here.
+    `found` is known from an earlier training with the same rows of these modalities, and is not sought again.
     """
     with threadpool_limits(limits=1):
-        course = _Course(rows, spec, seed, classes, strengths or {})
+        course = _Course(rows, spec, seed, classes, found or Found())
         wanted = [tag for tag in tags(rows.features) if only is None or only in tag]
         modules = course.train(wanted, progress)
     own = {m: p for m, p in course.projections.items() if only is None or only == m}
@@ -88,7 +111,7 @@ def make_projection(matrix: Array, components: int) -> Projection:
     return Projection(
         mean=x.mean(0),
         deviation=deviation,
-        directions=vectors[:, strongest].astype(np.float32),
+        directions=(np.rint(vectors[:, strongest] * _DIRECTION_GRID) / _DIRECTION_GRID).astype(np.float32),
         variances=np.maximum(values[strongest], 0),
     )
 
@@ -108,7 +131,7 @@ def assign_folds(groups: Array, folds: int, seed: int) -> Array:
 class _Course:
     """One training: the rows' coordinates, and what single modalities have found so far."""
 
-    def __init__(self, rows: Rows, spec: Lattice, seed: int, classes: int, strengths: Mapping[str, float]) -> None:
+    def __init__(self, rows: Rows, spec: Lattice, seed: int, classes: int, found: Found) -> None:
         self.rows, self.spec, self.seed, self.classes = rows, spec, seed, classes
         self.targets = np.eye(classes)[rows.labels] if classes else on_grid(rows.labels.astype(np.float64))[:, None]
         self.folds = assign_folds(rows.groups, spec.folds, seed)
@@ -119,10 +142,11 @@ class _Course:
             there = rows.available[m]
             if not there.any():
                 raise DataError(f"no train row has the modality {m}", key=m, way_out=f"train with --without {m}")
-            self.projections[m] = make_projection(matrix[there], spec.components)
+            own = matrix if there.all() else matrix[there]
+            self.projections[m] = found.projections.get(m) or make_projection(own, spec.components)
             self.points[m] = np.zeros((len(rows), len(self.projections[m].variances)))
-            self.points[m][there] = self.projections[m](matrix[there])
-        self.strengths = dict(strengths)
+            self.points[m][there] = self.projections[m](own)
+        self.strengths = dict(found.strengths)
 
     def train(self, wanted: list[Tag], progress: bool) -> list[TrainedModule]:
         """Train the modules of `wanted`, smaller tags first in the result."""
@@ -139,7 +163,7 @@ class _Course:
                     if module:
                         trained[tag] = module
                         if len(tag) == 1:
-                            self.strengths[tag[0]] = float(module.tensors["ridge.strengths"][0])
+                            self.strengths[tag[0]] = float(module.tensors[_STRENGTHS][0])
         return [trained[tag] for tag in wanted if tag in trained]
 
     def _module(self, tag: Tag) -> TrainedModule | None:

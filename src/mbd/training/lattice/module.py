@@ -1,16 +1,18 @@
 """Training of one module, from the rows that have its tag and from strengths found for smaller tags only."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.model.lattice import Projection, Tag, kernel_features, on_grid, softmax
+from mbd.model.lattice import Projection, Tag, mean_distances, on_grid, similarities, softmax
 from mbd.params.learning import Lattice
 from mbd.randomness import stream
 from mbd.tensors import Array
-from mbd.training.lattice.ridge import FoldedRidge, Strengths
+from mbd.training.lattice.ridge import Fit, FoldedRidge
 
+_LEADING = 96  # principal directions of each modality with which strengths are chosen
+_FEW_LANDMARKS = 64  # with which the length and about which strength is chosen
 _KERNEL_STRENGTHS = (-4.0, -3.0, -2.0, -1.0, 0.0)
 _PULL = 0.05  # towards γ = ½, as a share of the labels' variance
 _SHARPNESS = tuple((2.0 ** np.arange(0, 6.01, 0.25)).tolist())
@@ -46,15 +48,16 @@ def train_module(
 ) -> TrainedModule:
     """Train the module of `tag`; `start` holds the strengths of its single modalities, empty for a single one."""
     points = np.hstack([rows.points[m] for m in tag])
-    ridge = FoldedRidge(points, rows.targets, rows.folds, tuple(rows.points[m].shape[1] for m in tag))
-    strengths = ridge.best_from(tuple(start[m] for m in tag)) if start else ridge.best_alone()
+    ridge = FoldedRidge.of(points, rows.targets, rows.folds, tuple(rows.points[m].shape[1] for m in tag))
+    few = ridge.leading(_LEADING)
+    strengths = few.best_from(tuple(start[m] for m in tag)) if start else few.best_alone()
     weights, offset = ridge.fit(strengths)
     tensors: dict[str, Array] = {
         "ridge.weights": weights,
         "ridge.offset": offset,
         "ridge.strengths": np.array(strengths),
     }
-    scores = ridge.out_of_fold(strengths)
+    scores = _out_of_fold(points, rows.folds, ridge.left_out(strengths))
     report = {"rows": float(len(points)), "ridge_rmse": _rmse(rows.targets, scores)}
     if params.landmarks:
         kernel, kernel_scores = _train_kernel(tag, rows, projections, params, seed)
@@ -77,18 +80,31 @@ def _train_kernel(
         m: on_grid(draw.standard_normal((params.landmarks, len(v))) * np.sqrt(v)).astype(np.float32)
         for m, v in ((m, projections[m].variances) for m in tag)
     }
-    fits = {}
-    for length in params.lengths:
-        features = kernel_features({m: rows.points[m] for m in tag}, landmarks, projections, length)
-        fits[length] = FoldedRidge(features, rows.targets, rows.folds, (params.landmarks,))
-    tried: list[tuple[float, float, Strengths]] = [
-        (fit.error((strength,)), length, (strength,)) for length, fit in fits.items() for strength in _KERNEL_STRENGTHS
-    ]
-    _, length, strengths = min(tried)
-    weights, offset = fits[length].fit(strengths)
-    tensors = {f"landmarks.{m}": points for m, points in landmarks.items()}
+    distances = mean_distances({m: rows.points[m] for m in tag}, landmarks, projections)
+
+    def ridge(x: Array) -> FoldedRidge:
+        return FoldedRidge.of(x, rows.targets, rows.folds, (x.shape[1],))
+
+    fits = {length: ridge(similarities(distances[:, :_FEW_LANDMARKS], length)) for length in params.lengths}
+    tried = [(fit.error((s,)), length, s) for length, fit in fits.items() for s in _KERNEL_STRENGTHS]
+    _, length, strength = min(tried)
+    x = similarities(distances, length)
+    fit = ridge(x)
+    # more landmarks are more parameters: they want the same strength or the next
+    strengths = fit.best_alone(tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1))
+    weights, offset = fit.fit(strengths)
+    tensors = {f"landmarks.{m}": drawn for m, drawn in landmarks.items()}
     tensors |= {"kernel.weights": weights, "kernel.offset": offset, "kernel.length": np.array(length)}
-    return tensors, fits[length].out_of_fold(strengths)
+    return tensors, _out_of_fold(x, rows.folds, fit.left_out(strengths))
+
+
+def _out_of_fold(features: Array, folds: Array, fits: Sequence[Fit]) -> Array:
+    """Return for each row the prediction of the fit that left its fold out."""
+    predicted = np.empty((len(features), fits[0][1].size))
+    for fold, (weights, offset) in zip(np.unique(folds), fits, strict=True):
+        own = folds == fold
+        predicted[own] = features[own] @ weights + offset
+    return predicted
 
 
 def _blend(targets: Array, ridge: Array, kernel: Array) -> float:

@@ -5,15 +5,23 @@ not depend on the order of rows, on threads or on batching. Leaving a fold out i
 For strengths λ (one for each block of columns):
 
     w = (XᵀX + n·diag(λ))⁻¹ Xᵀy  on centred X and y,   offset = ȳ − x̄ w
+    Σ (y − x w − offset)² over a fold = Σ diag(vᵀ G v),   v = [offset, w, −1],   G that of the fold
 """
 
+from collections.abc import Sequence
+from functools import cached_property
+
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dposv
 
 from mbd.tensors import Array
 
 Strengths = tuple[float, ...]
 """log₁₀ of λ, for each block"""
+Fit = tuple[Array, Array]
+"""weights (d × t) and offset (t)"""
+System = tuple[float, Array, Array, Array, Array]
+"""n, x̄, ȳ, and of centred x and y: XᵀX and Xᵀy"""
 
 _STEP = 0.5
 _ALONE = tuple(np.arange(-2.5, 2.01, _STEP).tolist())
@@ -25,22 +33,35 @@ _ROUNDS = 2
 
 
 class FoldedRidge:
-    """Ridge of `targets` (n × t) on `features` (n × d), whose columns come in `blocks`, with out-of-fold errors."""
+    """Ridge of t targets on d features, whose columns come in `blocks`, from the Gram matrix G of each fold."""
 
-    def __init__(self, features: Array, targets: Array, folds: Array, blocks: tuple[int, ...]) -> None:
-        self.features, self.targets, self.blocks = features, targets, blocks
-        self._rows = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
+    def __init__(self, grams: Sequence[Array], blocks: tuple[int, ...]) -> None:
+        self.blocks, self._grams = blocks, grams
+        self._gram: Array = np.sum(grams, axis=0)
+        self._tried: dict[Strengths, tuple[float, list[Fit]]] = {}
+
+    @classmethod
+    def of(cls, features: Array, targets: Array, folds: Array, blocks: tuple[int, ...]) -> "FoldedRidge":
+        """Return the ridge of `targets` (n × t) on `features` (n × d)."""
         z = np.hstack([np.ones((len(features), 1)), features, targets])
-        self._grams = [z[rows].T @ z[rows] for rows in self._rows]
-        self._gram = sum(self._grams)
-        self._tried: dict[Strengths, tuple[float, Array]] = {}
+        parts = [z[folds == fold] for fold in np.unique(folds)]
+        return cls([part.T @ part for part in parts], blocks)
 
-    def fit(self, strengths: Strengths) -> tuple[Array, Array]:
+    def leading(self, columns: int) -> "FoldedRidge":
+        """Return the ridge on the first `columns` of each block, which takes a fraction of the time."""
+        blocks = tuple(min(size, columns) for size in self.blocks)
+        if blocks == self.blocks:
+            return self
+        inside = np.concatenate([np.arange(size) < columns for size in self.blocks])
+        kept = np.flatnonzero(np.pad(inside, (1, len(self._gram) - 1 - inside.size), constant_values=True))
+        return FoldedRidge([gram[np.ix_(kept, kept)] for gram in self._grams], blocks)
+
+    def fit(self, strengths: Strengths) -> Fit:
         """Return weights and offset from all rows."""
-        return self._solve(np.asarray(self._gram), strengths)
+        return self._solve(self._centred(self._gram), strengths)
 
-    def out_of_fold(self, strengths: Strengths) -> Array:
-        """Return for each row the prediction of the fit that left its fold out."""
+    def left_out(self, strengths: Strengths) -> list[Fit]:
+        """Return, for each fold in order, the fit that left it out."""
         return self._try(strengths)[1]
 
     def error(self, strengths: Strengths) -> float:
@@ -66,20 +87,38 @@ class FoldedRidge:
                 break
         return best
 
-    def _try(self, strengths: Strengths) -> tuple[float, Array]:
+    def _try(self, strengths: Strengths) -> tuple[float, list[Fit]]:
         if strengths not in self._tried:
-            predicted = np.empty_like(self.targets)
-            for rows, gram in zip(self._rows, self._grams, strict=True):
-                weights, offset = self._solve(self._gram - gram, strengths)
-                predicted[rows] = self.features[rows] @ weights + offset
-            self._tried[strengths] = float(((self.targets - predicted) ** 2).mean()), predicted
+            fits = [self._solve(system, strengths) for system in self._others]
+            squares = sum(_squares(gram, fit) for gram, fit in zip(self._grams, fits, strict=True))
+            targets = len(self._gram) - 1 - sum(self.blocks)
+            self._tried[strengths] = squares / (self._gram[0, 0] * targets), fits
         return self._tried[strengths]
 
-    def _solve(self, gram: Array, strengths: Strengths) -> tuple[Array, Array]:
+    @cached_property
+    def _others(self) -> list[System]:
+        """The systems that leave one fold out, in order."""
+        return [self._centred(self._gram - gram) for gram in self._grams]
+
+    def _centred(self, gram: Array) -> System:
         n, width = gram[0, 0], 1 + sum(self.blocks)
-        sums, target_sums = gram[0, 1:width], gram[0, width:]
-        left = gram[1:width, 1:width] - np.outer(sums, sums) / n
-        left[np.diag_indices(width - 1)] += n * np.repeat(10.0 ** np.array(strengths), self.blocks)
-        right = gram[1:width, width:] - np.outer(sums, target_sums) / n
-        weights = cho_solve(cho_factor(left, overwrite_a=True, check_finite=False), right, check_finite=False)
-        return weights, (target_sums - sums @ weights) / n
+        means, target_means = gram[0, 1:width] / n, gram[0, width:] / n
+        left = gram[1:width, 1:width] - np.outer(means, gram[0, 1:width])
+        right = gram[1:width, width:] - np.outer(gram[0, 1:width], target_means)
+        return n, means, target_means, left, right
+
+    def _solve(self, system: System, strengths: Strengths) -> Fit:
+        n, means, target_means, left, right = system
+        lower = left.T.copy(order="F")  # symmetric; LAPACK overwrites it
+        lower[np.diag_indices(len(lower))] += n * np.repeat(10.0 ** np.array(strengths), self.blocks)
+        _, weights, failed = dposv(lower, right, lower=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("the Gram matrix is not positive definite")
+        return weights, target_means - means @ weights
+
+
+def _squares(gram: Array, fit: Fit) -> float:
+    """Return Σ (y − x w − offset)² over the rows of `gram` and all targets."""
+    weights, offset = fit
+    v = np.vstack([offset, weights, -np.eye(len(offset))])
+    return float((v * (gram @ v)).sum())

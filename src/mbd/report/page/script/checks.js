@@ -53,14 +53,14 @@ async function samePage(envelope, expected) {
   if (!envelope) return unknown(name, missing(CERTIFICATE));
   const digest = toHex(await sha256(envelope));
   if (digest !== expected) return failed(name, `it is certificate ${digest}, and the page is about ${expected}`);
-  return passed(name, `SHA-256 ${digest}`);
+  return passed(name, `sha256:${digest}`);
 }
 
 function trustCheck({ value, reason }) {
   const name = "trust file";
   if (reason) return failed(name, reason);
   if (!value) return unknown(name, `${missing(TRUST)}, so nobody is known whose word would count`);
-  return passed(name, `SHA-256 ${value.digest}: compare it with what the issuer has told you`);
+  return passed(name, `sha256:${value.digest}: compare it with what the issuer has told you`);
 }
 
 async function signatureChecks(found, trust, logged, now, lacking) {
@@ -105,7 +105,7 @@ async function logChecks(envelope, proof, trust, lacking) {
   const { index, tree_size: size, hashes, checkpoint: note } = proof.value;
   const head = await attempt(() => verifyCheckpoint(note, trust));
   if (!head.value) return { checks: [unknown(inclusion, "the checkpoint cannot be trusted"), failed(checkpoint, head.reason)] };
-  const signed = passed(checkpoint, `${size} entries, signed by the log ${inWords(head.value.time)}`);
+  const signed = passed(checkpoint, `of ${size} ${size === 1 ? "entry" : "entries"}, signed by the log ${inWords(head.value.time)}`);
   const root = await rootByInclusion(await sha256(envelope), index, size, hashes);
   if (!root || size !== head.value.size || !same(root, head.value.root)) {
     return { checks: [failed(inclusion, "the proof does not lead from the certificate to the log's root"), signed] };
@@ -124,8 +124,8 @@ async function digestChecks(files, found, progress) {
       continue;
     }
     const file = await attempt(() => sha256File(files.get(name), progress));
-    if (file.value === digest.sha256) checks.push(passed(check, `SHA-256 ${digest.sha256}`));
-    else checks.push(failed(check, file.reason ?? `the file has SHA-256 ${file.value}, certified is ${digest.sha256}`));
+    if (file.value === digest.sha256) checks.push(passed(check, `sha256:${digest.sha256}`));
+    else checks.push(failed(check, file.reason ?? `the file has sha256:${file.value}, certified is ${digest.sha256}`));
   }
   return checks;
 }
@@ -148,10 +148,9 @@ function verdict(checks) {
   const wrong = checks.filter((check) => check.outcome === "failed");
   const open = checks.filter((check) => check.required && check.outcome !== "passed");
   const made = `${count("passed")} checks passed, ${wrong.length} failed, ${count("not checkable")} were not made here.`;
-  const first = ({ name, reason }) => `${name}: ${reason}`;
   return {
-    failed: () => `Do not rely on this. ${first(wrong[0])}. ${made}`,
-    "not verified": () => `Not verified: something is still needed. ${first(open[0])}. ${made}`,
+    failed: () => `Do not rely on this. What failed: ${wrong.map((check) => check.name).join(", ")}. ${made}`,
+    "not verified": () => `Not verified: something is still needed. ${open[0].name}: ${open[0].reason}. ${made}`,
     verified: () => `Verified: the certificate is genuine, and the weights are those that it is about. ${made}`,
   }[decide(checks)]();
 }

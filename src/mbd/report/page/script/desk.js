@@ -42,34 +42,25 @@ function line({ name, outcome, reason }) {
   return item;
 }
 
-/** Return all files of what was dropped, those in folders too. */
-async function dropped(transfer) {
-  const entries = Array.from(transfer.items, (item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  if (!entries.some((entry) => entry.isDirectory)) return Array.from(transfer.files);
-  return (await Promise.all(entries.map(filesIn))).flat();
-}
-
-async function filesIn(entry) {
-  if (entry.isFile) return [await new Promise((done, wrong) => entry.file(done, wrong))];
-  const reader = entry.createReader();
-  const found = [];
-  for (;;) {
-    const some = await new Promise((done, wrong) => reader.readEntries(done, wrong));
-    if (!some.length) return (await Promise.all(found.map(filesIn))).flat();
-    found.push(...some);
-  }
+/** Check what was dropped. A page that is opened as a file may not look into folders, so these have to be chosen. */
+function drop(transfer) {
+  const folders = Array.from(transfer.items).some((item) => item.webkitGetAsEntry?.()?.isDirectory);
+  if (folders) show("open", "A folder that is dropped cannot be read. Choose it above, or drop the files in it.", []);
+  else check(Array.from(transfer.files));
 }
 
 function clear() {
   turn++;
   given.clear();
-  at("files").value = "";
+  at("files").value = at("folder").value = "";
   at("clear").hidden = at("progress").hidden = true;
   show("open", "Nothing has been checked yet.", []);
   at("files").focus();
 }
 
-at("files").addEventListener("change", (event) => check(Array.from(event.target.files)));
+for (const id of ["files", "folder"]) {
+  at(id).addEventListener("change", (event) => check(Array.from(event.target.files)));
+}
 at("clear").addEventListener("click", clear);
 for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
   at("drop").addEventListener(kind, (event) => {
@@ -77,6 +68,6 @@ for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
     at("drop").classList.toggle("over", kind === "dragenter" || kind === "dragover");
   });
 }
-at("drop").addEventListener("drop", async (event) => check(await dropped(event.dataTransfer)));
+at("drop").addEventListener("drop", (event) => drop(event.dataTransfer));
 // A file that misses the box would otherwise replace the page.
 for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault());

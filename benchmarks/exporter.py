@@ -1,0 +1,161 @@
+"""Claims about the exporter, with a store that holds certificates of the usual size (all attacks, full suite).
+
+1. With 10,000 certificates a scrape takes less than 50 ms.
+2. A start is linear in the certificates: the time for each of them stays the same.
+3. Memory is bounded: little is kept of each certificate, far less than the certificate itself.
+4. A look at a store in which nothing is new reads nothing, and takes a small part of the first one.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+
+from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.certificate.keyring import LOG, TRUST, make_keys
+from mbd.certificate.keys import load_signer
+from mbd.certificate.layout import certificate_name, proof_name
+from mbd.certificate.log.append import append
+from mbd.certificate.log.inclusion import Inclusion, leaf_of
+from mbd.certificate.log.proof import inclusion_proof
+from mbd.certificate.log.reader import Log
+from mbd.certificate.log.tiles import claim_name, node_in
+from mbd.certificate.statement import DeletionStatement, parse_payload, to_payload
+from mbd.certificate.trust import now, read_trust
+from mbd.certificate.verify.signing import proof_bytes
+from mbd.monitoring.scan import Scanner
+from mbd.storage import open_store
+from mbd.storage.store import Store
+
+GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "certificates" / "v1" / "surgery" / "bundle"
+SIZES = (2500, 10000)
+MODELS = 10
+SCRAPES = 50
+
+
+def payloads(count: int) -> Iterator[bytes]:
+    """Yield what certificates of some models state, each a little different."""
+    statement, at = parse_payload(Envelope.parse((GOLDEN / "certificate.json").read_bytes()).content), now()
+    assert isinstance(statement, DeletionStatement)
+    later = at + timedelta(days=90)
+    changes = {"model": "MODEL", "issued": at, "reaudit_by": later, "supersedes": None}
+    one = statement.model_copy(update={"predicate": statement.predicate.model_copy(update=changes)})
+    text, due = to_payload(one), f"{later:%Y-%m-%dT%H:%M:%SZ}".encode()
+    for number in range(count):
+        moved = f"{later + timedelta(seconds=number):%Y-%m-%dT%H:%M:%SZ}".encode()
+        yield text.replace(b'"MODEL"', b'"model-%d"' % (number % MODELS)).replace(due, moved)
+
+
+def fill(store: Store, keys: Path, count: int) -> int:
+    """Publish `count` certificates; return the size of one."""
+    signer, log_signer = load_signer(f"file:{keys}/signer.pem"), load_signer(f"file:{keys}/{LOG}.pem")
+    trust = read_trust(keys / TRUST)
+    envelopes = [sign(payload, PAYLOAD_TYPE, [signer]).to_bytes() for payload in payloads(count)]
+    for place, envelope in enumerate(envelopes):
+        store.create(claim_name(place), leaf_of(envelope))
+    append(store, leaf_of(envelopes[-1]), log_signer, trust)
+    log = Log(store, trust)
+    for place, envelope in enumerate(envelopes):
+        digest = leaf_of(envelope).hex()
+        hashes = tuple(one.hex() for one in inclusion_proof(node_in(log.hashes), place, log.size))
+        proof = Inclusion(index=place, tree_size=log.size, hashes=hashes, checkpoint=log.head.text)
+        store.create(certificate_name(digest), envelope)
+        store.create(proof_name(digest), proof_bytes(proof))
+    return len(envelopes[0])
+
+
+@contextmanager
+def exporter(url: str, keys: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run `mbd exporter`; yield its address and the process once it has looked at the whole store."""
+    command = [sys.executable, "-c", "from mbd.cli import main; main()", "exporter", "--store", url, "--port", "0"]
+    process = subprocess.Popen([*command, "--trust", str(keys / TRUST)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        address = process.stdout.readline().split("/metrics")[0]
+        while not is_ready(address):
+            time.sleep(0.1)
+        yield address, process
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def is_ready(address: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{address}/readyz", timeout=60).close()
+    except urllib.error.HTTPError:
+        return False
+    return True
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process: other processes on the machine have no say in it."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Return the largest memory that a process has had, in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("no VmHWM")
+
+
+def scrape_times(address: str) -> list[float]:
+    times = []
+    for _ in range(SCRAPES):
+        start = time.perf_counter()
+        with urllib.request.urlopen(f"{address}/metrics", timeout=60) as response:
+            page = response.read()
+        times.append(time.perf_counter() - start)
+    assert b"mbd_store_up 1.0" in page
+    return times
+
+
+def looks(url: str, keys: Path) -> tuple[float, float, int]:
+    """Return the CPU seconds of a first and a second look, and how many objects the second one read."""
+    scanner = Scanner(open_store(url), keys / TRUST)
+    times = [time.process_time()]
+    for _ in range(2):
+        found = scanner.scan()
+        times.append(time.process_time())
+    return times[1] - times[0], times[2] - times[1], found.read
+
+
+def main() -> None:
+    memory, rows = Path("/dev/shm"), []
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as temporary:
+        folder = Path(temporary)
+        keys = folder / "keys"
+        make_keys(keys, "signer")
+        print("certificates   start s (CPU)   ms for each   scrape ms   (of it, CPU)   memory MB")
+        for size in SIZES:
+            url = f"file://{folder}/store-{size}"
+            large = fill(open_store(url), keys, size)
+            with exporter(url, keys) as (address, process):
+                start, scrape = cpu_seconds(process.pid), float(np.median(scrape_times(address)))
+                used, peak = (cpu_seconds(process.pid) - start) / SCRAPES, memory_mb(process.pid)
+            rows.append((start / size, scrape, peak))
+            shown = f"{scrape * 1e3:9.1f}   {used * 1e3:12.1f}"
+            print(f"{size:12}   {start:13.1f}   {start / size * 1e3:11.2f}   {shown}   {peak:9.0f}", flush=True)
+        first, second, read = looks(f"file://{folder}/store-{SIZES[0]}", keys)
+    few, many = rows[0], rows[-1]
+    print(f"time for each certificate at {SIZES[-1]} to that at {SIZES[0]}: {many[0] / few[0]:.2f} (claim: about 1)")
+    print(f"a scrape at {SIZES[-1]}: {many[1] * 1e3:.1f} ms (claim: less than 50)")
+    kept = (many[2] - few[2]) * 2**20 / (SIZES[-1] - SIZES[0])
+    print(f"memory for each certificate: {kept / 1024:.1f} KiB, {kept / large:.2f} of its size (claim: less than 0.2)")
+    print(f"a look at {SIZES[0]} with nothing new reads {read} objects in {second / first:.3f} of the first one's time")
+
+
+if __name__ == "__main__":
+    main()

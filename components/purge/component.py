@@ -1,0 +1,18 @@
+"""Kubeflow component `purge`."""
+
+from kfp import dsl
+
+from components.base import component
+
+
+@component
+def purge(
+    params: str,
+    published: dsl.Input[dsl.Artifact],
+    deleted: dsl.Input[dsl.Model],
+    proof: dsl.Output[dsl.Artifact],
+) -> None:
+    """Remove every copy of the old weights, and prove it in the log; fails if one is left."""
+    from mbd.kubeflow import tasks
+
+    tasks.purge(params, published, deleted, proof)

@@ -1,0 +1,116 @@
+"""What the exporter keeps of each object of the store: little, so that ten thousand of them stay small."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from mbd.certificate.statement import (
+    AnyStatement,
+    DeletionStatement,
+    ReauditStatement,
+    RevocationStatement,
+    SupersessionStatement,
+)
+from mbd.requests.record import Request, State
+
+CertificateState = Literal["valid", "overdue", "refuted", "superseded", "revoked"]
+CERTIFICATE_STATES: tuple[CertificateState, ...] = ("valid", "overdue", "refuted", "superseded", "revoked")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate that verifies; times in seconds."""
+
+    digest: str
+    model: str
+    modalities: tuple[str, ...]
+    kind: str
+    issued: float
+    reaudit_by: float
+    supersedes: str | None
+    spent: float | None
+    """ε that its lineage has spent, where that is counted"""
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A verified statement about a certificate."""
+
+    digest: str
+    about: str
+    kind: Literal["revoked", "superseded", "passed", "refuted", "other"]
+    issued: float
+    reaudit_by: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something that is not what it should be."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """A request; times in seconds."""
+
+    model: str
+    modalities: tuple[str, ...]
+    state: State
+    received: float
+    due: float
+    reached: tuple[tuple[State, float], ...]
+    """when it came into each of its states last"""
+
+
+def facts_of(digest: str, statement: AnyStatement) -> Certificate | Remark:
+    """Return what is kept of a statement."""
+    if isinstance(statement, DeletionStatement):
+        predicate = statement.predicate
+        budget = predicate.budget.lineage if predicate.budget else None
+        return Certificate(
+            digest=digest,
+            model=predicate.model,
+            modalities=predicate.deleted.modalities,
+            kind=predicate.guarantee.kind,
+            issued=predicate.issued.timestamp(),
+            reaudit_by=predicate.reaudit_by.timestamp(),
+            supersedes=predicate.supersedes,
+            spent=budget.epsilon_after if budget else None,
+            limit=budget.limit if budget else None,
+        )
+    about, issued = statement.certificate, statement.predicate.issued.timestamp()
+    if isinstance(statement, ReauditStatement):
+        audit = statement.predicate
+        return Remark(digest, about, "passed" if audit.passed else "refuted", issued, audit.reaudit_by.timestamp())
+    if isinstance(statement, RevocationStatement):
+        return Remark(digest, about, "revoked", issued)
+    return Remark(digest, about, "superseded" if isinstance(statement, SupersessionStatement) else "other", issued)
+
+
+def facts_of_request(request: Request) -> RequestFacts:
+    """Return what is kept of a request."""
+    return RequestFacts(
+        model=request.model,
+        modalities=request.modalities,
+        state=request.state,
+        received=request.received.timestamp(),
+        due=request.due.timestamp(),
+        reached=tuple({event.state: event.at.timestamp() for event in request.history}.items()),
+    )
+
+
+def reaudit_by(certificate: Certificate, about: Iterable[Remark]) -> float:
+    """Return by when the model is to be attacked again, as the last audit that it passed has set it."""
+    return max([certificate.reaudit_by, *(remark.reaudit_by for remark in about if remark.kind == "passed")])
+
+
+def state_of(certificate: Certificate, about: Iterable[Remark], at: float) -> CertificateState:
+    """Return where a certificate stands, as :func:`mbd.certificate.status.status` has it."""
+    about = list(about)
+    kinds = {remark.kind for remark in about}
+    for state in ("revoked", "superseded", "refuted"):
+        if state in kinds:
+            return state
+    return "overdue" if at > reaudit_by(certificate, about) else "valid"

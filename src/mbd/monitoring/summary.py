@@ -1,0 +1,159 @@
+"""From what a look at the store found to samples, each aggregated so that their number stays bounded.
+
+A model's certificates are many, its modalities few: evidence and the date of the next audit are told of the certificate
+that was issued last for a modality and still stands.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from mbd.evaluation.leakage import LeakageRecord
+from mbd.monitoring import evidence, metrics
+from mbd.monitoring.facts import (
+    CERTIFICATE_STATES,
+    Certificate,
+    Doubt,
+    Remark,
+    RequestFacts,
+    reaudit_by,
+    state_of,
+)
+from mbd.monitoring.samples import Samples
+from mbd.monitoring.scan import Found
+from mbd.requests.record import OPEN, STATES
+
+KINDS = ("empirical", "certified", "exact")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a certificate or an audit tells of attacks and utility."""
+
+    leakage: Mapping[str, Samples]
+    """by modality"""
+    utility: Samples
+
+    @classmethod
+    def of(cls, record: LeakageRecord | None, model: str, modalities: tuple[str, ...]) -> "Evidence":
+        """Return the samples in a leakage record."""
+        leakage, utility = {modality: Samples() for modality in modalities}, Samples()
+        if record is not None:
+            evidence.add_utility(utility, record, model)
+            for modality, samples in leakage.items():
+                evidence.add_leakage(samples, record, model, modality)
+        return cls(leakage, utility)
+
+
+ReadEvidence = Callable[[str, str, tuple[str, ...]], Evidence]
+"""from the digest of a certificate or an audit, its model and modalities to what it tells"""
+
+
+class Summary:
+    """What the store says, ready to be told at any time: a scrape costs next to nothing, however much there is."""
+
+    def __init__(self, found: Found, at: float, read: ReadEvidence) -> None:
+        requests = [fact for fact in found.requests.values() if isinstance(fact, RequestFacts)]
+        samples = Samples()
+        _add_requests(samples, requests)
+        _add_certificates(samples, found, at, read)
+        _add_store(samples, found)
+        self._pending = _pending(requests)
+        self._text = samples.text()
+
+    def text(self, at: float) -> str:
+        """Return everything as of a time: ages and deadlines move on between two looks."""
+        samples = Samples()
+        for model, (received, due) in self._pending.items():
+            samples.set(metrics.OLDEST_PENDING, at - received, model=model)
+            samples.set(metrics.NEAREST_DEADLINE, due - at, model=model)
+        return self._text + samples.text()
+
+
+def _pending(requests: Iterable[RequestFacts]) -> dict[str, tuple[float, float]]:
+    """Return for each model when the oldest request that is owed came in, and when the first is due."""
+    pending: dict[str, tuple[float, float]] = {}
+    for request in requests:
+        if request.state in OPEN:
+            received, due = pending.get(request.model, (request.received, request.due))
+            pending[request.model] = min(received, request.received), min(due, request.due)
+    return pending
+
+
+def _add_requests(samples: Samples, requests: list[RequestFacts]) -> None:
+    counts = Counter((request.model, request.state) for request in requests)
+    for model in {request.model for request in requests}:
+        for state in STATES:
+            samples.set(metrics.REQUESTS, counts[model, state], model=model, state=state)
+    last: dict[tuple[str, str, str], float] = {}
+    for request in requests:
+        for modality in request.modalities:
+            for state, at in request.reached:
+                key = request.model, modality, state
+                last[key] = max(at, last.get(key, at))
+    for (model, modality, reached), at in last.items():
+        samples.set(metrics.REQUEST_EVENT, at, model=model, modality=modality, state=reached)
+
+
+def _add_certificates(samples: Samples, found: Found, at: float, read: ReadEvidence) -> None:
+    certificates = [fact for fact in found.certificates.values() if isinstance(fact, Certificate)]
+    about = _about(found.certificates, certificates)
+    states = {one.digest: state_of(one, about[one.digest], at) for one in certificates}
+    counts = Counter((one.model, one.kind, states[one.digest]) for one in certificates)
+    for model in {one.model for one in certificates}:
+        for kind in KINDS:
+            for state in CERTIFICATE_STATES:
+                samples.set(metrics.CERTIFICATES, counts[model, kind, state], model=model, kind=kind, state=state)
+    for one in sorted(certificates, key=_age):
+        if one.spent is not None and one.limit is not None:
+            evidence.add_budget(samples, one.spent, one.limit, one.model)
+    standing = [one for one in certificates if states[one.digest] in ("valid", "overdue")]
+    last = {(one.model, modality): one for one in sorted(standing, key=_age) for modality in one.modalities}
+    for (model, modality), one in sorted(last.items(), key=lambda item: _age(item[1])):
+        due = reaudit_by(one, about[one.digest])
+        samples.set(metrics.REAUDIT_BY, due, model=model, modality=modality, kind=one.kind)
+        samples.update([_evidence(one, about[one.digest], read).leakage[modality]])
+    for one in {model: one for (model, _), one in sorted(last.items(), key=lambda item: _age(item[1]))}.values():
+        samples.update([_evidence(one, about[one.digest], read).utility])
+
+
+def _evidence(certificate: Certificate, about: list[Remark], read: ReadEvidence) -> Evidence:
+    """Return what the last audit of a certificate's model found, or the certificate itself."""
+    told = [(remark.issued, remark.digest) for remark in about if remark.kind == "passed"]
+    _, digest = max([(certificate.issued, certificate.digest), *told])
+    return read(digest, certificate.model, certificate.modalities)
+
+
+def _add_store(samples: Samples, found: Found) -> None:
+    doubts = {
+        "certificate": sum(isinstance(fact, Doubt) for fact in found.certificates.values()),
+        "request": sum(isinstance(fact, Doubt) for fact in found.requests.values()),
+        "log": int(found.log_problem is not None),
+    }
+    for what, count in doubts.items():
+        samples.set(metrics.UNVERIFIED, count, what=what)
+    size = found.log.size if found.log else 0
+    samples.set(metrics.LOG_ENTRIES, size)
+    samples.set(metrics.LOG_MISSING, max(0, size - len(found.certificates) + doubts["certificate"]))
+    if found.log:
+        samples.set(metrics.LOG_TIME, found.log.time.timestamp())
+    samples.set(metrics.TOMBSTONES, found.tombstones)
+    samples.set(metrics.RESURRECTED, found.resurrected, place="store")
+
+
+def _about(
+    found: Mapping[str, Certificate | Remark | Doubt], certificates: Iterable[Certificate]
+) -> defaultdict[str, list[Remark]]:
+    """Return the statements about each certificate; one that replaces another says so itself."""
+    about: defaultdict[str, list[Remark]] = defaultdict(list)
+    for fact in found.values():
+        if isinstance(fact, Remark):
+            about[fact.about].append(fact)
+    for one in certificates:
+        if one.supersedes:
+            about[one.supersedes].append(Remark(one.digest, one.supersedes, "superseded", one.issued))
+    return about
+
+
+def _age(certificate: Certificate) -> tuple[float, str]:
+    return certificate.issued, certificate.digest

@@ -1,0 +1,192 @@
+"""What every revision names: the `dvc.lock` and `.dvc` files of all commits, and of the workspace.
+
+All of git's references count (branches, tags, stashes, DVC's experiments) and its reflogs. A pointer names files by
+MD5; which SHA-256 they have is said by the records that steps write, which are DVC's outputs themselves and so are read
+by their MD5: `step.json` (all outputs), `model.json` (the weights), `manifest.json` (the feature files).
+"""
+
+import json
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mbd.features.contract import MANIFEST
+from mbd.files import STEP_FILE
+from mbd.git import git, read_objects
+from mbd.model.checkpoint import RECORD, WEIGHTS
+from mbd.purge.places.folders import files_below
+from mbd.purge.targets import Target, Targets
+
+ReadObject = Callable[[str], bytes | None]
+"""returns the small file that DVC keeps under an MD5, or None if no place has it"""
+
+_DIRECTORY = ".dir"
+WORKSPACE = "workspace"
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """A file that a revision names."""
+
+    path: str
+    md5: str
+    size: int | None
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A `dvc.lock` or `.dvc` file of some revision."""
+
+    name: str
+    """id of its object in git, or the path of a file in the workspace"""
+    tracked: tuple[Tracked, ...]
+
+
+class History:
+    """The revisions of the repository around a folder."""
+
+    def __init__(self, root: Path, read_object: ReadObject) -> None:
+        self.root = root
+        self._read_object = read_object
+        self._objects: dict[str, Any] = {}
+
+    @cached_property
+    def in_git(self) -> bool:
+        """Whether there is a git repository at all."""
+        return inside_git(self.root) and git("-C", str(self.root), "rev-parse", "--git-dir").returncode == 0
+
+    @cached_property
+    def pointers(self) -> dict[str, Pointer]:
+        """Every pointer of every revision and of the workspace, by name."""
+        found = {}
+        if self.in_git:
+            listed = self._git("rev-list", "--objects", "--all", "--reflog")
+            paths = {name: path for name, _, path in (line.partition(" ") for line in listed) if is_pointer(path)}
+            for name, content in read_objects(self.root, paths):
+                found[name] = Pointer(name, self._tracked(paths[name], content))
+        for path in self._workspace_pointers:
+            found[str(path)] = Pointer(str(path), self._tracked(path.relative_to(self.root).as_posix(), _read(path)))
+        return found
+
+    @cached_property
+    def tips(self) -> dict[str, frozenset[str]]:
+        """The pointers that each reference names now, and those of the workspace."""
+        found = {WORKSPACE: frozenset(map(str, self._workspace_pointers))}
+        if self.in_git:
+            for ref in self._git("for-each-ref", "--format=%(refname)"):
+                listed = (line.partition("\t") for line in self._git("ls-tree", "-r", "--full-tree", ref))
+                found[ref] = frozenset(facts.split()[2] for facts, _, path in listed if is_pointer(path))
+        return found
+
+    def refs_naming(self, targets: Targets) -> tuple[str, ...]:
+        """Return the references that name a target: they stay, and what they name is gone."""
+        naming = {p.name for p in self.pointers.values() if any(targets.by_md5(t.md5) for t in p.tracked)}
+        return tuple(ref for ref, pointers in self.tips.items() if ref != WORKSPACE and naming & pointers)
+
+    def known(self, targets: Targets) -> Iterator[Target]:
+        """Yield the targets that a revision names, with MD5 and size."""
+        for pointer in self.pointers.values():
+            for tracked, sha256 in self._with_sha256(pointer):
+                if target := targets.by_sha256(sha256):
+                    yield Target(sha256, target.what, tracked.md5, tracked.size)
+
+    def records(self, file: str, pointers: Iterable[str] | None = None) -> Iterator[Any]:
+        """Yield the content of every JSON file of this name that these pointers (by default, all) name."""
+        for name in self.pointers if pointers is None else pointers:
+            for tracked in self.pointers[name].tracked if name in self.pointers else ():
+                if posixpath.basename(tracked.path) == file and (record := self._json(tracked.md5)):
+                    yield record
+
+    def _with_sha256(self, pointer: Pointer) -> Iterator[tuple[Tracked, str]]:
+        by_path = {tracked.path: tracked for tracked in pointer.tracked}
+        for tracked in pointer.tracked:
+            folder, file = posixpath.split(tracked.path)
+            if file in {STEP_FILE, RECORD, MANIFEST}:
+                for name, sha256 in _told(file, self._json(tracked.md5)):
+                    if found := by_path.get(posixpath.join(folder, name)):
+                        yield found, sha256
+
+    def _tracked(self, path: str, content: bytes) -> tuple[Tracked, ...]:
+        folder = posixpath.dirname(path)
+        return tuple(file for output in _outputs(content) for file in self._files(folder, output))
+
+    def _files(self, folder: str, output: dict[str, Any]) -> Iterator[Tracked]:
+        path, md5 = posixpath.join(folder, str(output.get("path"))), str(output.get("md5", ""))
+        listed = output.get("files")
+        if listed is None and md5.endswith(_DIRECTORY):
+            listed = self._json(md5) or ()
+        if listed is None:
+            yield Tracked(path, md5, output.get("size"))
+            return
+        for entry in listed:
+            if isinstance(entry, dict) and "relpath" in entry and "md5" in entry:
+                yield Tracked(posixpath.join(path, entry["relpath"]), str(entry["md5"]), entry.get("size"))
+
+    def _json(self, md5: str) -> Any:  # noqa: ANN401 -- any JSON
+        if md5 not in self._objects:
+            content = self._read_object(md5)
+            try:
+                self._objects[md5] = json.loads(content) if content else None
+            except ValueError:
+                self._objects[md5] = None
+        return self._objects[md5]
+
+    def _git(self, *arguments: str) -> list[str]:
+        return git("-C", str(self.root), "-c", "core.quotePath=false", *arguments).stdout.splitlines()
+
+    @cached_property
+    def _workspace_pointers(self) -> list[Path]:
+        others = frozenset((self.root / name).resolve() for name in (".git", ".dvc"))
+        return [path for path in files_below(self.root, others, lambda _: None) if is_pointer(path.name)]
+
+
+def inside_git(folder: Path) -> bool:
+    """Whether a folder looks like one in a git repository; git itself need not be installed to tell that it is not."""
+    return any((parent / ".git").exists() for parent in (folder.absolute(), *folder.absolute().parents))
+
+
+def is_pointer(path: str) -> bool:
+    """Whether a path is that of a `dvc.lock` or of a `.dvc` file."""
+    file = posixpath.basename(path)
+    return file == "dvc.lock" or (file.endswith(".dvc") and file != ".dvc")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _outputs(content: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the outputs in a `dvc.lock` (of any schema) or a `.dvc` file."""
+    try:
+        tree = yaml.safe_load(content)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return
+    if not isinstance(tree, dict):
+        return
+    stages = tree.get("stages", tree)
+    parts = [tree, *(stages.values() if isinstance(stages, dict) else ())]
+    for part in parts:
+        outputs = part.get("outs") if isinstance(part, dict) else None
+        yield from (output for output in outputs if isinstance(output, dict)) if isinstance(outputs, list) else ()
+
+
+def _told(file: str, record: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 -- any JSON
+    """Yield name and SHA-256 of the files that a record is about."""
+    try:
+        if file == STEP_FILE:
+            yield from record["outputs"]["files"].items()
+        elif file == RECORD:
+            yield WEIGHTS, record["sha256"]
+        else:
+            for split in record["splits"].values():
+                yield from split["files"].items()
+    except (KeyError, TypeError, AttributeError):
+        return

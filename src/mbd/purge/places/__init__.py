@@ -1,0 +1,107 @@
+"""Every place where copies may lie, one module for each kind. Start at :func:`surroundings`."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mbd.git import git
+from mbd.params import Params
+from mbd.purge.history import History, inside_git
+from mbd.purge.places.dvc_cache import dvc_cache
+from mbd.purge.places.dvc_remotes import dvc_remotes
+from mbd.purge.places.dvc_repository import DvcRepository, dvc_repository
+from mbd.purge.places.elsewhere import Unsearchable, local_path, place_at
+from mbd.purge.places.folders import Folder, WholeFolder
+from mbd.purge.places.git_refs import GitObjects
+from mbd.purge.places.place import Place
+from mbd.purge.places.records import object_reader
+
+_FILES_IN_A_STORE = ("objects/", "batches/files/")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """A workspace, what it is connected with, and the history of its data."""
+
+    root: Path
+    places: tuple[Place, ...]
+    history: History
+
+
+def surroundings(
+    params: Params, store: str, *, root: Path | None = None, modalities: tuple[str, ...] = ()
+) -> Surroundings:
+    """Return all places around a workspace (by default, that of the working folder), without looking into any.
+
+    `store`: URL of the store; `modalities`: those whose cached vectors must go, all of them.
+    """
+    root = root or _workspace()
+    repository = dvc_repository(root)
+    others = frozenset(path.resolve() for path in _roots(params, store, root, repository))
+    places: list[Place] = [Folder("workspace", root, others)]
+    if repository:
+        places += dvc_cache(repository, others, shared_caches=params.purge.shared_caches)
+        places += dvc_remotes(repository, params.store, others)
+    history = History(root, object_reader(places))
+    places += [GitObjects(root)] if history.in_git else []
+    places += _store(params, store, others)
+    places.append(Folder("local pipeline outputs", root / params.purge.kfp_root, others))
+    places += [Folder("temporary folder", folder, others) for folder in _temporary()]
+    places += _pipeline_root(params, others)
+    places += [place_at("named in purge.folders", url, params.store, others) for url in params.purge.folders]
+    vectors = root / params.features.source.media.cache
+    places += [WholeFolder("cached vectors", vectors / modality) for modality in modalities]
+    return Surroundings(root, tuple(_unlike(places)), history)
+
+
+def _workspace() -> Path:
+    """Return the top of the git repository around the working folder, or the working folder."""
+    if not inside_git(Path.cwd()):
+        return Path.cwd()
+    top = git("rev-parse", "--show-toplevel")
+    return Path(top.stdout.strip()) if top.returncode == 0 else Path.cwd()
+
+
+def _store(params: Params, url: str, others: frozenset[Path]) -> list[Place]:
+    """Return the parts of a store that hold files; certificates, log and tombstones are none of a purge's business."""
+    folder = local_path(url)
+    if folder is not None:
+        return [Folder("store", folder / part, others, by_name=True) for part in (*_FILES_IN_A_STORE, ".partial")]
+    return [place_at("store", url, params.store, others, by_name=True, prefixes=_FILES_IN_A_STORE)]
+
+
+def _roots(params: Params, store: str, root: Path, repository: DvcRepository | None) -> Iterator[Path]:
+    """Yield the folders that places begin at: none of them is searched as a part of another."""
+    yield from (root, root / ".git", root / params.purge.kfp_root)
+    named = [store, params.platform.pipeline_root or "", *params.purge.folders]
+    if repository:
+        yield from (repository.cache, *repository.temporary)
+        named += [remote.url for remote in repository.remotes]
+    yield from (path for url in named if url and (path := local_path(url)) is not None)
+
+
+def _pipeline_root(params: Params, others: frozenset[Path]) -> list[Place]:
+    kind, url = "Kubeflow pipeline root", params.platform.pipeline_root
+    if url:
+        return [place_at(kind, url.replace("minio://", "s3://", 1), params.store, others)]
+    if params.platform.kubeflow_host:
+        return [
+            Unsearchable(kind, params.platform.kubeflow_host, "its address is not known", "set platform.pipeline_root")
+        ]
+    return []
+
+
+def _temporary() -> list[Path]:
+    """Return what steps have left in the folder for temporary files, if they were killed."""
+    return sorted(path for path in Path(tempfile.gettempdir()).glob("mbd-*") if path.is_dir())
+
+
+def _unlike(places: list[Place]) -> Iterator[Place]:
+    """Yield each place once, whatever it is called: a store may lie in the bucket of a remote."""
+    met = set()
+    for place in places:
+        here = (type(place), place.where)
+        if here not in met:
+            met.add(here)
+            yield place

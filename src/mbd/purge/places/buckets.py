@@ -1,0 +1,122 @@
+"""A bucket, or a part of one, with all versions of its objects, read in pages and emptied by the thousand."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mbd.errors import MbdError
+from mbd.purge.places.folders import names_output
+from mbd.purge.places.place import Copy, Obstacle, Tell, copy_of, named_by
+from mbd.purge.targets import Target, Targets
+from mbd.storage.store import NotThereError, Store, Stored
+
+_RUNS = "runs/"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The objects of a store whose names begin with one of `prefixes`."""
+
+    kind: str
+    store: Store
+    by_name: bool = False
+    """whether names as DVC and stores give them are taken at their word"""
+    runs: bool = False
+    """whether there is a run cache of DVC in it"""
+    prefixes: tuple[str, ...] = ("",)
+
+    @property
+    def where(self) -> str:
+        """See :attr:`mbd.purge.places.place.Place.where`."""
+        return self.store.url
+
+    def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
+        """See :meth:`mbd.purge.places.place.Place.find`."""
+        known = Targets(t for t in targets if t.size is not None)
+        nameless = targets.without_md5 if self.by_name else targets
+        if unknown := [t.sha256 for t in nameless if t.size is None]:
+            tell(_unknown(self.where, unknown))
+        try:
+            for prefix in self.prefixes:
+                yield from self._objects(prefix, targets, known)
+                yield from self._uploads(prefix, targets)
+        except MbdError as error:
+            tell(Obstacle(_reason(error), f"{self.where}: {error.problem}", error.way_out or "mend that; purge again"))
+
+    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
+        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        stayed, copies = {}, list(copies)
+        by_object = {Stored(c.name, c.size, "", c.version): c for c in copies if c.upload is None}
+        uploads = [c for c in copies if c.upload is not None]
+        try:
+            for upload in uploads:
+                self.store.abort(Stored(upload.name, 0, upload.upload or ""))
+            for stored, reason in self.store.delete(by_object).items():
+                stayed[by_object[stored]] = _not_removed(self.where, stored.name, reason)
+        except MbdError as error:
+            failed = Obstacle("objects could not be removed", f"{self.where}: {error.problem}", error.way_out or "")
+            stayed |= dict.fromkeys([*by_object.values(), *uploads], failed)
+        return stayed
+
+    def _objects(self, prefix: str, targets: Targets, known: Targets) -> Iterator[Copy]:
+        unnamed = known.without_md5
+        for stored in self.store.versions(prefix):
+            if stored.version is not None and not stored.tag:
+                continue  # a delete marker holds nothing, and hides what could not be removed
+            if self.runs and stored.name.startswith(_RUNS):
+                if self._names_output(stored, targets):
+                    yield Copy(stored.name, "run cache entry", None, stored.size, stored.version)
+            elif target := self._target(stored, targets, known, unnamed):
+                yield copy_of(target, stored.name, stored.size, version=stored.version)
+
+    def _target(self, stored: Stored, targets: Targets, known: Targets, unnamed: Targets) -> Target | None:
+        if self.by_name:
+            named, target = named_by(stored.name, targets)
+            if target:
+                return target
+            if named:
+                known = unnamed
+        if not len(known) or not known.may_be(stored.size):
+            return None
+        digest = hashlib.sha256()
+        try:
+            for piece in self.store.pieces(stored):
+                digest.update(piece)
+        except NotThereError:
+            return None
+        return known.by_sha256(digest.hexdigest())
+
+    def _names_output(self, stored: Stored, targets: Targets) -> bool:
+        try:
+            return names_output(b"".join(self.store.pieces(stored)), targets)
+        except NotThereError:
+            return False
+
+    def _uploads(self, prefix: str, targets: Targets) -> Iterator[Copy]:
+        """Yield uploads in parts of a target that have not come to an end: their parts are stored, too."""
+        if not self.by_name:
+            return
+        for upload in self.store.unfinished(prefix):
+            _, target = named_by(upload.name, targets)
+            if target:
+                yield copy_of(target, upload.name, 0, upload=upload.tag)
+
+
+def _unknown(where: str, digests: list[str]) -> Obstacle:
+    return Obstacle(
+        "a file could not be searched for: its MD5 or its size is not known any more",
+        f"{where}: sha256 {', '.join(digests)}",
+        "purge where a copy, or a dvc.lock with its step.json, still is; or look through the bucket yourself",
+    )
+
+
+def _reason(error: MbdError) -> str:
+    return f"it could not be searched: {error.problem.partition(':')[0]}"
+
+
+def _not_removed(where: str, name: str, reason: str) -> Obstacle:
+    if "Object Lock" in reason:
+        way_out = "wait until the lock is over, or let somebody with s3:BypassGovernanceRetention remove this version"
+        return Obstacle("an object is under Object Lock", f"{where}/{name}: {reason}", way_out)
+    way_out = "get s3:DeleteObject and s3:DeleteObjectVersion on it, or ask its owner; then purge again"
+    return Obstacle("an object could not be removed", f"{where}/{name}: {reason}", way_out)

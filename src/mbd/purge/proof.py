@@ -1,0 +1,188 @@
+"""The proof of a purge: `purge.json`, place by place, and the signed statement about the certificate that it backs.
+
+    complete    a fresh listing of every place shows nothing, and nothing was excepted
+    partial     some places are clean; others are not, could not be searched, or files stay because others need them
+    none        no place is known to be clean
+
+`purge.json` holds digests and addresses and stays with whoever purged. The statement in the log holds numbers, kinds of
+places, the claim, and the SHA-256 of `purge.json`.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Literal
+
+from mbd.certificate.commitments import SALT_BYTES, Digest
+from mbd.certificate.erasure import PlaceReport, PurgeReport
+from mbd.certificate.predicate import Erasure
+from mbd.certificate.statement import CERTIFICATE, PurgeStatement, subjects_of
+from mbd.certificate.trust import Time
+from mbd.files import to_json
+from mbd.purge.inventory import Finding
+from mbd.purge.shared import Needed
+from mbd.purge.targets import Targets, What
+from mbd.records import Record
+
+PURGE = "purge.json"
+
+
+class TargetRecord(Record):
+    """A file that had to go."""
+
+    sha256: Digest
+    what: What
+    md5: str | None
+    size: int | None
+
+
+class NeededRecord(Record):
+    """A file that stays, because another model needs it."""
+
+    sha256: Digest
+    by: str
+    where: str
+
+
+class CopyRecord(Record):
+    """A copy that was found."""
+
+    name: str
+    what: str
+    sha256: Digest | None
+    version: str | None
+
+
+class ObstacleRecord(Record):
+    """What could not be searched or removed, and what a person must do."""
+
+    reason: str
+    detail: str
+    way_out: str
+
+
+class PlaceRecord(Record):
+    """A place: what was found, what was removed, and what a fresh listing shows."""
+
+    kind: str
+    where: str
+    found: int
+    removed: int
+    left: int
+    gone: bool
+    copies: tuple[CopyRecord, ...]
+    """the first thousand of those found"""
+    obstacles: tuple[ObstacleRecord, ...]
+
+
+class PurgeRecord(Record):
+    """Everything `purge.json` says."""
+
+    format: Literal["urn:missing-by-design:purge-record:v1"] = "urn:missing-by-design:purge-record:v1"
+    certificate: Digest
+    erasure: Erasure
+    modalities: tuple[str, ...]
+    """those whose feature files had to go as well"""
+    targets: tuple[TargetRecord, ...]
+    excepted: tuple[NeededRecord, ...]
+    places: tuple[PlaceRecord, ...]
+    refs: tuple[str, ...]
+    """references of git that name purged files; they stay"""
+    issued: Time
+    salt: Digest
+    """32 random bytes, so that the digest of this file tells nothing about it"""
+
+    def to_bytes(self) -> bytes:
+        """Return the file."""
+        return to_json(self.model_dump(mode="json")).encode()
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What a purge was about."""
+
+    certificate: str
+    modalities: tuple[str, ...]
+    targets: Targets
+    excepted: Sequence[Needed]
+    refs: tuple[str, ...]
+
+
+def purge_record(purged: Purged, removal: list[Finding], fresh: list[Finding], issued: datetime) -> PurgeRecord:
+    """Put what was removed beside a fresh listing of the same places."""
+    places = tuple(_place(done, now) for done, now in zip(removal, fresh, strict=True))
+    return PurgeRecord(
+        certificate=purged.certificate,
+        erasure=_erasure(purged, places),
+        modalities=purged.modalities,
+        targets=tuple(TargetRecord(**asdict(target)) for target in purged.targets),
+        excepted=tuple(NeededRecord(**asdict(needed)) for needed in purged.excepted),
+        places=places,
+        refs=purged.refs,
+        issued=issued,
+        salt=secrets.token_hex(SALT_BYTES),
+    )
+
+
+def purge_statement(record: PurgeRecord) -> PurgeStatement:
+    """Return what is published of a purge."""
+    kinds = [target.what for target in record.targets]
+    return PurgeStatement(
+        subject=subjects_of({CERTIFICATE: record.certificate}),
+        predicate=PurgeReport(
+            erasure=record.erasure,
+            targets={kind: kinds.count(kind) for kind in sorted(set(kinds))},
+            modalities=record.modalities,
+            excepted=len(record.excepted),
+            places=tuple(_told(place) for place in record.places),
+            proof=hashlib.sha256(record.to_bytes()).hexdigest(),
+            issued=record.issued,
+        ),
+    )
+
+
+def _place(removal: Finding, fresh: Finding) -> PlaceRecord:
+    # A fresh listing cannot show that hard links elsewhere are gone, so what hindered the removal counts, too.
+    obstacles = list(dict.fromkeys([*fresh.obstacles, *removal.obstacles]))
+    return PlaceRecord(
+        kind=removal.place.kind,
+        where=removal.place.where,
+        found=removal.found,
+        removed=removal.found - removal.stayed,
+        left=fresh.found,
+        gone=not fresh.found and not obstacles,
+        copies=tuple(CopyRecord(name=c.name, what=c.what, sha256=c.sha256, version=c.version) for c in removal.copies),
+        obstacles=tuple(ObstacleRecord(**asdict(obstacle)) for obstacle in obstacles),
+    )
+
+
+def _told(place: PlaceRecord) -> PlaceReport:
+    return PlaceReport(
+        kind=place.kind,
+        found=place.found,
+        removed=place.removed,
+        left=place.left,
+        gone=place.gone,
+        reasons=tuple(dict.fromkeys(obstacle.reason for obstacle in place.obstacles)),
+    )
+
+
+def _erasure(purged: Purged, places: Sequence[PlaceRecord]) -> Erasure:
+    unclean = [place for place in places if not place.gone]
+    claim: Literal["none", "partial", "complete"] = "partial"
+    if not unclean and not purged.excepted:
+        claim = "complete"
+    elif len(unclean) == len(places):
+        claim = "none"
+    features = f" and the feature files of {', '.join(purged.modalities)}" if purged.modalities else ""
+    removed = sum(place.removed for place in places)
+    sentences = [f"The weights before the deletion{features} were searched for in {len(places)} places."]
+    sentences.append(f"{removed} copies were removed in this run; {len(places) - len(unclean)} places are clean.")
+    for kind, reasons in {place.kind: [o.reason for o in place.obstacles] for place in unclean}.items():
+        sentences.append(f"Not clean: {kind} ({'; '.join(dict.fromkeys(reasons)) or 'copies are left'}).")
+    if purged.excepted:
+        sentences.append(f"{len(purged.excepted)} feature files stay because other models need them.")
+    sentences.append("Copies out of reach (other clones, backups) are not covered.")
+    return Erasure(claim=claim, note=" ".join(sentences))

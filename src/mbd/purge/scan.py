@@ -1,0 +1,82 @@
+"""Looking for resurrections: files with a tombstone that lie in any place again.
+
+A clone that was not there when the purge was made can push old files back. A scan that runs from time to time finds
+them. What cannot be searched is told as well: there, nobody knows.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from mbd.purge.inventory import take_inventory
+from mbd.purge.places.place import Obstacle, Place
+from mbd.purge.targets import Targets
+from mbd.records import Record
+
+
+class Resurrection(Record):
+    """A file that was purged and is there again."""
+
+    kind: str
+    """of the place"""
+    where: str
+    name: str
+    version: str | None
+    what: str
+    sha256: str | None
+
+
+class Blind(Record):
+    """A place, or a part of one, that could not be searched."""
+
+    kind: str
+    where: str
+    reason: str
+    way_out: str
+
+
+class Scan(Record):
+    """What a scan found; this is what `mbd purge scan --json` prints."""
+
+    format: Literal["urn:missing-by-design:scan:v1"] = "urn:missing-by-design:scan:v1"
+    tombstones: int
+    places: tuple[str, ...]
+    """the kind of each place that was searched"""
+    resurrections: tuple[Resurrection, ...]
+    blind: tuple[Blind, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything was searched and nothing was found."""
+        return not self.resurrections and not self.blind
+
+
+def scan(places: Iterable[Place], tombstones: Targets) -> list[Resurrection]:
+    """Return every file with a tombstone that a place holds."""
+    return list(scan_all(places, tombstones).resurrections)
+
+
+def scan_all(places: Iterable[Place], tombstones: Targets) -> Scan:
+    """Look for every file with a tombstone; tell what was found and what could not be searched."""
+    places = list(places)
+    findings = take_inventory(places, tombstones) if len(tombstones) else []
+    return Scan(
+        tombstones=len(tombstones),
+        places=tuple(place.kind for place in places),
+        resurrections=tuple(
+            Resurrection(
+                kind=finding.place.kind,
+                where=finding.place.where,
+                name=copy.name,
+                version=copy.version,
+                what=copy.what,
+                sha256=copy.sha256,
+            )
+            for finding in findings
+            for copy in finding.copies
+        ),
+        blind=tuple(_blind(finding.place, obstacle) for finding in findings for obstacle in finding.obstacles),
+    )
+
+
+def _blind(place: Place, obstacle: Obstacle) -> Blind:
+    return Blind(kind=place.kind, where=place.where, reason=obstacle.detail, way_out=obstacle.way_out)

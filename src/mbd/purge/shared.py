@@ -1,0 +1,107 @@
+"""Feature files that other models still need: they are not removed, and the proof lists them.
+
+A model needs the files of a modality if it takes that modality and its record lists them. Models count that the
+workspace holds, that any of git's references names now, or that have a certificate that stands in the store; those
+whose weights must go themselves, or have gone before, do not. Weights, snapshots and exports are never excepted.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from mbd.certificate.layout import object_name
+from mbd.certificate.registry import Entry, entries
+from mbd.certificate.statement import MODEL
+from mbd.certificate.trust import Trust
+from mbd.errors import MbdError
+from mbd.model.checkpoint import RECORD, WEIGHTS
+from mbd.purge.feature_sets import FeatureFiles
+from mbd.purge.places import Surroundings
+from mbd.purge.places.folders import Folder
+from mbd.purge.targets import Targets
+from mbd.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A target that another model needs."""
+
+    sha256: str
+    by: str
+    """SHA-256 of that model's weights"""
+    where: str
+    """where that model is"""
+
+
+def needed_by_others(
+    targets: Targets,
+    gone: Targets,
+    around: Surroundings,
+    sets: Iterable[FeatureFiles],
+    published: Iterable[tuple[str, dict[str, Any]]],
+) -> list[Needed]:
+    """Return the feature files among the targets that stay, each with a model that needs it.
+
+    `gone`: what was purged before; `sets`: all FeatureSets; `published`: see :func:`published_models`.
+    """
+    if not any(target.what == "features" for target in targets):
+        return []
+    found: dict[str, Needed] = {}
+    for where, record in (*_models(around), *published):
+        for sha256, weights in _needs(record, targets) if not gone.by_sha256(str(record.get("sha256"))) else ():
+            found.setdefault(sha256, Needed(sha256, weights, where))
+    for one in sets:
+        # A model's record lists what its training has read; whoever evaluates it needs the rest of the FeatureSet.
+        peers = one.files.values()
+        need = next((found[digest] for digest in peers if digest in found), None)
+        for digest in peers if need else ():
+            if targets.by_sha256(digest) and need:
+                found.setdefault(digest, replace(need, sha256=digest))
+    return list(found.values())
+
+
+def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the records of the models whose certificates stand, and which certificates those are."""
+    for entry in entries(store, trust, at):
+        if isinstance(entry, Entry) and entry.status.state in {"valid", "overdue"}:
+            try:
+                record = _json(store.read(object_name(entry.statement.digests[MODEL])))
+            except MbdError:
+                continue
+            if isinstance(record, dict):
+                yield f"certificate {entry.digest}", record
+
+
+def _needs(record: dict[str, Any], targets: Targets) -> Iterator[tuple[str, str]]:
+    """Yield the targets that a model needs, and the model's weights."""
+    try:
+        weights, taken = record["sha256"], set(record["modalities"]) - set(record["revoked"])
+        files = record["data"]["files"].items()
+    except (KeyError, TypeError, AttributeError):
+        return
+    if targets.by_sha256(weights):
+        return
+    for name, sha256 in files:
+        if PurePosixPath(name).stem in taken and targets.by_sha256(sha256):
+            yield sha256, weights
+
+
+def _models(around: Surroundings) -> Iterator[tuple[str, dict[str, Any]]]:
+    for place in around.places:
+        if isinstance(place, Folder) and not place.by_name:
+            for path in place.files():
+                whole = path.name == RECORD and (path.parent / WEIGHTS).is_file()
+                if whole and isinstance(record := _json(path.read_bytes()), dict):
+                    yield str(path), record
+    for ref, pointers in around.history.tips.items():
+        yield from ((ref, record) for record in around.history.records(RECORD, pointers) if isinstance(record, dict))
+
+
+def _json(content: bytes) -> Any:  # noqa: ANN401 -- any JSON
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None

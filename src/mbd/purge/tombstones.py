@@ -1,0 +1,123 @@
+"""Tombstones: digests of files that must never come back.
+
+    tombstones/sha256/HEX     what the file was, and which certificate's purge has buried it
+    tombstones/md5/HEX        the SHA-256 and the size of the file with this MD5: how DVC names it
+
+They lie in the store, created before anything is removed, so that a purge that was killed finds out from them what the
+first run knew. Steps read a list of them (`purge.tombstones`: a file that every purge and scan brings up to date, or
+the store itself). Whoever can read the store can read the digests of the old weights here.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from mbd.certificate.commitments import Digest
+from mbd.certificate.layout import TOMBSTONES, tombstone_name
+from mbd.errors import DataError
+from mbd.files import to_json, write_file
+from mbd.params import Params
+from mbd.purge.targets import Target, Targets, What
+from mbd.records import AnyRecord, Record
+from mbd.storage import open_store
+from mbd.storage.store import OtherContentError, Store
+
+Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class Tombstone(Record):
+    """What `tombstones/sha256/HEX` says."""
+
+    format: Literal["urn:missing-by-design:tombstone:v1"] = "urn:missing-by-design:tombstone:v1"
+    sha256: Digest
+    what: What
+    certificate: Digest
+
+
+class Md5Tombstone(Record):
+    """What `tombstones/md5/HEX` says."""
+
+    format: Literal["urn:missing-by-design:md5-tombstone:v1"] = "urn:missing-by-design:md5-tombstone:v1"
+    md5: Md5
+    sha256: Digest
+    size: int | None
+
+
+def bury(store: Store, targets: Targets, certificate: str) -> None:
+    """Set up the tombstones of all targets; one that is there already stays as it is."""
+    for target in targets:
+        stone = Tombstone(sha256=target.sha256, what=target.what, certificate=certificate)
+        _create(store, tombstone_name("sha256", target.sha256), stone)
+        if target.md5:
+            named = Md5Tombstone(md5=target.md5, sha256=target.sha256, size=target.size)
+            _create(store, tombstone_name("md5", target.md5), named)
+
+
+def buried(store: Store, certificate: str | None = None) -> Targets:
+    """Return what has a tombstone in a store; with `certificate`, only what its purge has buried."""
+    stones = {stone.sha256: stone for stone in _read(store, "sha256", Tombstone)}
+    kept = {s.sha256: s for s in stones.values() if certificate in {None, s.certificate}}
+    found = Targets(Target(stone.sha256, stone.what) for stone in kept.values())
+    for named in _read(store, "md5", Md5Tombstone):
+        if stone := kept.get(named.sha256):
+            found.add(Target(named.sha256, stone.what, named.md5, named.size))
+    return found
+
+
+def write_list(file: Path, targets: Targets) -> None:
+    """Write the list that steps on this machine read; what it has already stays."""
+    digests = {*read_list(file), *(target.sha256 for target in targets)}
+    if digests:
+        write_file(file, "".join(f"{digest}\n" for digest in sorted(digests)))
+
+
+def read_list(file: Path) -> frozenset[str]:
+    """Return the digests in a list; none if there is no such file."""
+    try:
+        return frozenset(file.read_text(encoding="ascii").split())
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            "the list of tombstones cannot be read",
+            file=file,
+            way_out="`mbd purge scan --store URL` writes it again, once it is removed",
+        ) from error
+
+
+def listed(params: Params) -> frozenset[str]:
+    """Return the digests that no step may read or write, as `purge.tombstones` says."""
+    place = params.purge.tombstones
+    if place is None:
+        return frozenset()
+    if "://" not in place:
+        return read_list(Path(place))
+    prefix = f"{TOMBSTONES}/sha256/"
+    return frozenset(found.name.removeprefix(prefix) for found in open_store(place, params.store).list(prefix))
+
+
+def bring_up_to_date(params: Params, targets: Targets) -> None:
+    """Add targets to the list that steps on this machine read, if it is a file."""
+    place = params.purge.tombstones
+    if place is not None and "://" not in place:
+        write_list(Path(place), targets)
+
+
+def _create(store: Store, name: str, record: Record) -> None:
+    with suppress(OtherContentError):
+        store.create(name, to_json(record.model_dump(mode="json")).encode())
+
+
+def _read(store: Store, algorithm: Literal["sha256", "md5"], kind: type[AnyRecord]) -> Iterator[AnyRecord]:
+    for found in store.list(f"{TOMBSTONES}/{algorithm}/"):
+        try:
+            yield kind.model_validate_json(store.read(found.name))
+        except ValidationError as error:
+            raise DataError(
+                "a tombstone in the store is damaged",
+                file=found.name,
+                way_out="bring the object back from a copy of the store; or purge again once it is removed",
+            ) from error

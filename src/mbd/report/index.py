@@ -1,0 +1,152 @@
+"""The index page: every certificate of a store with where it stands, what cannot be verified, and what is owed.
+
+It is of a day: whether an audit is overdue, or a request, depends on when one looks.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from mbd.certificate.registry import Doubtful, Entry
+from mbd.report.page.content import ABSENT, Block, Fact, Items, Link, Page, Section, Table, Text
+from mbd.report.page.origin import day
+
+STATES = ("valid", "overdue", "refuted", "superseded", "revoked")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the index says of a certificate; small, so that there can be many."""
+
+    digest: str
+    model: str
+    deleted: str
+    method: str
+    guarantee: str
+    issued: datetime
+    reaudit_by: datetime
+    state: str
+    reason: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> "Row":
+        """Return the row of a certificate."""
+        predicate, status = entry.statement.predicate, entry.status
+        names = ", ".join(predicate.deleted.modalities)
+        guarantee = predicate.guarantee
+        limit = f", ε = {guarantee.epsilon:g}" if guarantee.kind == "certified" else ""
+        return cls(
+            digest=entry.digest,
+            model=predicate.model,
+            deleted=names if predicate.deleted.scope == "modalities" else f"{names} of some subjects",
+            method=predicate.method.name,
+            guarantee=guarantee.kind + limit,
+            issued=predicate.issued,
+            reaudit_by=status.reaudit_by,
+            state=status.state,
+            reason=status.reason,
+        )
+
+
+@dataclass(frozen=True)
+class Owed:
+    """What the index says of a request: nothing about who asked."""
+
+    id: str
+    model: str
+    modalities: tuple[str, ...]
+    state: str
+    open: bool
+    due: datetime
+
+
+def page_name(digest: str) -> str:
+    """Return the place of a certificate's page beside the index, without its ending."""
+    return f"certificates/{digest}"
+
+
+def index_page(
+    store: str, rows: Sequence[Row], doubtful: Sequence[Doubtful], requests: Sequence[Owed], at: datetime
+) -> Page:
+    """Return the index of a store at a time; `store` is its URL without credentials."""
+    return Page(
+        kind="Modality Deletion Certificates",
+        title=f"Certificates in {store}",
+        summary=tuple(_summary(rows, doubtful, requests, at)),
+        glance=(
+            Fact(name="as of", value=day(at)),
+            *(Fact(name=state, value=str(count)) for state, count in _count(rows).items()),
+        ),
+        sections=(_certificates(rows), *_doubtful(doubtful), *_requests(requests, at)),
+    )
+
+
+def _count(rows: Sequence[Row]) -> dict[str, int]:
+    found = Counter(row.state for row in rows)
+    return {state: found[state] for state in STATES if found[state]}
+
+
+def _summary(
+    rows: Sequence[Row], doubtful: Sequence[Doubtful], requests: Sequence[Owed], at: datetime
+) -> Iterator[str]:
+    counts = ", ".join(f"{count} {state}" for state, count in _count(rows).items())
+    yield f"{_number(len(rows), 'certificate')} in this store" + (f": {counts}." if counts else ".")
+    yield (
+        "Their signatures and places in the log were checked when this page was made. Do not take its word for it: "
+        "each certificate's own page lets you check it yourself."
+    )
+    if doubtful:
+        yield f"{_number(len(doubtful), 'object')} cannot be verified and should not be relied on."
+    owed = [request for request in requests if request.open]
+    if owed:
+        late = sum(request.due < at for request in owed)
+        yield f"{_number(len(owed), 'request')} still to be carried out, {late} of them after the deadline."
+
+
+def _certificates(rows: Sequence[Row]) -> Section:
+    header = ("certificate", "standing", "model", "deleted", "method", "guarantee", "issued", "attack again by", "why")
+    blocks: tuple[Block, ...] = (Text(text="Nothing has been published here."),)
+    if rows:
+        ordered = sorted(rows, key=lambda row: (row.issued, row.digest), reverse=True)
+        blocks = (Table(caption="Newest first", header=header, rows=tuple(map(_row, ordered))),)
+    return Section(id="certificates", title="Certificates", blocks=blocks)
+
+
+def _row(row: Row) -> tuple[str | Link, ...]:
+    link = Link(text=row.digest[:12], href=f"{page_name(row.digest)}.html")
+    dates = day(row.issued), day(row.reaudit_by)
+    why = ABSENT if row.state == "valid" else row.reason
+    return (link, row.state, row.model, row.deleted, row.method, row.guarantee, *dates, why)
+
+
+def _doubtful(found: Sequence[Doubtful]) -> Iterator[Section]:
+    if found:
+        items = tuple(f"{one.digest}: {one.reason}" for one in found)
+        yield Section(id="doubtful", title="What cannot be verified", blocks=(Items(items=items),))
+
+
+def _requests(requests: Sequence[Owed], at: datetime) -> Iterator[Section]:
+    if not requests:
+        return
+    counts = Counter(request.state for request in requests)
+    blocks: list[Block] = [
+        Table(
+            caption="All requests",
+            header=("state", "requests"),
+            rows=tuple((state, str(count)) for state, count in sorted(counts.items())),
+        )
+    ]
+    if owed := sorted((r for r in requests if r.open), key=lambda request: (request.due, request.id)):
+        rows = tuple((r.id, r.model, ", ".join(r.modalities) or ABSENT, r.state, _due(r.due, at)) for r in owed)
+        header = ("request", "model", "to forget", "state", "due")
+        blocks.append(Table(caption="Still to be carried out, nearest deadline first", header=header, rows=rows))
+    yield Section(id="requests", title="Requests", blocks=tuple(blocks))
+
+
+def _due(due: datetime, at: datetime) -> str:
+    return f"{day(due)}, {abs((due - at).days)} days {'late' if due < at else 'left'}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -1,0 +1,70 @@
+"""What of a folder is encrypted, and under which keys.
+
+    FeatureSet   splits/SPLIT/MODALITY.safetensors   the key of MODALITY (`_rows`: ids, groups and labels)
+    model        *.safetensors                       the keys of all modalities that it takes, together
+
+All else (manifest, records, metrics) holds no features and no weights, and stays as it is. A folder may be a
+FeatureSet, a model, or hold several models (seeds).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mbd.errors import DataError
+from mbd.features.contract import MANIFEST, Manifest
+from mbd.model.checkpoint import RECORD
+from mbd.model.record import ModelRecord
+from mbd.records import read_record
+from mbd.shredding.cipher import Subject
+
+SUFFIX = ".mbdx"
+_TENSORS = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A FeatureSet or a model, encrypted or not."""
+
+    folder: Path
+    record: Manifest | ModelRecord
+    lineage: str
+
+    def plain(self) -> list[Path]:
+        """Return the files that are to be encrypted."""
+        return sorted(self.folder.rglob(f"*{_TENSORS}"))
+
+    def encrypted(self) -> list[Path]:
+        """Return the files that are encrypted."""
+        return sorted(self.folder.rglob(f"*{SUFFIX}"))
+
+    def subject(self, file: Path) -> Subject:
+        """Return what a file is, by its place; `file` has its plain or its encrypted name."""
+        name = file.relative_to(self.folder).as_posix().removesuffix(SUFFIX)
+        if isinstance(self.record, ModelRecord):
+            return Subject(name=name, lineage=self.lineage, kind="models", modalities=tuple(self.record.inputs))
+        return Subject(name=name, lineage=self.lineage, kind="features", modalities=(Path(name).stem,))
+
+
+def units(folder: Path, lineage: str | None = None) -> list[Unit]:
+    """Return the FeatureSets and models in a folder; `lineage` overrides the name of their data."""
+    found = sorted(_read(folder, lineage), key=lambda unit: unit.folder)
+    if not found:
+        raise DataError(
+            "this is neither a FeatureSet nor a model folder",
+            file=folder,
+            way_out=f"give a folder with a {MANIFEST} or a {RECORD} in it",
+        )
+    for inner in found:
+        if outer := next((unit for unit in found if unit.folder in inner.folder.parents), None):
+            raise DataError("a FeatureSet or model lies within another", file=inner.folder, value=outer.folder)
+    return found
+
+
+def _read(folder: Path, lineage: str | None) -> Iterator[Unit]:
+    for file in folder.rglob(MANIFEST):
+        manifest = read_record(file, Manifest, "manifest of a FeatureSet", "`mbd features --out DIR` makes one")
+        yield Unit(file.parent, manifest, lineage or manifest.name)
+    for file in folder.rglob(RECORD):
+        model = read_record(file, ModelRecord, "model record (model.json)", "`mbd train` makes a model folder")
+        yield Unit(file.parent, model, lineage or model.data.name)

@@ -1,0 +1,209 @@
+"""The data keys: made, found, wrapped anew and destroyed.
+
+    KEYS/ID.json           a wrapped key, mode 0600
+    KEYS/shredding.json    which keys there were, and which were destroyed (:mod:`mbd.shredding.record`)
+
+Destroying is on record before it begins and when it has ended: killed anywhere and run again, it comes to its end, and
+a key of which the destruction has begun is never used again.
+"""
+
+import fcntl
+import os
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from mbd.errors import DataError, UsageError
+from mbd.files import to_json, write_file
+from mbd.params.shredding import Shredding
+from mbd.records import Record, read_record
+from mbd.shredding.record import (
+    RECORD,
+    Destruction,
+    Digest,
+    KeyEntry,
+    KeyName,
+    Kind,
+    ShreddingRecord,
+    key_id,
+    now,
+    read_shredding,
+)
+from mbd.shredding.wrapper import KEY_BYTES, UnwrapError, Wrapper, open_wrapper
+
+
+class WrappedKey(Record):
+    """Everything a key's file says."""
+
+    format: Literal["urn:missing-by-design:wrapped-key:v1"] = "urn:missing-by-design:wrapped-key:v1"
+    id: Digest
+    name: KeyName
+    wrapped: str
+    """base64"""
+
+
+class KeyDestroyedError(DataError):
+    """What was to be decrypted can never be read again."""
+
+    def __init__(self, entry: KeyEntry, way_out: str) -> None:
+        assert entry.destroyed is not None  # noqa: S101 -- callers have looked
+        self.entry = entry
+        when = entry.destroyed.done or entry.destroyed.requested
+        super().__init__(
+            f"the key of {entry.name} was destroyed on {when:%Y-%m-%d %H:%M:%S} UTC: {entry.destroyed.reason}",
+            key="key",
+            value=entry.id,
+            way_out=way_out,
+        )
+
+
+class Keyring:
+    """The folder of the data keys, and who wraps them."""
+
+    def __init__(self, folder: Path, wrapper: Wrapper) -> None:
+        self.folder, self.wrapper = folder, wrapper
+        self._known: dict[str, bytes] = {}
+
+    @classmethod
+    def of(cls, settings: Shredding) -> "Keyring":
+        """Return the keys that the parameters name."""
+        return cls(Path(settings.keys), open_wrapper(settings.wrapper))
+
+    def make(self, name: KeyName) -> tuple[str, bytes]:
+        """Return id and key for encrypting; it is made if there is none. One that was destroyed is not made again."""
+        with self._locked():
+            record = read_shredding(self.folder)
+            entry = next((key for key in reversed(record.keys) if key.name == name), None)
+            if entry and entry.destroyed:
+                raise KeyDestroyedError(
+                    entry, "leave the revoked modality out, or set shredding.lineage to the name of a new lineage"
+                )
+            if entry:
+                return entry.id, self.find(entry.id, name)
+            secret = secrets.token_bytes(KEY_BYTES)
+            entry = KeyEntry(id=key_id(secret), name=name, created=now())
+            self._write_key(entry, secret, self.wrapper)
+            self._write_record(record.replaced(entry))
+            self._known[entry.id] = secret
+            return entry.id, secret
+
+    def find(self, identity: str, name: KeyName) -> bytes:
+        """Return the key with this id, for decrypting what says that it was encrypted with the key called `name`."""
+        entry = next((key for key in read_shredding(self.folder).keys if key.id == identity), None)
+        if entry is None or entry.name != name:
+            raise DataError(
+                f"there is no such key of {name}",
+                file=self.folder,
+                value=identity,
+                way_out="set shredding.keys to the folder of keys that it was encrypted with",
+            )
+        if entry.destroyed:
+            raise KeyDestroyedError(entry, "nobody can decrypt this any more; work without it")
+        if identity not in self._known:
+            self._known[identity] = self._unwrap(entry, self.wrapper)
+        return self._known[identity]
+
+    def destroy(
+        self, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...], reason: str
+    ) -> tuple[KeyEntry, ...]:
+        """Destroy the keys of these modalities in a lineage; return their entries, with those destroyed earlier."""
+        with self._locked():
+            record = read_shredding(self.folder)
+            chosen = [key.id for key in record.of(lineage, modalities, kinds)]
+            self._refuse_unknown(record, lineage, modalities, chosen)
+            for key in record.keys:
+                if key.id in chosen and key.destroyed is None:
+                    begun = Destruction(reason=reason, requested=now(), done=None)
+                    record = record.replaced(key.model_copy(update={"destroyed": begun}))
+            self._write_record(record)
+            for key in record.keys:
+                if key.id not in chosen:
+                    continue
+                self._known.pop(key.id, None)
+                for file in (self._file(key.id), *self.folder.glob(f".{key.id}.json.partial.*")):
+                    overwrite_and_remove(file)
+                if key.destroyed and key.destroyed.done is None:
+                    ended = key.destroyed.model_copy(update={"done": now()})
+                    record = record.replaced(key.model_copy(update={"destroyed": ended}))
+            self._write_record(record)
+            return tuple(key for key in record.keys if key.id in chosen)
+
+    def rewrap(self, wrapper: Wrapper) -> int:
+        """Let `wrapper` wrap every key there is; return how many. Killed and run again, it goes on."""
+        with self._locked():
+            living = [key for key in read_shredding(self.folder).keys if not key.destroyed]
+            for entry in living:
+                try:
+                    self._unwrap(entry, wrapper)
+                except UnwrapError:
+                    self._write_key(entry, self._unwrap(entry, self.wrapper), wrapper)
+            self.wrapper = wrapper
+            return len(living)
+
+    def _refuse_unknown(
+        self, record: ShreddingRecord, lineage: str, modalities: tuple[str, ...], chosen: list[str]
+    ) -> None:
+        known = {key.name.modality for key in record.keys if key.id in chosen}
+        if missing := [modality for modality in modalities if modality not in known]:
+            there = ", ".join(str(key.name) for key in record.keys) or "none"
+            raise UsageError(
+                f"there never was a key of {missing[0]} in the lineage {lineage}",
+                file=self.folder / RECORD,
+                way_out=f"there are keys of: {there}",
+            )
+
+    def _file(self, identity: str) -> Path:
+        return self.folder / f"{identity}.json"
+
+    def _write_key(self, entry: KeyEntry, secret: bytes, wrapper: Wrapper) -> None:
+        wrapped = wrapper.wrap(secret, _context(entry))
+        key = WrappedKey(id=entry.id, name=entry.name, wrapped=b64encode(wrapped).decode())
+        write_file(self._file(entry.id), to_json(key.model_dump(mode="json")), mode=0o600)
+
+    def _unwrap(self, entry: KeyEntry, wrapper: Wrapper) -> bytes:
+        file = self._file(entry.id)
+        key = read_record(file, WrappedKey, "wrapped data key", "restore the folder of keys (shredding.keys)")
+        try:
+            wrapped = b64decode(key.wrapped, validate=True)
+        except ValueError as error:
+            raise DataError("the wrapped data key is damaged", file=file, key="wrapped") from error
+        secret = wrapper.unwrap(wrapped, _context(entry))
+        if key_id(secret) != entry.id:
+            raise DataError("the wrapped data key is another one than its id says", file=file, value=entry.id)
+        return secret
+
+    def _write_record(self, record: ShreddingRecord) -> None:
+        write_file(self.folder / RECORD, record.to_bytes())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def overwrite_and_remove(file: Path) -> None:
+    """Overwrite a file in its place with random bytes, sync it, remove it, sync its folder; it may be gone already."""
+    try:
+        with file.open("r+b", buffering=0) as stream:
+            stream.write(secrets.token_bytes(os.fstat(stream.fileno()).st_size))
+            os.fsync(stream.fileno())
+        file.unlink()
+    except FileNotFoundError:
+        return
+    handle = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _context(entry: KeyEntry) -> dict[str, str]:
+    return {"id": entry.id, **entry.name.model_dump()}

@@ -1,0 +1,125 @@
+"""What `shredding.json` says: which data keys there were, which were destroyed, when and why; and what of it to state.
+
+The id of a key is a commitment to it, an HMAC-SHA256 of a fixed text with the 256-bit key: it names the key, fits no
+other, and helps nobody to find it. So the record can be signed and shown to anybody.
+"""
+
+import hashlib
+import hmac
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import AwareDatetime, Field
+
+from mbd.files import to_json
+from mbd.records import Record, read_record
+
+RECORD = "shredding.json"
+Kind = Literal["features", "models"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_COMMITTED = b"urn:missing-by-design:data-key:v1"
+
+
+class KeyName(Record):
+    """What a key is for: a modality's feature files, or its part in the models of a lineage."""
+
+    lineage: str
+    kind: Kind
+    modality: str
+    """`_rows` for ids, groups and labels of a FeatureSet"""
+
+    def __str__(self) -> str:
+        return f"{self.modality} ({self.kind} of {self.lineage})"
+
+
+class Destruction(Record):
+    """That a key is destroyed, and why."""
+
+    reason: str
+    requested: AwareDatetime
+    done: AwareDatetime | None
+    """null: it has begun, and not come to its end"""
+
+
+class KeyEntry(Record):
+    """A data key that there is or was."""
+
+    id: Digest
+    name: KeyName
+    created: AwareDatetime
+    destroyed: Destruction | None = None
+
+
+class ShreddingRecord(Record):
+    """Everything `shredding.json` says."""
+
+    format: Literal["urn:missing-by-design:shredding-record:v1"] = "urn:missing-by-design:shredding-record:v1"
+    keys: tuple[KeyEntry, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """Return the file."""
+        return to_json(self.model_dump(mode="json")).encode()
+
+    def of(self, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...]) -> tuple[KeyEntry, ...]:
+        """Return the keys of these modalities in a lineage, those destroyed too."""
+        wanted = {(lineage, kind, modality) for kind in kinds for modality in modalities}
+        return tuple(key for key in self.keys if (key.name.lineage, key.name.kind, key.name.modality) in wanted)
+
+    def replaced(self, entry: KeyEntry) -> "ShreddingRecord":
+        """Return the record with this entry in place of the one with its id, or after all others."""
+        keys = {key.id: key for key in self.keys} | {entry.id: entry}
+        return self.model_copy(update={"keys": tuple(keys.values())})
+
+
+class DestroyedKey(Record):
+    """A key that is gone."""
+
+    id: Digest
+    kind: Kind
+    modality: str
+    at: AwareDatetime
+
+
+class ShreddingFacts(Record):
+    """What can be stated of the keys of revoked modalities: for `purge.json` and for certificates."""
+
+    destroyed: tuple[DestroyedKey, ...]
+    whole: bool
+    """whether none of the keys asked for is left"""
+    record: Digest
+    """SHA-256 of shredding.json"""
+
+
+def key_id(secret: bytes) -> str:
+    """Return the id of a data key."""
+    return hmac.new(secret, _COMMITTED, hashlib.sha256).hexdigest()
+
+
+def read_shredding(folder: Path) -> ShreddingRecord:
+    """Return the record in the folder of the keys; an empty one if there is none yet."""
+    file = folder / RECORD
+    if not file.exists():
+        return ShreddingRecord()
+    return read_record(file, ShreddingRecord, "record of data keys", "restore it: without it nothing can be decrypted")
+
+
+def shredding_facts(
+    folder: Path, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...] = KINDS
+) -> ShreddingFacts | None:
+    """Return what can be stated of these modalities' keys in `folder`; None if there never were any."""
+    keys = read_shredding(folder).of(lineage, modalities, kinds)
+    gone = [(key, key.destroyed.done) for key in keys if key.destroyed and key.destroyed.done]
+    if not keys:
+        return None
+    return ShreddingFacts(
+        destroyed=tuple(DestroyedKey(id=k.id, kind=k.name.kind, modality=k.name.modality, at=at) for k, at in gone),
+        whole=len(gone) == len(keys),
+        record=hashlib.sha256((folder / RECORD).read_bytes()).hexdigest(),
+    )
+
+
+def now() -> datetime:
+    """Return the time, to the second."""
+    return datetime.now(UTC).replace(microsecond=0)

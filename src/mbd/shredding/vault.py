@@ -1,0 +1,175 @@
+"""Folders of encrypted files, and their plaintext for the time of a step.
+
+An encrypted folder is the plain one with `X.safetensors` replaced by `X.safetensors.mbdx`. Opened, it is the plain one
+again, byte for byte and with the same name, so that digests, records and steps know no difference. Files of a modality
+whose key was destroyed are left out of a FeatureSet; a model with such a key cannot be opened.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from mbd.errors import DataError, UsageError
+from mbd.files import STEP_FILE, read_json, whole_folder
+from mbd.params.shredding import Shredding
+from mbd.shredding.cipher import decrypt, encrypt, read_header
+from mbd.shredding.contents import SUFFIX, Unit, units
+from mbd.shredding.keys import KeyDestroyedError, Keyring
+from mbd.shredding.workspace import private_folder, refuse_without_room
+
+Tell = Callable[[str], object]
+
+
+def is_encrypted(folder: Path) -> bool:
+    """Return whether a folder holds encrypted files."""
+    return folder.is_dir() and any(folder.rglob(f"*{SUFFIX}"))
+
+
+def encrypt_folder(folder: Path, out: Path, keyring: Keyring, lineage: str | None = None) -> int:
+    """Write the encrypted form of a folder to `out`; return how many files were encrypted."""
+    count = 0
+    with whole_folder(out, _writer(folder)) as new:
+        found = units(folder, lineage)
+        secret = {file for unit in found for file in unit.plain()}
+        shutil.copytree(folder, new, dirs_exist_ok=True, ignore=_but(lambda file: file not in secret))
+        for unit in found:
+            for file in unit.plain():
+                _encrypt_file(unit, file, new / f"{file.relative_to(folder)}{SUFFIX}", keyring)
+                count += 1
+    return count
+
+
+def encrypt_in_place(folder: Path, keyring: Keyring, lineage: str | None = None) -> int:
+    """Replace the files of a folder by their encrypted form; return how many. Killed and run again, it goes on.
+
+    A plain file is removed when its encrypted form is on disk and was read back.
+    """
+    count = 0
+    for unit in units(folder, lineage):
+        for file in unit.plain():
+            sealed = file.with_name(file.name + SUFFIX)
+            partial = file.with_name(f".{sealed.name}.partial")
+            _encrypt_file(unit, file, partial, keyring)
+            partial.replace(sealed)
+            with Path(os.devnull).open("wb") as nowhere:
+                _decrypt_file(unit, sealed, nowhere, keyring)
+            file.unlink()
+            _sync(file.parent)
+            count += 1
+    return count
+
+
+def decrypt_folder(
+    folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, tell: Tell = lambda _: None
+) -> int:
+    """Write the plain form of a folder into `out`, an empty folder; return how many files were decrypted."""
+    found = units(folder, lineage)
+    sealed = {file for unit in found for file in unit.encrypted()}
+    left_out: dict[str, KeyDestroyedError] = {}
+    shutil.copytree(folder, out, dirs_exist_ok=True, ignore=_but(lambda file: _stays(file, sealed)))
+    for unit in found:
+        for file in unit.encrypted():
+            plain = out / file.relative_to(folder).with_suffix("")
+            try:
+                with _new_file(plain) as target:
+                    _decrypt_file(unit, file, target, keyring)
+            except KeyDestroyedError as error:
+                plain.unlink()
+                if error.entry.name.kind == "models":
+                    raise
+                left_out[error.entry.id] = error
+    for gone in left_out.values():
+        tell(f"{gone.problem}; its files are left out of {folder}")
+    return len(sealed)
+
+
+def decrypted(
+    folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, tell: Tell = lambda _: None
+) -> int:
+    """Write the plain form of a folder to `out`, whole or not at all, to stay."""
+    with whole_folder(out, _writer(folder)) as new:
+        return decrypt_folder(folder, new, keyring, lineage, tell)
+
+
+@contextmanager
+def opened(folder: Path, settings: Shredding, tell: Tell = lambda _: None) -> Iterator[Path]:
+    """Within: the plain form of a folder, in a private temporary folder if it is encrypted."""
+    if not is_encrypted(folder):
+        yield folder
+        return
+    if not settings.enabled:
+        raise UsageError(
+            "the folder is encrypted",
+            file=folder,
+            way_out="set shredding.enabled=true, shredding.keys and shredding.wrapper; or `mbd shred decrypt` it",
+        )
+    with private_folder(settings.temporary) as private:
+        refuse_without_room(private, sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
+        plain = private / folder.resolve().name
+        decrypt_folder(folder, plain, Keyring.of(settings), settings.lineage, tell)
+        yield plain
+
+
+def _encrypt_file(unit: Unit, file: Path, out: Path, keyring: Keyring) -> None:
+    subject = unit.subject(file)
+    keys = [keyring.make(name) for name in subject.key_names]
+    with file.open("rb", buffering=0) as source, out.open("wb") as target:
+        encrypt(source, target, subject, keys)
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def _decrypt_file(unit: Unit, file: Path, target: BinaryIO, keyring: Keyring) -> None:
+    subject = unit.subject(file)
+    with file.open("rb", buffering=0) as source:
+        header = read_header(source)
+        found = header[0].subject
+        if found != subject:
+            raise DataError(
+                "the encrypted file belongs elsewhere",
+                file=file,
+                value=f"{found.name} of {', '.join(found.modalities)} in the lineage {found.lineage}",
+                way_out=f"it has to be {subject.name} of {', '.join(subject.modalities)} in {subject.lineage}; "
+                "fetch it again, or set shredding.lineage as when it was encrypted",
+            )
+        named = zip(header[0].keys, subject.key_names, strict=True)
+        keys = [keyring.find(identity, name) for identity, name in named]
+        decrypt(source, target, header, keys)
+
+
+def _new_file(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _but(copied: Callable[[Path], bool]) -> Callable[[str, list[str]], list[str]]:
+    """Return what tells `copytree` to leave out files that are not to be copied."""
+
+    def ignored(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if not copied(Path(folder) / name)]
+
+    return ignored
+
+
+def _stays(file: Path, sealed: set[Path]) -> bool:
+    """Return whether a file is neither encrypted nor what an interrupted :func:`encrypt_in_place` has left."""
+    return not ({file, file.with_name(file.name + SUFFIX)} & sealed or file.name.endswith(f"{SUFFIX}.partial"))
+
+
+def _writer(folder: Path) -> str:
+    """Return the step that wrote a folder: the only one whose earlier output may be replaced."""
+    try:
+        return str(read_json(folder / STEP_FILE)["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "shred"
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,100 @@
+"""The only place where plaintext lies: a folder of ours, in memory where that can be, gone when its user has ended.
+
+    PARENT/mbd-UID/plain-*    mode 0700, locked by the process that works in it
+
+A killed process leaves its folder behind, but not its lock: whoever comes next removes it.
+"""
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mbd.errors import UsageError
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- what is made in it is ours alone
+_PREFIX = "plain-"
+
+
+@contextmanager
+def private_folder(parent: str | None) -> Iterator[Path]:
+    """Within: an empty folder that only we can enter. What killed processes have left is removed first."""
+    home = _home(parent)
+    with _locked(home, fcntl.LOCK_EX):
+        _remove_abandoned(home)
+        folder = Path(tempfile.mkdtemp(dir=home, prefix=_PREFIX))
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+        os.close(handle)
+
+
+def remove_abandoned(parent: str | None) -> None:
+    """Remove what killed processes have left."""
+    home = _home(parent)
+    with _locked(home, fcntl.LOCK_EX):
+        _remove_abandoned(home)
+
+
+def refuse_without_room(folder: Path, needed: int) -> None:
+    """Raise a UsageError if `needed` bytes do not fit into `folder`."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UsageError(
+            f"there is no room for the plaintext: {needed / 1e9:.2f} GB are needed, {free / 1e9:.2f} GB are free",
+            key="shredding.temporary",
+            value=folder.parent.parent,
+            way_out="name a folder with more room; it need not be in memory, but then plaintext touches a disk",
+        )
+
+
+def _home(parent: str | None) -> Path:
+    above = Path(parent) if parent else _default()
+    home = above / f"mbd-{os.getuid()}"
+    try:
+        above.mkdir(parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, exist_ok=True)
+        facts = home.lstat()
+    except OSError as error:
+        raise UsageError(
+            f"there can be no folder for plaintext: {error.strerror}", key="shredding.temporary", value=home
+        ) from error
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+        raise UsageError(
+            "the folder for plaintext is not ours alone",
+            key="shredding.temporary",
+            value=home,
+            way_out="remove it, or name another folder; it has to be a folder of yours with mode 0700",
+        )
+    return home
+
+
+def _default() -> Path:
+    usable = SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK)
+    return SHARED_MEMORY if usable else Path(tempfile.gettempdir())
+
+
+def _remove_abandoned(home: Path) -> None:
+    for folder in home.glob(f"{_PREFIX}*"):
+        try:
+            with _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                shutil.rmtree(folder)
+        except (BlockingIOError, FileNotFoundError):
+            continue  # a process is at work in it, or has just removed it
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, how)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,130 @@
+"""Who wraps data keys, so that a stolen folder of keys opens nothing: a key of our own in a file, or a KMS.
+
+    file:PATH     32 random bytes in hexadecimal, mode 0600; AES-256-GCM with a random nonce
+    awskms:KEY    AWS KMS or what speaks its protocol (id, ARN or alias/NAME of the key)
+
+The context (id and name of the data key) is authenticated with it: a wrapped key cannot pass for another one.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import rfc8785
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from mbd.errors import DataError, MissingExtraError, UsageError
+
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+Context = Mapping[str, str]
+
+
+class UnwrapError(DataError):
+    """A wrapped key was wrapped by somebody else, or is damaged."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            "a data key was wrapped by another key than this one, or is damaged",
+            key="shredding.wrapper",
+            value=uri,
+            way_out="name the key that wrapped it; after an interrupted `mbd shred keys --rewrap URI`, run that again",
+        )
+
+
+class Wrapper(Protocol):
+    """Wraps data keys."""
+
+    def wrap(self, secret: bytes, context: Context) -> bytes:
+        """Return a data key in a form that only :meth:`unwrap` can read."""
+
+    def unwrap(self, wrapped: bytes, context: Context) -> bytes:
+        """Return a data key, or raise an :class:`UnwrapError`."""
+
+
+def open_wrapper(uri: str) -> Wrapper:
+    """Return the wrapper at a URI; nothing is read or asked yet."""
+    scheme, _, rest = uri.partition(":")
+    if scheme == "file" and rest:
+        return FileWrapper(file_of(uri))
+    if scheme == "awskms" and rest:
+        try:
+            from mbd.shredding.kms import KmsWrapper  # noqa: PLC0415 -- boto3 is an extra, and slow to load
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("wrapping keys by a KMS", "data", "boto3") from error
+        return KmsWrapper(rest)
+    raise UsageError("keys are wrapped by file:PATH or awskms:KEY", key="shredding.wrapper", value=uri)
+
+
+def file_of(uri: str) -> Path:
+    """Return the file that a `file:` URI names."""
+    return Path(uri.removeprefix("file:").removeprefix("//"))
+
+
+class FileWrapper:
+    """Wraps by the key in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def make(self) -> bool:
+        """Make the key if there is none; return whether one was made."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.file.with_name(f".{self.file.name}.{secrets.token_hex(8)}.partial")
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+                stream.write(secrets.token_hex(KEY_BYTES) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.link(temporary, self.file)  # unlike a rename, it never replaces a key
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        return True
+
+    def wrap(self, secret: bytes, context: Context) -> bytes:
+        """Return nonce and ciphertext."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + self._cipher().encrypt(nonce, secret, rfc8785.dumps(dict(context)))
+
+    def unwrap(self, wrapped: bytes, context: Context) -> bytes:
+        """Return the data key."""
+        nonce, sealed = wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:]
+        try:
+            return self._cipher().decrypt(nonce, sealed, rfc8785.dumps(dict(context)))
+        except (InvalidTag, ValueError) as error:
+            raise UnwrapError(f"file:{self.file}") from error
+
+    def _cipher(self) -> AESGCM:
+        try:
+            with self.file.open("r", encoding="ascii") as stream:
+                mode, text = os.fstat(stream.fileno()).st_mode, stream.read()
+        except OSError as error:
+            raise UsageError(
+                f"the key that wraps data keys cannot be read: {error.strerror}",
+                file=self.file,
+                way_out="`mbd shred keys` makes one; shredding.wrapper says where it is",
+            ) from error
+        except UnicodeDecodeError:
+            mode, text = 0, ""
+        if mode & 0o077:
+            raise UsageError(
+                "others than its owner may read the key that wraps data keys",
+                file=self.file,
+                way_out=f"chmod 600 {self.file}",
+            )
+        try:
+            key = bytes.fromhex(text)
+        except ValueError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise UsageError(
+                "this is no key that wraps data keys",
+                file=self.file,
+                way_out=f"it holds {KEY_BYTES} bytes in hexadecimal, as `mbd shred keys` writes them",
+            )
+        return AESGCM(key)

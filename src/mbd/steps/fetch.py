@@ -1,0 +1,80 @@
+"""Step `fetch`: the model that a published certificate is about, out of the store, every file checked by its digest.
+
+    model.safetensors, model.json, indices.safetensors     as they were published
+    published.json                                         by which certificate, and what was deleted
+
+A certificate that was withdrawn or replaced is not fetched: nobody relies on its model any more.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from mbd.certificate.commitments import Digest
+from mbd.certificate.layout import latest_name, object_name, read_pointer
+from mbd.certificate.registry import entry
+from mbd.certificate.statement import INDICES, MODEL, WEIGHTS
+from mbd.certificate.trust import now, read_trust
+from mbd.errors import DataError, UsageError
+from mbd.files import to_json, write_file
+from mbd.params import Params
+from mbd.records import Record
+from mbd.steps.step import step_run
+from mbd.storage import open_store
+from mbd.storage.store import NotThereError, Store
+
+NAME = "fetch"
+PUBLISHED = "published.json"
+
+
+class Published(Record):
+    """What `published.json` says."""
+
+    format: Literal["urn:missing-by-design:published-model:v1"] = "urn:missing-by-design:published-model:v1"
+    certificate: Digest
+    model: str
+    """the name under which it was published"""
+    modalities: tuple[str, ...]
+    """what this certificate says was deleted"""
+    revoked: tuple[str, ...]
+    """all that was ever revoked: a reference is trained without these"""
+
+
+def run(params: Params, store: str, out: Path, *, modality: str = "", certificate: str = "") -> Published:
+    """Fetch the model of a certificate, or of the latest one for a modality of `certificate.model`, to `out`."""
+    opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
+    digest = certificate or _latest(opened, params.certificate.model, modality)
+    found = entry(opened, digest, trust, now())
+    predicate, digests = found.statement.predicate, found.statement.digests
+    if found.status.state in ("revoked", "superseded"):
+        raise UsageError(
+            f"this certificate no longer stands: {found.status.reason}",
+            value=found.digest,
+            way_out="`mbd certificate list` shows those that do",
+        )
+    published = Published(
+        certificate=found.digest,
+        model=predicate.model,
+        modalities=predicate.deleted.modalities,
+        revoked=predicate.deleted.revoked,
+    )
+    with step_run(NAME, out, {"store": params.store}) as step:
+        step.inputs["certificate"] = {"path": f"{opened.url}/certificates/{found.digest}", "digest": found.digest}
+        for name in (WEIGHTS, MODEL, INDICES):
+            opened.fetch(object_name(digests[name]), step.folder / name, sha256=digests[name])
+        write_file(step.folder / PUBLISHED, to_json(published.model_dump(mode="json")))
+        step.look_at = PUBLISHED
+    return published
+
+
+def _latest(store: Store, model: str, modality: str) -> str:
+    if not modality:
+        raise UsageError("neither a certificate nor a modality was named", way_out="give --certificate or --modality")
+    name = latest_name(model, modality)
+    try:
+        return read_pointer(store.read(name), name).certificate
+    except NotThereError as error:
+        raise DataError(
+            f"no certificate was published for {modality} of {model}",
+            file=f"{store.url}/{name}",
+            way_out="`mbd certificate list` shows what there is; certificate.model names the model",
+        ) from error

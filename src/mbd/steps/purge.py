@@ -1,0 +1,151 @@
+"""Step `purge`: from a receipt to the proof that no copy of the old weights (and of m*'s features) is left.
+
+In this order, so that it can be killed anywhere and run again:
+
+    1. what must go is found out; tombstones are set up in the store, which also keep this for a later run
+    2. every place is searched, and what is found is removed
+    3. every place is listed again
+    4. purge.json is written, and the statement that it backs is signed, logged and published
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mbd.certificate.keys import load_signer
+from mbd.certificate.lifecycle import announce, finish_pending
+from mbd.certificate.publish import Publisher
+from mbd.certificate.receipt import Receipt
+from mbd.certificate.registry import entry
+from mbd.certificate.statement import DeletionStatement
+from mbd.certificate.trust import now, read_trust
+from mbd.errors import UsageError
+from mbd.files import write_file
+from mbd.params import Params
+from mbd.purge.discovery import complete, feature_files, old_weights, snapshots
+from mbd.purge.feature_sets import feature_sets
+from mbd.purge.inventory import Finding, remove_all, take_inventory
+from mbd.purge.places import Surroundings, surroundings
+from mbd.purge.places.elsewhere import Unsearchable
+from mbd.purge.places.place import Place
+from mbd.purge.proof import PURGE, Purged, PurgeRecord, purge_record, purge_statement
+from mbd.purge.scan import Scan, scan_all
+from mbd.purge.shared import needed_by_others, published_models
+from mbd.purge.targets import Target, Targets
+from mbd.purge.tombstones import bring_up_to_date, buried, bury
+from mbd.records import read_record
+from mbd.steps.step import step_run
+from mbd.storage import open_store
+
+NAME = "purge"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a purge is going to do."""
+
+    purged: Purged
+    around: Surroundings
+    places: tuple[Place, ...]
+
+    def inventory(self) -> list[Finding]:
+        """Look into every place, and change nothing."""
+        return take_inventory(self.places, self.purged.targets)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a purge has done."""
+
+    record: PurgeRecord
+    statement: str
+    """SHA-256 of the envelope of the published statement"""
+    proof: Path
+
+
+def plan(params: Params, receipt: Path, store: str, deletion: Path | None = None, *, root: Path | None = None) -> Plan:
+    """Find out what must go and where it may lie; nothing is changed yet."""
+    received = read_record(receipt, Receipt, "receipt", "`mbd publish --out` writes it")
+    opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
+    found = entry(opened, received.certificate, trust, now())
+    modalities = found.statement.predicate.deleted.modalities
+    whole = modalities if params.purge.features else ()
+    around = surroundings(params, store, root=root, modalities=whole)
+    before = buried(opened)
+    targets = Targets(old_weights(received, found.statement, deletion, Path(params.certificate.private)))
+    further = [*buried(opened, received.certificate), *(Target(digest, "export") for digest in params.purge.also)]
+    sets = feature_sets(around) if whole else []
+    further += feature_files(found.statement, opened, sets) if whole else []
+    further += snapshots(around, modalities)
+    for target in (*further, *(known for known in before if targets.by_sha256(known.sha256))):
+        targets.add(target)
+    _refuse_released(targets, found.statement)
+    complete(targets, around)
+    excepted = needed_by_others(targets, before, around, sets, published_models(opened, trust, now()))
+    targets = targets.without(needed.sha256 for needed in excepted)
+    refs = around.history.refs_naming(targets)
+    purged = Purged(received.certificate, whole, targets, excepted, refs)
+    return Plan(purged, around, (*around.places, *_source(params, around.root)))
+
+
+def run(params: Params, planned: Plan, store: str, out: Path | None = None) -> Done:
+    """Carry out a plan; return the proof, which tells what could not be done."""
+    trust, purged = read_trust(Path(params.certificate.trust)), planned.purged
+    signer = load_signer(params.certificate.log_signer, trust)
+    publisher = Publisher(open_store(store, params.store), params.store, signer, trust)
+    finish_pending(publisher)
+    bury(publisher.store, purged.targets, purged.certificate)
+    bring_up_to_date(params, purged.targets)
+    removal = remove_all(planned.places, purged.targets)
+    fresh = take_inventory(planned.places, purged.targets)
+    record = purge_record(purged, removal, fresh, now())
+    proof = _keep(record, Path(params.certificate.private))
+    statement = announce(purge_statement(record), params.certificate, publisher)
+    if out is not None:
+        with step_run(NAME, out, {"purge": params.purge}) as step:
+            write_file(step.folder / PURGE, record.to_bytes(), mode=0o600)
+            step.look_at = PURGE
+    return Done(record, statement, proof)
+
+
+def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
+    """Look for everything that has a tombstone in the store; bring the local list of them up to date."""
+    tombstones = buried(open_store(store, params.store))
+    bring_up_to_date(params, tombstones)
+    return scan_all(surroundings(params, store, root=root).places, tombstones)
+
+
+def remove_resurrections(params: Params, store: str, *, root: Path | None = None) -> Scan:
+    """Remove everything that has a tombstone in the store, and scan again."""
+    tombstones = buried(open_store(store, params.store))
+    remove_all(surroundings(params, store, root=root).places, tombstones)
+    return scan(params, store, root=root)
+
+
+def _refuse_released(targets: Targets, statement: DeletionStatement) -> None:
+    for name, sha256 in statement.digests.items():
+        if targets.by_sha256(sha256):
+            raise UsageError(
+                f"{name} of the released model is among what should be purged",
+                key="purge.also",
+                value=sha256,
+                way_out="list only files that hold something of the revoked modality",
+            )
+
+
+def _source(params: Params, root: Path) -> list[Place]:
+    """Return the data that the features were made from, if they must go and it is there: it holds them as well."""
+    source = params.features.source
+    if not params.purge.features or source.kind == "synthetic" or not source.path or not (root / source.path).exists():
+        return []
+    problem = "it holds the modality among others, and only its owner can take it out"
+    return [Unsearchable("data source", str(source.path), problem, "take the modality out of it, or remove it")]
+
+
+def _keep(record: PurgeRecord, private: Path) -> Path:
+    """Keep the proof where only its owner can read it, under its digest: each statement has a proof of its own."""
+    content = record.to_bytes()
+    private.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = private / f"purge-{hashlib.sha256(content).hexdigest()}.json"
+    write_file(file, content, mode=0o600)
+    return file

@@ -1,0 +1,133 @@
+"""Step `report`: from a bundle, or from all certificates of a store, to pages that people look at.
+
+    mbd report BUNDLE --out FILE.html|.md|.json      one page in one format
+    mbd report BUNDLE --out DIR                      report.html, report.md, report.json
+    mbd report --store URL --out DIR                 index.* and certificates/SHA256.*, in all three formats
+
+A bundle is shown as it is: nothing is verified, and the page says so until its reader checks it. From a store only what
+verifies gets a page, together with what has been said about it since; the rest is listed as doubtful. Pages are no part
+of a certificate. The same bundle, or the same content of a store, gives the same bytes; the index is of a day.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from mbd.certificate.bundle import PROOF, Bundle
+from mbd.certificate.layout import CERTIFICATES, proof_name
+from mbd.certificate.log.inclusion import Inclusion
+from mbd.certificate.registry import Doubtful, Entry, entries
+from mbd.certificate.statement import CERTIFICATE, DeletionStatement
+from mbd.certificate.trust import now, read_trust
+from mbd.errors import DataError, UsageError
+from mbd.files import to_json, write_file
+from mbd.params import Params
+from mbd.report.index import Owed, Row, index_page, page_name
+from mbd.report.page.certificate import Known, certificate_page
+from mbd.report.page.content import Link, Page
+from mbd.report.page.html import to_html
+from mbd.report.page.markdown import to_markdown
+from mbd.requests.book import Book
+from mbd.requests.record import OPEN
+from mbd.steps.step import step_run
+from mbd.storage import open_store
+from mbd.storage.store import Store
+
+NAME = "report"
+FORMATS: dict[str, Callable[[Page], str]] = {
+    ".html": to_html,
+    ".md": to_markdown,
+    ".json": lambda page: to_json(page.model_dump(mode="json")),
+}
+
+
+def of_bundle(bundle: Path, out: Path) -> Path:
+    """Write the page of a bundle to a file, or in all formats to a folder; return what to open."""
+    if bundle.name == CERTIFICATE:
+        bundle = bundle.parent
+    page = _bundle_page(Bundle(bundle))
+    if out.suffix in FORMATS and not out.is_dir():
+        write_file(out, FORMATS[out.suffix](page))
+        return out
+    if out.suffix and not out.is_dir():
+        raise UsageError(
+            "this is no format of a page", key="--out", value=out, way_out="end it with .html, .md or .json"
+        )
+    with step_run(NAME, out, {}, bundle=bundle) as step:
+        _write(step.folder / "report", page)
+        step.look_at = "report.html"
+    return out / "report.html"
+
+
+def of_store(
+    params: Params, url: str, out: Path, *, trust: Path | None = None, clock: Callable[[], datetime] = now
+) -> dict[str, Any]:
+    """Write a page for each certificate of a store and the index over them; return what is worth telling of it."""
+    at, store = clock(), open_store(url, params.store)
+    trusted = read_trust(trust or Path(params.certificate.trust))
+    requests = list(_requests(store))
+    answered = defaultdict[str, list[str]](list)
+    for identifier, certificate, _ in requests:
+        answered[certificate or ""].append(identifier)
+    rows: list[Row] = []
+    doubtful: list[Doubtful] = []
+    with step_run(NAME, out, {"store": params.store}) as step:
+        for found in entries(store, trusted, at):
+            if isinstance(found, Doubtful):
+                doubtful.append(found)
+                continue
+            _write(step.folder / page_name(found.digest), _store_page(store, found, tuple(answered[found.digest])))
+            rows.append(Row.of(found))
+        _write(step.folder / "index", index_page(store.url, rows, doubtful, [owed for *_, owed in requests], at))
+        step.look_at = "index.html"
+    return {"certificates": rows, "doubtful": doubtful, "page": out / "index.html"}
+
+
+def _bundle_page(bundle: Bundle) -> Page:
+    statement = bundle.statement
+    if not isinstance(statement, DeletionStatement):
+        raise DataError("this is no certificate, but a statement about one", file=bundle.file(CERTIFICATE))
+    file = bundle.file(PROOF)
+    inclusion = _inclusion(file.read_bytes(), str(file)) if file.is_file() else None
+    return certificate_page(statement, Known(bundle.digest, inclusion))
+
+
+def _store_page(store: Store, entry: Entry, answered: tuple[str, ...]) -> Page:
+    name = proof_name(entry.digest)
+    known = Known(
+        digest=entry.digest,
+        inclusion=_inclusion(store.read(name), name),
+        about=entry.about,
+        answered=answered,
+        place=f"{store.url}/{CERTIFICATES}/{entry.digest}",
+        back=Link(text="All certificates", href="../index.html"),
+    )
+    return certificate_page(entry.statement, known)
+
+
+def _inclusion(proof: bytes, name: str) -> Inclusion:
+    try:
+        return Inclusion.model_validate_json(proof)
+    except ValidationError as error:
+        raise DataError(
+            "the proof of inclusion cannot be read",
+            file=name,
+            way_out="get the bundle again from where it was published",
+        ) from error
+
+
+def _requests(store: Store) -> Iterator[tuple[str, str | None, Owed]]:
+    """Yield id, certificate and what the index says of every request."""
+    for found in Book(store).all():
+        owed = Owed(found.id, found.model, found.modalities, found.state, found.state in OPEN, found.due)
+        yield found.id, found.certificate, owed
+
+
+def _write(place: Path, page: Page) -> None:
+    """Write a page in all formats; `place` lacks the ending."""
+    for ending, show in FORMATS.items():
+        write_file(place.with_name(place.name + ending), show(page))

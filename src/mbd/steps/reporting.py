@@ -1,0 +1,158 @@
+"""What Prometheus is told when a command has ended, well or not: steps themselves know nothing of it.
+
+    with reporting("delete", params):
+        …                                    # every folder that a step writes in here is read for its metrics
+
+Each step that wrote a folder is one group of metrics, and so is the command itself. Metrics go where
+`monitoring.mode` says. Nothing that goes wrong with them fails the command: it is said on standard error, and metrics
+that could not be pushed are left in the folder `monitoring.textfile`.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+import click
+
+from mbd.errors import ExitCode, MbdError
+from mbd.monitoring import metrics
+from mbd.monitoring.outputs import read_output
+from mbd.monitoring.push import PushError, push
+from mbd.monitoring.samples import Samples
+from mbd.monitoring.textfile import write_textfile
+from mbd.params import Params
+from mbd.steps.step import OBSERVERS
+
+REPORTED = frozenset(
+    {
+        "features",
+        "train",
+        "evaluate",
+        "predict",
+        "delete",
+        "attack",
+        "certify",
+        "publish",
+        "verify",
+        "purge",
+        "purge-scan",
+        "guard",
+        "request-run",
+        "certificate-reaudit",
+    }
+)
+"""the commands that report"""
+
+
+class Report:
+    """What one command has to tell, by step."""
+
+    def __init__(self, command: str, params: Params) -> None:
+        self._command, self._settings = command, params.monitoring
+        self._model = params.certificate.model
+        self._steps: dict[str, Samples] = {}
+
+    def samples(self, step: str | None = None) -> Samples:
+        """Return the samples of a step; by default those of the command itself."""
+        return self._steps.setdefault(step or self._command, Samples())
+
+    def saw(self, folder: Path) -> None:
+        """Take note of a folder that a step has written."""
+        try:
+            step, found, reason = read_output(folder, self._model)
+        except Exception as error:  # a step that is done does not fail for its metrics
+            _say(f"{folder} could not be read for metrics: {error}")
+            return
+        self.samples(step).update([found])
+        self.ended(step, reason)
+
+    def ended(self, step: str, reason: str | None) -> None:
+        """Take note of the end of a step, and of why it failed (None: it did not)."""
+        samples, labels = self.samples(step), {"step": step, "model": self._model}
+        if reason is None:
+            samples.set(metrics.STEP_SUCCESS, time.time(), **labels)
+        else:
+            samples.set(metrics.STEP_FAILURE, time.time(), reason=reason, **labels)
+        if step in self._settings.schedules:
+            samples.set(metrics.STEP_SCHEDULE, self._settings.schedules[step], **labels)
+
+    def deliver(self) -> None:
+        """Bring everything where it belongs; a gateway that did not take one group is not asked again."""
+        reachable = self._settings.mode == "push"
+        for step, samples in self._steps.items():
+            group = {"step": step, "model": self._model}
+            try:
+                reachable = reachable and self._push(group, samples)
+                if not reachable:
+                    self._write(group, samples)
+            except Exception as error:  # whatever it is, the command's own end counts
+                _say(f"the metrics of {step} were not delivered: {error}")
+
+    def _push(self, group: dict[str, str], samples: Samples) -> bool:
+        try:
+            push(self._settings, group, samples)
+        except PushError as error:
+            _say(str(error))
+            return False
+        return True
+
+    def _write(self, group: dict[str, str], samples: Samples) -> None:
+        if self._settings.mode == "push":
+            samples.set(metrics.UNDELIVERED, time.time(), **group)
+        file = write_textfile(Path(self._settings.textfile), group, samples)
+        if self._settings.mode == "push":
+            _say(f"the metrics of {group['step']} were left in {file}")
+
+
+_CURRENT: ContextVar[Report | None] = ContextVar("report", default=None)
+
+
+@contextmanager
+def reporting(command: str, params: Params) -> Iterator[None]:
+    """Run a command and report how it ended; under torchrun only the first process does."""
+    if params.monitoring.mode == "none" or command not in REPORTED or int(os.environ.get("RANK", "0")) > 0:
+        yield
+        return
+    report = Report(command, params)
+    current, observers = _CURRENT.set(report), OBSERVERS.set((*OBSERVERS.get(), report.saw))
+    try:
+        yield
+    except BaseException as error:
+        report.ended(command, reason_of(error))
+        raise
+    else:
+        report.ended(command, None)
+    finally:
+        OBSERVERS.reset(observers)
+        _CURRENT.reset(current)
+        report.deliver()
+
+
+def tell(add: Callable[[Samples], object]) -> None:
+    """Let something be told with the command that runs now, if that reports."""
+    if report := _CURRENT.get():
+        add(report.samples())
+
+
+def reason_of(error: BaseException) -> str | None:
+    """Return the kind of a failure, one of a few; None for an exit that is no failure."""
+    if isinstance(error, KeyboardInterrupt | click.exceptions.Abort):
+        return "interrupted"
+    if isinstance(error, MbdError):
+        return error.exit_code.name.lower()
+    if isinstance(error, click.UsageError):
+        return ExitCode.USAGE.name.lower()
+    if isinstance(error, SystemExit | click.exceptions.Exit):
+        code = error.code if isinstance(error, SystemExit) else error.exit_code
+        if not code:
+            return None
+        if code in list(ExitCode):
+            return ExitCode(int(code)).name.lower()
+    return ExitCode.FAILURE.name.lower()
+
+
+def _say(what: str) -> None:
+    click.echo(f"warning: {what}", err=True)

@@ -1,0 +1,49 @@
+"""`mbd report` as a user runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.report.statements import SmallOffice
+
+
+def mbd(*arguments: str | Path, seed: str = "0") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from mbd.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONHASHSEED": seed},
+    )
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> SmallOffice:
+    return SmallOffice.make(tmp_path_factory.mktemp("office"))
+
+
+def test_a_page_has_the_same_bytes_in_every_process(office: SmallOffice, tmp_path: Path) -> None:
+    bundle = office.publish("certified")
+    for seed in ("1", "2"):
+        done = mbd("report", bundle, "--out", tmp_path / f"{seed}.html", seed=seed)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("nothing was verified; open ")
+    assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
+
+
+def test_pages_of_a_store(office: SmallOffice, tmp_path: Path) -> None:
+    office.publish("exact")
+    done = mbd("report", "--store", office.url, "--out", tmp_path / "site", "--trust", office.trust_file)
+    assert done.returncode == 0, done.stderr
+    assert f"open {tmp_path}/site/index.html" in done.stdout
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+def test_either_a_bundle_or_a_store(office: SmallOffice, tmp_path: Path) -> None:
+    for arguments in ([], [str(tmp_path), "--store", office.url]):
+        done = mbd("report", *arguments, "--out", tmp_path / "x.html")
+        assert done.returncode == 2
+        assert "give either a BUNDLE or --store URL" in done.stderr

@@ -1,0 +1,13 @@
+"""What is told, once for all tests."""
+
+import pytest
+
+from tests.deploy.emitted import exporter_page, steps_pages
+from tests.monitoring.page import Page
+
+
+@pytest.fixture(scope="session")
+def emitted(tmp_path_factory: pytest.TempPathFactory) -> list[Page]:
+    """The exporter's page first, then those of steps."""
+    pages = [exporter_page(tmp_path_factory.mktemp("shop")), *steps_pages(tmp_path_factory.mktemp("home"))]
+    return [Page(text) for text in pages]

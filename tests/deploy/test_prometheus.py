@@ -1,0 +1,92 @@
+"""Rules about metrics that exist; each alert has a severity, words, a runbook, and a test that has it fire and end."""
+
+import re
+import subprocess
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+import yaml
+
+from mbd.monitoring.metrics import ALL
+from tests.deploy.queries import selectors
+from tests.monitoring.page import Page
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDER = REPOSITORY / "deploy" / "prometheus"
+RULES: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"] for rule in group["rules"]
+]
+ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
+TESTS: list[dict[str, Any]] = yaml.safe_load((FOLDER / "rules.test.yaml").read_text())["tests"]
+LABELS = {metric.name: {*metric.labels, "job", "instance", "step", "model"} for metric in ALL}
+
+
+def anchors() -> set[str]:
+    """Return the anchors of the runbook's headings, as they are made from their text."""
+    headings = re.findall(r"^#+ (.*)$", (REPOSITORY / "docs" / "operations.md").read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def test_every_metric_is_told_by_the_exporter_or_a_step(emitted: list[Page]) -> None:
+    told = {name for page in emitted for name in page.names}
+    assert told == {metric.name for metric in ALL}
+
+
+def test_rules_are_about_metrics_and_labels_that_are_told(emitted: list[Page]) -> None:
+    told = {name for page in emitted for name in page.names}
+    for rule in RULES:
+        for name, labels in selectors(rule["expr"]):
+            assert name in told | RECORDED, rule
+            assert labels <= LABELS.get(name, {"reason", "step", "model"}), rule
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_has_a_severity_words_and_a_runbook(name: str) -> None:
+    alert = ALERTS[name]
+    assert alert["labels"]["severity"] in {"warning", "critical"}
+    assert alert["annotations"]["summary"]
+    page, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+    assert page == "docs/operations.md"
+    assert anchor in anchors()
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_fires_and_resolves_in_a_unit_test(name: str) -> None:
+    """What these tests say, promtool checks."""
+    runs = [
+        [bool(check.get("exp_alerts")) for check in test["alert_rule_test"] if check["alertname"] == name]
+        for test in TESTS
+    ]
+    assert any(run[-3:] == [False, True, False] for run in runs), runs
+
+
+NEEDS_PROMTOOL = pytest.mark.skipif(
+    which("promtool") is None, reason="promtool comes with Prometheus; the service tests need it"
+)
+
+
+def promtool(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["promtool", *arguments], input=given, cwd=FOLDER, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@NEEDS_PROMTOOL
+@pytest.mark.parametrize(
+    "arguments",
+    [("check", "rules", "rules.yaml"), ("test", "rules", "rules.test.yaml"), ("check", "config", "prometheus.yml")],
+    ids=" ".join,
+)
+def test_promtool_has_nothing_to_say(arguments: tuple[str, ...]) -> None:
+    done = promtool(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@NEEDS_PROMTOOL
+def test_promtool_has_nothing_to_say_about_any_page(emitted: list[Page]) -> None:
+    for page in emitted:
+        done = promtool("check", "metrics", given=page.text)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,86 @@
+"""The leakage record: what passes follows from its numbers, and its schema is published."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mbd.evaluation.leakage import AttackRecord, Interval, LowerBound, UtilityRecord, leakage_schema
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "leakage.schema.json"
+
+
+def around(value: float, half: float = 0.01) -> Interval:
+    return Interval(value=value, low=value - half, high=value + half)
+
+
+def attack(after: float, reference: float, chance: float = 0.5, tolerance: float | None = 0.03) -> AttackRecord:
+    return AttackRecord(
+        modality="audio",
+        attack="whitebox",
+        measure="accuracy",
+        chance=chance,
+        before=None,
+        after=around(after),
+        reference=around(reference),
+        difference=around(after - reference),
+        tolerance=tolerance,
+        decision="told",
+        reason="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "reference", "passes"),
+    [
+        (0.5, 0.5, True),
+        (0.535, 0.5, True),  # above, but not surely beyond the tolerance
+        (0.6, 0.5, False),
+        (0.5, 0.4, True),  # above a reference that is below chance, and no better than chance
+        (0.5, 0.6, True),  # below the reference, at chance: it knows nothing
+        (0.4, 0.5, False),  # below chance: it knows something and says the opposite
+        (0.4, 0.41, True),  # as the reference
+    ],
+)
+def test_what_passes_follows_from_the_numbers(after: float, reference: float, passes: bool) -> None:
+    assert attack(after, reference).passes is passes
+
+
+def test_a_negative_r_squared_is_a_bad_fit_and_no_knowledge() -> None:
+    assert attack(-0.8, 0.0, chance=0.0).passes
+    assert not attack(0.8, 0.0, chance=0.0).passes
+
+
+def test_what_was_not_compared_does_not_pass() -> None:
+    assert not attack(0.5, 0.5, tolerance=None).passes
+
+
+@pytest.mark.parametrize(("to_reference", "to_before", "passes"), [(-1, -1, True), (-4, 0, False), (0, -4, False)])
+def test_utility_is_held_against_both(to_reference: float, to_before: float, passes: bool) -> None:
+    record = UtilityRecord(
+        metric="acc2",
+        regime="text",
+        before=around(80),
+        after=around(80),
+        reference=around(80),
+        to_before=around(to_before),
+        to_reference=around(to_reference),
+        margin=3,
+        decision="told",
+        reason="",
+    )
+    assert record.passes is passes
+
+
+@pytest.mark.parametrize(("shown", "claimed", "passes"), [(0.5, 1.0, True), (1.5, 1.0, False), (9.0, None, True)])
+def test_more_than_is_claimed_must_not_be_shown(shown: float, claimed: float | None, passes: bool) -> None:
+    bound = LowerBound(
+        epsilon=shown, confidence=0.95, delta=1e-5, attack="m", claimed=claimed, decision="told", reason=""
+    )
+    assert bound.passes is passes
+
+
+def test_the_published_schema_is_that_of_the_record() -> None:
+    # To write it anew: python -c "from mbd.evaluation.leakage import leakage_schema as s; print(end=s())"
+    assert SCHEMA.read_text() == leakage_schema()
+    assert set(json.loads(SCHEMA.read_text())["required"]) >= {"modalities", "attacks", "decision", "reasons"}

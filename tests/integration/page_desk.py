@@ -1,0 +1,70 @@
+"""A verifier's desk in front of a browser: the files of a certificate, the page made from them, and what it shows."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from mbd.steps import report
+from tests.integration.servers.chromium import Browser
+
+
+@dataclass
+class Desk:
+    """A published certificate with its model and trust file, and the page made from it."""
+
+    folder: Path
+    page: Path
+
+    @classmethod
+    def set_up(cls, folder: Path, bundle: Path, trust: Path, model: Path | None = None) -> "Desk":
+        """Lay everything out as a verifier has it."""
+        shutil.copytree(bundle, folder / "bundle")
+        shutil.copytree(model or bundle, folder / "model")
+        shutil.copyfile(trust, folder / "trust.json")
+        report.of_bundle(bundle, folder / "page.html")
+        return cls(folder, folder / "page.html")
+
+    @property
+    def files(self) -> list[Path]:
+        """What a person drops."""
+        bundle = sorted((self.folder / "bundle").iterdir())
+        names = {file.name for file in bundle}
+        model = [file for file in (self.folder / "model").iterdir() if file.name not in names]
+        trust = [file for file in [self.folder / "trust.json"] if file.exists()]
+        return [*bundle, *model, *trust]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the page shows of its checks."""
+
+    decision: str
+    words: str
+    outcomes: dict[str, str]
+    reasons: dict[str, str]
+    colours: dict[str, str]
+
+
+def shown(browser: Browser) -> Shown:
+    """Wait for the verdict and return all that is shown."""
+    browser.wait_for("document.querySelectorAll('#checks li').length > 0")
+    lines = browser.evaluate(
+        "Array.from(document.querySelectorAll('#checks li'), (line) => ["
+        "...['name', 'outcome', 'reason'].map((kind) => line.querySelector(`.${kind}`).textContent),"
+        "getComputedStyle(line.querySelector('.outcome')).color])"
+    )
+    decision, words = browser.evaluate("[verdict.dataset.decision, verdict.textContent]")
+    return Shown(
+        decision,
+        words,
+        outcomes={name: outcome for name, outcome, _, _ in lines},
+        reasons={name: reason for name, _, reason, _ in lines},
+        colours={name: colour for name, _, _, colour in lines},
+    )
+
+
+def checked(browser: Browser, desk: Desk) -> Shown:
+    """Open the page, choose all files, and return what is shown."""
+    browser.open(desk.page)
+    browser.choose("#files", desk.files)
+    return shown(browser)

@@ -1,0 +1,127 @@
+"""From a deletion to Prometheus: by the Pushgateway and by the exporter; alerts that fire and resolve."""
+
+import re
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate.layout import certificate_name
+from mbd.certificate.trust import now
+from mbd.files import read_json
+from mbd.requests.book import Book
+from tests.certificate.build import KINDS, make_home
+from tests.certificate.office import Office
+from tests.deploy.test_prometheus import FOLDER, promtool
+from tests.integration.command import mbd
+from tests.integration.servers.process import answers, free_port, need, running, wait_until
+from tests.integration.servers.prometheus import Prometheus, prometheus_server, push_gateway
+
+pytestmark = pytest.mark.services
+OURS = re.compile(r"(# (HELP|TYPE) )?mbd_")  # a gateway has metrics of its own
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An office that has published a certificate, an exporter of its store, a gateway, and who scrapes them."""
+
+    office: Office
+    exporter: str
+    gateway: str
+    prometheus: Prometheus
+
+    def delete(self, out: Path, *settings: str) -> int:
+        """Run `mbd delete` as a user does; return its exit code."""
+        home = self.office.home.folder
+        told = ("monitoring.mode=push", f"monitoring.pushgateway={self.gateway}", f"monitoring.textfile={out}-metrics")
+        settings = (*KINDS["certified"][1], f"deletion.ledgers={out}-ledgers", *settings)
+        folders = {"--features": home / "data", "--model": home / "model", "--out": out}
+        options = [f"{name}={folder}" for name, folder in folders.items()]
+        return mbd(
+            "delete", "--modality=audio", *options, *(f"--set={one}" for one in (*told, *settings)), environment={}
+        ).returncode
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("monitoring")
+    office = Office.make(make_home(folder / "home"), folder / "office")
+    office.publish("certified")
+    port, log = free_port(), folder / "exporter.log"
+    command = [sys.executable, "-c", "from mbd.cli import main; main()", "exporter", "--port", str(port)]
+    options = ["--store", office.url, "--trust", str(office.trust_file), "--set=monitoring.scan_seconds=0.5"]
+    exporter = f"http://127.0.0.1:{port}"
+    with running([*command, *options], log) as process, push_gateway(folder / "gateway") as gateway:
+        wait_until(lambda: answers(f"{exporter}/readyz"), process, log)
+        rules = FOLDER / "rules.yaml"
+        with prometheus_server(folder / "prometheus", exporter, gateway, rules=rules) as prometheus:
+            yield Scene(office, exporter, gateway, prometheus)
+
+
+def test_a_deletion_arrives_by_the_gateway_and_a_failure_leaves_its_success(scene: Scene, tmp_path: Path) -> None:
+    start, ask = time.time(), scene.prometheus.value
+    assert scene.delete(tmp_path / "out") == 0
+    phases = read_json(tmp_path / "out" / "step.json")["phases_seconds"]
+    labels = 'step="delete", model="sentiment"'
+    success = ask(f"mbd_step_last_success_timestamp_seconds{{{labels}}}")
+    assert start <= success <= time.time()
+    assert ask(f'mbd_step_phase_duration_seconds{{{labels}, phase="cut"}}') == pytest.approx(phases["cut"])
+    edited = read_json(tmp_path / "out" / "deletion.json")["indices"]["count"]
+    assert edited > 0
+    assert ask('mbd_deletion_edited_parameters{model="sentiment", modality="audio", method="certified"}') == edited
+    assert scene.delete(tmp_path / "out", "deletion.method=exact") != 0  # a joint model cannot forget exactly
+    assert ask(f'mbd_step_last_failure_timestamp_seconds{{{labels}, reason="usage"}}') > success
+    assert ask(f"mbd_step_last_success_timestamp_seconds{{{labels}}}") == success
+    assert not (tmp_path / "out-metrics").exists()
+
+
+def test_what_the_store_says_arrives_by_the_exporter(scene: Scene) -> None:
+    ask = scene.prometheus.value
+    assert ask("mbd_store_up") == 1
+    assert ask('mbd_certificates{model="sentiment", kind="certified", state="valid"}') == 1
+    assert ask("mbd_log_entries") == 1
+    assert ask('mbd:budget_spent:ratio{model="sentiment"}') == pytest.approx(1 / 8, rel=0.01)
+    leakage = 'mbd_leakage_ratio{model="sentiment", modality="audio", attack="whitebox", role="%s"}'
+    assert (ask(leakage % "before"), ask(leakage % "after"), ask(leakage % "reference")) == (0.86, 0.52, 0.515)
+    assert ask('mbd_certificate_reaudit_timestamp_seconds{model="sentiment"} - time()') == pytest.approx(
+        90 * 86400, abs=600
+    )
+
+
+def test_an_alert_fires_for_a_missed_deadline_and_resolves(scene: Scene) -> None:
+    long_ago = Book(scene.office.store, clock=lambda: now() - timedelta(days=40))
+    request = long_ago.submit("sentiment", ["audio"], due_days=30)
+    scene.prometheus.wait_for_alert("MbdDeadlineMissed")
+    assert scene.prometheus.value("mbd_request_oldest_pending_age_seconds") == pytest.approx(40 * 86400, abs=600)
+    Book(scene.office.store).cancel(request.id)
+    scene.prometheus.wait_for_alert("MbdDeadlineMissed", firing=False)
+
+
+def test_an_alert_fires_for_a_damaged_certificate_and_resolves(scene: Scene) -> None:
+    (stored,) = (one for one in scene.office.store.list("certificates/") if one.name.endswith("certificate.json"))
+    file = scene.office.folder / "store" / stored.name
+    assert stored.name == certificate_name(stored.name.split("/")[1])
+    good = file.read_bytes()
+    file.write_bytes(good[:-1])
+    scene.prometheus.wait_for_alert("MbdVerificationFailed")
+    file.write_bytes(good)
+    scene.prometheus.wait_for_alert("MbdVerificationFailed", firing=False)
+
+
+def test_promtool_finds_nothing_to_say(scene: Scene) -> None:
+    need("promtool")
+    for arguments in (("check", "rules", "rules.yaml"), ("test", "rules", "rules.test.yaml")):
+        done = promtool(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+    for url in (scene.exporter, scene.gateway):
+        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as response:
+            page = response.read().decode()
+        ours = "".join(line for line in page.splitlines(keepends=True) if OURS.match(line))
+        assert "mbd_" in ours
+        done = promtool("check", "metrics", given=ours)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,83 @@
+"""The tasks of the pipeline `delete` one after the other, in one process, with plain objects as artifacts."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mbd.certificate.keyring import make_keys
+from mbd.kubeflow import tasks
+from mbd.params import load_params, to_yaml
+from tests.pipelines.small import SETTINGS
+
+
+@dataclass
+class Plain:
+    """An artifact as a task sees it."""
+
+    path: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.path)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A folder in which tasks work; its artifacts are known by name."""
+
+    folder: Path
+    artifacts: dict[str, Plain] = field(default_factory=dict)
+
+    def artifact(self, name: str) -> Plain:
+        """Return the artifact of this name."""
+        return self.artifacts.setdefault(name, Plain(str(self.folder / name)))
+
+    def params(self, *settings: str) -> str:
+        """Return small parameters with which everything stays in this folder; settings go on top."""
+        own = (
+            f"certificate.signers=['file:{self.folder}/keys/signer.pem']",
+            f"certificate.log_signer=file:{self.folder}/keys/log.pem",
+            f"certificate.trust={self.folder}/keys/trust.json",
+            f"certificate.private={self.folder}/private",
+            f"deletion.ledgers={self.folder}/ledgers",
+            f"store.url=file://{self.folder}/store",
+            f"purge.tombstones={self.folder}/tombstones",
+        )
+        return to_yaml(load_params(None, [*SETTINGS, *own, *settings]))
+
+    def prepare(self) -> None:
+        """Make keys, data, model and reference."""
+        make_keys(self.folder / "keys", "signer")
+        data, metrics = self.artifact("data"), self.artifact("metrics")
+        tasks.features(self.params(), data, metrics)
+        tasks.train(self.params(), data, self.artifact("model"), metrics)
+        tasks.train(self.params(), data, self.artifact("reference"), metrics, without=["audio"])
+
+    def delete(self, name: str = "", *settings: str) -> None:
+        """Delete audio, evaluate and attack; the artifacts' names end in `name`."""
+        params, data, reference = self.params(*settings), self.artifact("data"), self.artifact("reference")
+        deleted, page = self.artifact(f"deleted{name}"), self.artifact(f"page{name}")
+        tasks.delete(params, data, self.artifact("model"), reference, ["audio"], [], deleted)
+        metrics = self.artifact(f"metrics{name}")
+        tasks.evaluate(params, data, [deleted, reference], self.artifact(f"evaluation{name}"), metrics, page)
+        leakage, before = self.artifact(f"leakage{name}"), self.artifact("model")
+        tasks.attack(params, data, ["audio"], leakage, metrics, page, before=before, after=deleted, reference=reference)
+
+    def certify(self, name: str = "", *, request: str = "", run: str = "", leakage: str = "leakage") -> None:
+        """Certify the deletion of this name."""
+        tasks.certify(
+            self.params(),
+            self.artifact("data"),
+            self.artifact(f"deleted{name}"),
+            self.artifact(f"{leakage}{name}"),
+            self.artifact(f"evaluation{name}"),
+            request,
+            run,
+            self.artifact(f"certificate{name}"),
+        )
+
+    def publish(self) -> None:
+        """Publish the certificate."""
+        given = self.artifact("certificate"), self.artifact("deleted")
+        tasks.publish(self.params(), *given, self.artifact("published"), self.artifact("page"))

@@ -1,0 +1,113 @@
+"""A store with certificates of its own keys, made from the golden ones in milliseconds: no model is trained."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.certificate.keyring import LOG, TRUST, make_keys
+from mbd.certificate.keys import load_signer
+from mbd.certificate.lifecycle import revocation
+from mbd.certificate.publish import Publisher, publish_statement
+from mbd.certificate.statement import (
+    CERTIFICATE,
+    AnyStatement,
+    DeletionStatement,
+    Reaudit,
+    ReauditStatement,
+    parse_payload,
+    subjects_of,
+    to_payload,
+)
+from mbd.certificate.trust import now, read_trust, write_trust
+from mbd.monitoring.exporter import Watch
+from mbd.monitoring.scan import Scanner
+from mbd.params.operations import Store as Settings
+from mbd.requests.book import Book
+from mbd.storage import open_store
+from mbd.storage.store import Store
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "certificates" / "v1"
+
+
+@cache
+def golden(kind: str) -> DeletionStatement:
+    """Return what a golden certificate states."""
+    statement = parse_payload(Envelope.parse((GOLDEN / kind / "bundle" / CERTIFICATE).read_bytes()).content)
+    assert isinstance(statement, DeletionStatement)
+    return statement
+
+
+@dataclass(frozen=True)
+class Shop:
+    """Keys and a store."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path) -> "Shop":
+        make_keys(folder / "keys", "signer", origin="tests.example/log")
+        trust = read_trust(folder / "keys" / TRUST)
+        long_valid = tuple(key.model_copy(update={"valid_from": now() - timedelta(days=999)}) for key in trust.keys)
+        write_trust(folder / "keys" / TRUST, trust.model_copy(update={"keys": long_valid}))
+        (folder / "store").mkdir()
+        return cls(folder)
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.folder}/store"
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.url)
+
+    @property
+    def trust_file(self) -> Path:
+        return self.folder / "keys" / TRUST
+
+    @property
+    def book(self) -> Book:
+        return Book(self.store)
+
+    def publish(self, statement: AnyStatement) -> str:
+        """Sign, log and publish a statement; return its digest."""
+        signer = load_signer(f"file:{self.folder}/keys/signer.pem")
+        log = load_signer(f"file:{self.folder}/keys/{LOG}.pem")
+        envelope = sign(to_payload(statement), PAYLOAD_TYPE, [signer])
+        publish_statement(Publisher(self.store, Settings(), log, read_trust(self.trust_file)), envelope.to_bytes())
+        return envelope.digest
+
+    def certificate(self, kind: str = "surgery", *, days: float = 90, **changes: Any) -> str:
+        """Publish a certificate of a kind, to be audited again in `days`."""
+        statement, at = golden(kind), now()
+        changes = {"issued": at, "reaudit_by": at + timedelta(days=days), "supersedes": None} | changes
+        predicate = statement.predicate.model_copy(update=changes)
+        return self.publish(statement.model_copy(update={"predicate": predicate}))
+
+    def revoke(self, certificate: str) -> str:
+        return self.publish(revocation(certificate, "for the test", now()))
+
+    def audit(self, certificate: str, *, days: float = 200, kind: str = "surgery", **changes: Any) -> str:
+        """Publish an audit of a certificate's model."""
+        leakage = golden(kind).predicate.evidence.leakage
+        assert leakage
+        predicate = Reaudit(
+            leakage=leakage.model_copy(update=changes), issued=now(), reaudit_by=now() + timedelta(days=days)
+        )
+        return self.publish(ReauditStatement(subject=subjects_of({CERTIFICATE: certificate}), predicate=predicate))
+
+    def scanner(self) -> Scanner:
+        return Scanner(self.store, self.trust_file)
+
+    def watch(self, said: list[str] | None = None) -> Watch:
+        return Watch(self.scanner(), 0.05, (said if said is not None else []).append)
+
+
+def seconds(at: datetime) -> float:
+    return at.timestamp()
+
+
+def days_from_now(days: float) -> datetime:
+    return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)

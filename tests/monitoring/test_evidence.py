@@ -1,0 +1,115 @@
+"""What records say, as samples."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mbd.evaluation.leakage import AttackRecord, Interval, LeakageRecord
+from mbd.monitoring import evidence, metrics
+from mbd.monitoring.samples import Samples
+from tests.monitoring.page import Page
+from tests.monitoring.shop import golden
+
+
+def leakage() -> LeakageRecord:
+    found = golden("surgery").predicate.evidence.leakage
+    assert found
+    return found
+
+
+def attack(name: str, low: float, **changes: Any) -> AttackRecord:
+    interval = Interval(value=low + 0.1, low=low, high=low + 0.2)
+    record = AttackRecord(
+        modality="audio",
+        attack=name,
+        measure="accuracy",
+        chance=0.5,
+        before=None,
+        after=interval,
+        reference=interval,
+        difference=interval,
+        tolerance=0.03,
+        decision="passed",
+        reason="",
+    )
+    return record.model_copy(update=changes)
+
+
+def page_of(add: Any, *arguments: Any) -> Page:
+    samples = Samples()
+    add(samples, *arguments)
+    return Page(samples.text())
+
+
+def test_each_attack_is_told_by_its_first_measure_on_each_model() -> None:
+    page = page_of(evidence.add_leakage, leakage(), "sentiment")
+    told = page[metrics.LEAKAGE]
+    first = {one.attack: one for one in reversed(leakage().attacks) if one.variant == "as released"}
+    assert {name for _, _, name, _ in told} == set(first)
+    for (model, modality, name, role), value in told.items():
+        assert (model, modality) == ("sentiment", "audio")
+        assert value == getattr(first[name], role).value
+    assert {role for *_, role in told} == {"before", "after", "reference"}
+
+
+def test_only_the_modality_that_is_asked_for_is_told() -> None:
+    assert not page_of(evidence.add_leakage, leakage(), "sentiment", "visual")[metrics.LEAKAGE]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 1)), min_size=1, max_size=6))
+def test_the_room_is_negative_just_where_the_gate_is_closed(lows: list[tuple[float, float]]) -> None:
+    attacks = [
+        attack("whitebox", low, after=Interval(value=1, low=reached, high=1), variant=("as released", "int8")[i % 2])
+        for i, (low, reached) in enumerate(lows)
+    ]
+    record = leakage().model_copy(update={"attacks": tuple(attacks)})
+    (room,) = page_of(evidence.add_leakage, record, "m")[metrics.GATE_ROOM].values()
+    assert (room < 0) == any(one.exceeds for one in attacks)
+
+
+def test_what_decides_nothing_leaves_no_room() -> None:
+    record = leakage().model_copy(update={"attacks": (attack("diff", 0.9, decision="told"),)})
+    page = page_of(evidence.add_leakage, record, "m")
+    assert page[metrics.LEAKAGE]
+    assert not page[metrics.GATE_ROOM]
+
+
+def test_utility_is_told_as_ratios_by_regime() -> None:
+    told = page_of(evidence.add_utility, leakage(), "m")[metrics.UTILITY]
+    for one in leakage().utility:
+        assert told["m", one.metric, one.regime, "after"] == pytest.approx(
+            one.after.value / (1 if one.metric == "corr" else 100)
+        )
+    assert all(-1 <= value <= 1 for value in told.values())
+
+
+def test_an_evaluation_is_told_for_its_first_model_under_every_regime() -> None:
+    def result(method: str, regime: str, corrupted: bool, **means: float) -> dict[str, Any]:
+        means_only = {name: {"mean": mean, "deviation": None} for name, mean in means.items()}
+        return {"method": method, "regime": regime, "corrupted": corrupted, "metrics": means_only}
+
+    found = {
+        "model": "deleted",
+        "results": [
+            result("deleted", "full", False, acc2=80.0, corr=0.7, mae=0.9),
+            result("deleted", "η=0.1", True, acc2=75.0),
+            result("ridge by pattern", "full", False, acc2=70.0),
+        ],
+    }
+    page = page_of(evidence.add_evaluation, found, "m")
+    assert page[metrics.EVALUATION] == {
+        ("m", "acc2", "full", "false"): 0.8,
+        ("m", "corr", "full", "false"): 0.7,
+        ("m", "acc2", "η=0.1", "true"): 0.75,
+    }
+    assert page[metrics.EVALUATION_ERROR] == {("m", "full", "false"): 0.9}
+
+
+def test_a_step_tells_its_phases() -> None:
+    record = {"step": "delete", "duration_seconds": 1.5, "phases_seconds": {"cut": 0.25}}
+    page = page_of(evidence.add_step, record, "m")
+    assert page[metrics.STEP_DURATION] == {("delete", "m"): 1.5}
+    assert page[metrics.STEP_PHASE] == {("delete", "m", "cut"): 0.25}

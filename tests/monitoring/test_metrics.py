@@ -1,0 +1,60 @@
+"""Names that end in base units, labels that stay bounded, one text for each."""
+
+import re
+
+import pytest
+
+from mbd.monitoring.metrics import ALL, Metric
+
+BOUNDED = {
+    "model",
+    "modality",
+    "method",
+    "kind",
+    "state",
+    "step",
+    "reason",
+    "phase",
+    "attack",
+    "role",
+    "metric",
+    "regime",
+    "corrupted",
+    "what",
+    "place",
+    "version",
+    "python",
+}
+COUNTED = {
+    "requests",
+    "certificates",
+    "failures",
+    "entries",
+    "tombstones",
+    "files",
+    "places",
+    "parameters",
+    "info",
+    "up",
+    "total",
+}
+UNITS = {"seconds", "ratio", "epsilon", "error"}
+
+
+def test_every_metric_has_a_name_of_its_own() -> None:
+    assert len({metric.name for metric in ALL}) == len(ALL) > 30
+
+
+@pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
+def test_names_end_in_what_is_counted_or_in_a_base_unit(metric: Metric) -> None:
+    assert re.fullmatch(r"mbd(_[a-z]+)+", metric.name)
+    assert metric.name.rpartition("_")[2] in COUNTED | UNITS
+    assert (metric.kind == "counter") == metric.name.endswith("_total")
+    assert not metric.name.endswith("timestamp_seconds") or "hen" in metric.help or "when" in metric.help
+
+
+@pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
+def test_labels_are_those_that_stay_bounded_and_help_is_a_sentence(metric: Metric) -> None:
+    assert set(metric.labels) <= BOUNDED
+    assert metric.help[0].isupper()
+    assert metric.help.endswith(".")

@@ -1,0 +1,138 @@
+"""An estate: a DVC repository with a history, a remote, pipeline outputs and all else that holds old copies."""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mbd.certificate.receipt import Receipt
+from mbd.features.contract import FeatureSet
+from mbd.files import sha256_file
+from mbd.model.checkpoint import WEIGHTS
+from mbd.params import Params
+from mbd.purge.places import Surroundings, surroundings
+from mbd.records import read_record
+from mbd.steps import purge
+from mbd.steps.purge import Done, Plan
+from mbd.training.resume import Course, Snapshots
+from tests.certificate.build import Home
+from tests.certificate.office import Office
+from tests.features.dvc_repository import DvcRepository
+
+_IGNORED = "/config.local\n/tmp\n/cache\n"
+
+
+@dataclass(frozen=True)
+class Estate:
+    """A repository in `folder`/work, and an office that has published the deletion of audio from its model."""
+
+    folder: Path
+    office: Office
+    repository: DvcRepository
+    kind: str
+
+    @classmethod
+    def make(
+        cls, home: Home, folder: Path, remotes: dict[str, str], *, kind: str = "surgery", environment: dict[str, str]
+    ) -> "Estate":
+        """Make a repository with a FeatureSet and a model under DVC; `remotes`: name → URL and further lines."""
+        work = folder / "work"
+        repository = DvcRepository(work, environment)
+        (work / ".dvc").mkdir(parents=True)
+        (work / ".dvc" / ".gitignore").write_text(_IGNORED)
+        lines = "".join(f"['remote \"{name}\"']\n    url = {lines}\n" for name, lines in remotes.items())
+        (work / ".dvc" / "config").write_text(f"[core]\n    remote = {next(iter(remotes), '')}\n{lines}")
+        model = "lattice" if kind == "exact" else "model"
+        shutil.copytree(home.folder / "data", work / "build" / "features")
+        shutil.copytree(home.folder / model, work / "build" / "model")
+        repository.git("init", "--quiet", "--initial-branch=main")
+        repository.dvc("add", "--quiet", "build/features", "build/model")
+        repository.git("add", "--all")
+        repository.git("commit", "--quiet", "--message", "a model that knows audio")
+        office = Office.make(home, folder / "office")
+        office.publish(kind)
+        return cls(folder, office, repository, kind)
+
+    @property
+    def work(self) -> Path:
+        return self.folder / "work"
+
+    @property
+    def receipt(self) -> Path:
+        return self.office.folder / f"published-{self.kind}" / "receipt.json"
+
+    @property
+    def certificate(self) -> str:
+        return read_record(self.receipt, Receipt, "receipt", "").certificate
+
+    def params(self, *settings: str) -> Params:
+        return self.office.params(*self._own, *settings)
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        return (f"purge.tombstones={self.folder}/tombstones",)
+
+    def old_weights(self) -> str:
+        return sha256_file(self.office.home.folder / ("lattice" if self.kind == "exact" else "model") / WEIGHTS)
+
+    def audio_files(self) -> set[str]:
+        """Digests of the feature files of audio."""
+        digests = FeatureSet.open(self.office.home.folder / "data").digests()
+        return {digest for name, digest in digests.items() if name.endswith("/audio.safetensors")}
+
+    def plan(self, *settings: str, deletion: Path | None = None) -> Plan:
+        return purge.plan(self.params(*settings), self.receipt, self.office.url, deletion, root=self.work)
+
+    def purge(self, *settings: str, deletion: Path | None = None) -> Done:
+        planned = self.plan(*settings, deletion=deletion)
+        return purge.run(self.params(*settings), planned, self.office.url)
+
+    def command(self, *arguments: str | Path) -> list[str]:
+        """Return the arguments of an `mbd purge …` in this estate."""
+        sets = [part for setting in (*self.office.settings, *self._own) for part in ("--set", setting)]
+        return ["purge", *map(str, arguments), "--store", self.office.url, *sets]
+
+    def around(self, *settings: str) -> Surroundings:
+        return surroundings(self.params(*settings), self.office.url, root=self.work)
+
+    def scatter(self) -> None:
+        """Leave copies where work leaves them: pipeline outputs, a killed training, a temporary folder, references."""
+        build, git = self.work / "build", self.repository.git
+        shutil.copytree(build / "model", build / "kfp" / "train-1" / "train" / "model")
+        shutil.copytree(build / "model", self.folder / "machine" / "tmp" / "mbd-request-killed" / "base")
+        weights = {"modality.audio.mean": np.ones(6, np.float32)}
+        Snapshots(build / ".model.resume", "key").save(Course(weights=weights))
+        git("tag", "v1")
+        git("branch", "release")
+        git("update-ref", "refs/exps/aa/bb/some-experiment", "HEAD")
+        (self.work / "notes.txt").write_text("nothing old\n")
+        git("add", "notes.txt")
+        git("commit", "--quiet", "--message", "later work")
+
+    def moved_to(self, folder: Path, environment: dict[str, str]) -> "Estate":
+        """Return a copy of everything in another folder."""
+        for part in ("work", "remote", "office"):
+            shutil.copytree(self.folder / part, folder / part, symlinks=True)
+        office = Office(self.office.home, folder / "office")
+        return Estate(folder, office, DvcRepository(folder / "work", environment), self.kind)
+
+    def clone(self) -> DvcRepository:
+        """Clone the repository with everything that its cache holds."""
+        folder = self.folder / "clone"
+        self.repository.git("clone", "--quiet", str(self.work), str(folder))
+        shutil.copytree(self.work / ".dvc" / "cache", folder / ".dvc" / "cache")
+        return DvcRepository(folder, self.repository.environment)
+
+
+def digests_below(*folders: Path) -> dict[Path, str]:
+    """Return the SHA-256 of every file below these folders."""
+    files = (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path: sha256_file(path) for path in files}
+
+
+def holding(digests: Iterable[str], *folders: Path) -> list[Path]:
+    """Return the files below these folders with one of these digests."""
+    wanted = set(digests)
+    return [path for path, digest in digests_below(*folders).items() if digest in wanted]

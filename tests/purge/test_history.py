@@ -1,0 +1,125 @@
+"""What revisions name: locks and .dvc files of all references, and the digests that the records beside them tell."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mbd.purge.history import History, is_pointer
+from mbd.purge.targets import Target, Targets
+from tests.features.dvc_repository import DvcRepository
+
+WEIGHTS, FEATURES = "a" * 64, "b" * 64
+_LOCK = """schema: '2.0'
+stages:
+  train:
+    cmd: mbd train
+    deps:
+    - {{path: build/features/splits, hash: md5, md5: {folder}.dir, size: 9, nfiles: 1}}
+    outs:
+    - {{path: build/model/model.safetensors, hash: md5, md5: {weights}, size: 70}}
+    - {{path: build/model/step.json, hash: md5, md5: {step}, size: 5}}
+  features:
+    cmd: mbd features
+    outs:
+    - {{path: build/features/splits, hash: md5, md5: {folder}.dir, size: 9, nfiles: 1}}
+    - {{path: build/features/manifest.json, hash: md5, md5: {manifest}, size: 5}}
+"""
+MD5 = {name: digit * 32 for name, digit in zip(("folder", "weights", "step", "manifest", "file"), "01234", strict=True)}
+OBJECTS = {
+    MD5["step"]: {"outputs": {"files": {"model.safetensors": WEIGHTS}}},
+    f"{MD5['folder']}.dir": [{"md5": MD5["file"], "relpath": "train/audio.safetensors"}],
+    MD5["manifest"]: {"name": "n", "splits": {"train": {"files": {"splits/train/audio.safetensors": FEATURES}}}},
+}
+
+
+def read(md5: str) -> bytes | None:
+    return json.dumps(OBJECTS[md5]).encode() if md5 in OBJECTS else None
+
+
+@pytest.fixture
+def repository(tmp_path: Path, alone: dict[str, str]) -> DvcRepository:
+    """Three commits: the old lock is named by a tag, a stash of an earlier one by nothing but the reflog."""
+    (tmp_path / "work").mkdir()
+    repository = DvcRepository(tmp_path / "work", alone)
+    repository.git("init", "--quiet", "--initial-branch=main")
+    lock = repository.folder / "dvc.lock"
+    lock.write_text(_LOCK.format(**MD5))
+    repository.git("add", "--all")
+    repository.git("commit", "--quiet", "--message", "old")
+    repository.git("tag", "old")
+    lock.write_text("schema: '2.0'\nstages: {}\n")
+    repository.git("commit", "--quiet", "--all", "--message", "new")
+    return repository
+
+
+def test_locks_of_all_revisions_tell_which_md5_a_digest_has(repository: DvcRepository) -> None:
+    history = History(repository.folder, read)
+    targets = Targets([Target(WEIGHTS, "weights"), Target(FEATURES, "features"), Target("c" * 64, "weights")])
+    known = {target.sha256: (target.md5, target.size) for target in history.known(targets)}
+    assert known == {WEIGHTS: (MD5["weights"], 70), FEATURES: (MD5["file"], None)}
+    named = Targets([Target(WEIGHTS, "weights", MD5["weights"], 70)])
+    assert history.refs_naming(named) == ("refs/tags/old",)
+
+
+def test_stashes_and_what_only_the_reflog_knows_count_too(repository: DvcRepository) -> None:
+    other = repository.folder / "other.dvc"
+    for digit in "56":
+        other.write_text(f"outs:\n- md5: {digit * 32}\n  size: 3\n  path: other\n")
+        repository.git("add", "--all")
+        repository.git("stash", "push", "--quiet")
+    history = History(repository.folder, read)
+    named = {tracked.md5 for pointer in history.pointers.values() for tracked in pointer.tracked}
+    assert {"5" * 32, "6" * 32} <= named
+    assert not other.exists()
+
+
+def test_a_folder_that_git_does_not_know_has_the_pointers_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "model.dvc").write_text(f"outs:\n- md5: {MD5['weights']}\n  size: 3\n  path: model\n")
+    history = History(tmp_path / "data", read)
+    assert not history.in_git
+    ((pointer),) = history.pointers.values()
+    assert [(tracked.path, tracked.md5) for tracked in pointer.tracked] == [("model", MD5["weights"])]
+
+
+def test_cloud_versioned_folders_list_their_files_themselves(tmp_path: Path) -> None:
+    text = f"outs:\n- path: model\n  hash: md5\n  files:\n  - relpath: a.bin\n    md5: {MD5['file']}\n    size: 4\n"
+    (tmp_path / "model.dvc").write_text(text)
+    (pointer,) = History(tmp_path, read).pointers.values()
+    assert [(tracked.path, tracked.md5, tracked.size) for tracked in pointer.tracked] == [("model/a.bin", "4" * 32, 4)]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"outs: 3", b"- a", b"stages:\n  a: b\n", b"outs:\n- path: x\n"])
+def test_pointers_that_are_none_are_passed_over(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "dvc.lock").write_bytes(content)
+    tracked = [t for p in History(tmp_path, read).pointers.values() for t in p.tracked]
+    assert all(not one.md5 for one in tracked)
+
+
+def test_what_a_pointer_is_called() -> None:
+    assert is_pointer("dvc.lock")
+    assert is_pointer("a/b c/model.safetensors.dvc")
+    assert not is_pointer(".dvc")
+    assert not is_pointer("a/dvc.lock.txt")
+
+
+digests = st.text("0123456789abcdef", min_size=4, max_size=4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(digests, st.none() | digests, st.none() | st.integers(0, 9)), max_size=12))
+def test_targets_are_found_by_whatever_was_learnt_of_them(facts: list[tuple[str, str | None, int | None]]) -> None:
+    targets = Targets(Target(sha256, "weights", md5, size) for sha256, md5, size in facts)
+    assert {target.sha256 for target in targets} == {sha256 for sha256, _, _ in facts}
+    for sha256, _, size in facts:
+        found = targets.by_sha256(sha256)
+        assert found is not None
+        assert found.size is None or targets.may_be(found.size)
+        assert (found.md5 is None) == all(md5 is None for other, md5, _ in facts if other == sha256)
+        assert (found.size is not None) or size is None
+        if found.md5:
+            assert targets.by_md5(found.md5) is not None
+    assert len(targets.without(sha256 for sha256, _, _ in facts)) == 0

@@ -1,0 +1,116 @@
+"""Copies that are links: what DVC's cache types leave in a workspace."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mbd.files import sha256_file
+from mbd.purge.inventory import Finding, remove_all, take_inventory
+from mbd.purge.places.folders import Folder, RunCache
+from mbd.purge.places.place import Place
+from mbd.purge.targets import Target, Targets
+
+OLD, OTHER = b"old weights " * 100, b"new weights " * 100
+MD5 = "0123456789abcdef0123456789abcdef"
+
+
+class Machine:
+    """A workspace with a cache that holds the old file and another one, read-only as DVC leaves them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.work, self.cache = folder, folder / "work", folder / "cache"
+        self.cached = self.cache / "files" / "md5" / MD5[:2] / MD5[2:]
+        self.other = self.cached.with_name("f" * 30)
+        for path, content in ((self.cached, OLD), (self.other, OTHER)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            path.chmod(0o444)
+        self.work.mkdir()
+        self.targets = Targets([Target(sha256_file(self.cached), "weights", MD5, len(OLD))])
+
+    @property
+    def places(self) -> list[Place]:
+        roots = frozenset({self.work.resolve(), self.cache.resolve()})
+        return [Folder("workspace", self.work, roots), Folder("DVC cache", self.cache, roots, by_name=True)]
+
+    def purge(self) -> list[Finding]:
+        return remove_all(self.places, self.targets)
+
+    def left(self) -> int:
+        return sum(finding.found for finding in take_inventory(self.places, self.targets))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def obstacles(findings: list[Finding]) -> list[str]:
+    return [obstacle.reason for finding in findings for obstacle in finding.obstacles]
+
+
+@pytest.mark.parametrize("link", [shutil.copyfile, os.link, os.symlink], ids=["copy", "hard link", "symbolic link"])
+def test_each_kind_of_link_is_removed_with_what_it_leads_to(machine: Machine, link: object) -> None:
+    assert callable(link)
+    link(machine.cached, machine.work / "model.safetensors")
+    link(machine.other, machine.work / "other.safetensors")
+    findings = machine.purge()
+    assert [finding.found for finding in findings] == [1, 1]
+    assert obstacles(findings) == []
+    assert not machine.cached.exists()
+    assert not os.path.lexists(machine.work / "model.safetensors")
+    assert (machine.work / "other.safetensors").read_bytes() == machine.other.read_bytes() == OTHER
+    assert machine.left() == 0
+
+
+def test_a_link_whose_cached_file_is_gone_goes_as_well(machine: Machine) -> None:
+    (machine.work / "model.safetensors").symlink_to(machine.cached)
+    machine.cached.unlink()
+    assert [finding.found for finding in machine.purge()] == [1, 0]
+    assert not os.path.lexists(machine.work / "model.safetensors")
+
+
+def test_bytes_outside_of_all_places_that_a_link_leads_to_are_removed(machine: Machine) -> None:
+    elsewhere = machine.folder / "disk" / "old.bin"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(OLD)
+    (machine.work / "model.safetensors").symlink_to(elsewhere)
+    assert [finding.found for finding in machine.purge()] == [2, 1]
+    assert not elsewhere.exists()
+
+
+def test_a_linked_folder_is_searched_once_even_in_a_circle(machine: Machine) -> None:
+    disk = machine.folder / "disk"
+    disk.mkdir()
+    (disk / "model.safetensors").write_bytes(OLD)
+    (disk / "round").symlink_to(machine.work)
+    (machine.work / "build").symlink_to(disk)
+    (machine.work / "again").symlink_to(disk)
+    assert [finding.found for finding in machine.purge()] == [1, 1]
+    assert not (disk / "model.safetensors").exists()
+
+
+def test_hard_links_that_lie_elsewhere_are_counted_and_told(machine: Machine) -> None:
+    outside = machine.folder / "outside.bin"
+    os.link(machine.cached, outside)
+    os.link(machine.cached, machine.work / "model.safetensors")
+    findings = machine.purge()
+    assert obstacles(findings) == ["hard links to a removed file lie outside of all places"]
+    assert "1 more links" in findings[0].obstacles[0].detail
+    assert outside.read_bytes() == OLD
+
+
+def test_entries_of_the_run_cache_that_would_bring_an_output_back_go_and_others_stay(tmp_path: Path) -> None:
+    text = "cmd: train\nouts:\n- path: model.safetensors\n  hash: md5\n  md5: {}\n"
+    entries = {name: tmp_path / "runs" / name[:2] / name / "value" for name in ("aaaa", "bbbb", "cccc")}
+    for path in entries.values():
+        path.parent.mkdir(parents=True)
+    entries["aaaa"].write_text(text.format(MD5))
+    entries["bbbb"].write_text(text.format("f" * 32) + f"deps:\n- path: x\n  md5: {MD5}\n")
+    entries["cccc"].write_bytes(b"\xff\xfe no YAML")
+    targets = Targets([Target("a" * 64, "weights", MD5, 10)])
+    (finding,) = remove_all([RunCache(tmp_path / "runs")], targets)
+    assert [copy.name for copy in finding.copies] == [str(entries["aaaa"])]
+    assert [name for name, path in entries.items() if path.exists()] == ["bbbb", "cccc"]

@@ -1,0 +1,234 @@
+"""Certificates of every kind, composed by hand, and a small office that signs and publishes them: without a model."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from mbd.certificate.bundle import PROOF, certificate_digest
+from mbd.certificate.keyring import make_keys
+from mbd.certificate.keys import load_signer
+from mbd.certificate.lifecycle import announce
+from mbd.certificate.predicate import Predicate
+from mbd.certificate.publish import Publisher, publish_statement
+from mbd.certificate.signing import sign_statement
+from mbd.certificate.statement import (
+    CERTIFICATE,
+    LEAKAGE,
+    SUBJECTS,
+    AboutCertificate,
+    DeletionStatement,
+    subjects_of,
+)
+from mbd.certificate.trust import Trust, now, read_trust
+from mbd.certificate.verify.signing import proof_bytes
+from mbd.params import Params, load_params
+from mbd.storage import open_store
+
+Kind = Literal["surgery", "certified", "exact", "subjects"]
+KINDS: tuple[Kind, ...] = ("surgery", "certified", "exact", "subjects")
+ISSUED = datetime(2026, 3, 2, 12, 0, 0, tzinfo=UTC)
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+
+
+def files_of(kind: Kind) -> dict[str, bytes]:
+    """Return the files that a certificate is about: any bytes will do."""
+    return {name: f"{kind} {name}".encode() * 100 for name in SUBJECTS if name != LEAKAGE or kind != "subjects"}
+
+
+def statement_of(kind: Kind, **changes: Any) -> DeletionStatement:
+    """Return a certificate; `changes` replace fields of its predicate."""
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files_of(kind).items()}
+    predicate = Predicate.model_validate({**_predicate(kind), **changes})
+    return DeletionStatement(subject=subjects_of(digests), predicate=predicate)
+
+
+def _predicate(kind: Kind) -> dict[str, Any]:
+    method = "exact" if kind == "subjects" else kind
+    guarantee = {"surgery": ("empirical", None, None), "certified": ("certified", 1.0, 1e-5)}.get(
+        kind, ("exact", 0.0, 0.0)
+    )
+    certified = kind == "certified"
+    gone = [] if kind == "subjects" else ["audio"]
+    return {
+        "model": "sentiment",
+        "deleted": {
+            "modalities": ["audio"],
+            "scope": "subjects" if kind == "subjects" else "modalities",
+            "subjects": [C] if kind == "subjects" else [],
+            "revoked": gone,
+        },
+        "guarantee": dict(
+            zip(("kind", "epsilon", "delta"), guarantee, strict=True), assumptions=["The clocks are right."]
+        ),
+        "method": {"name": method, "variant": None, "parameters": {}, "findings": {}},
+        "edit": {"kind": "all" if certified else "none", "sha256": A, "count": 12 * certified, "by_tensor": {}},
+        "noise": {"sigma": 3.0, "commitment": B, "stream": "one stream", "key": "destroyed"} if certified else None,
+        "budget": _budget() if certified else None,
+        "calibration": {"requested": 5000, "used": 300, "note": "Only 300 calibration rows were there."},
+        "structure": {
+            "backbone": "joint",
+            "inputs": {"text": 768, "visual": 512},
+            "tensors": {"head.weight": {"shape": [1, 8], "dtype": "F32"}},
+            "absent": {"belongs_to": gone, "reads": gone, "sees": []},
+        },
+        "evidence": {"leakage": None if kind == "subjects" else leakage(), "evaluation": _evaluation()},
+        "lineage": {
+            "before": {"sha256": A},
+            "models": [{"sha256": A}, {"commitment": B}],
+            "data_name": "synthetic",
+            "data": {"commitment": C},
+            "dvc_revision": "v1.0",
+            "git_commit": None,
+            "image_digest": None,
+            "run_id": None,
+        },
+        "environment": {"delete": {"mbd": "0.1.0"}, "attack": {"mbd": "0.1.0", "torch": "2.13.0"}},
+        "request": {"reference": "batch-7", "received": ISSUED - timedelta(days=9), "due": ISSUED + timedelta(days=21)},
+        "erasure": {"claim": "none", "note": "Copies of the old weights may exist."},
+        "disclosures": ["The figures are averages over rows."],
+        "issued": ISSUED,
+        "reaudit_by": ISSUED + timedelta(days=3650),
+        "supersedes": None,
+    }
+
+
+def _budget() -> dict[str, Any]:
+    lineage = {"rho_before": 0.0, "rho_after": 0.06, "epsilon_before": 0.0, "epsilon_after": 1.0}
+    return {
+        "clip_radius": 1.0,
+        "sensitivity": 2.0,
+        "reason": "Any two clipped models are at most 2C apart.",
+        "sigma": 3.0,
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "rho": 0.06,
+        "computed": {},
+        "lineage": {**lineage, "delta": 1e-5, "limit": 4.0, "entry": A},
+    }
+
+
+def _evaluation() -> dict[str, Any]:
+    metrics = {"acc2": 84.31, "mae": 0.7121}
+    return {"metrics_sha256": A, "modalities": ["text", "visual"], "rows": 64, "metrics": metrics}
+
+
+def attack(name: str, **changes: Any) -> dict[str, Any]:
+    """Return one measure of an attack."""
+    return {
+        "modality": "audio",
+        "attack": name,
+        "measure": "balanced accuracy",
+        "chance": 0.5,
+        "before": {"value": 0.86, "low": 0.83, "high": 0.89},
+        "after": {"value": 0.52, "low": 0.49, "high": 0.55},
+        "reference": {"value": 0.515, "low": 0.485, "high": 0.545},
+        "difference": {"value": 0.005, "low": -0.02, "high": 0.03},
+        "tolerance": 0.03,
+        "decision": "passed",
+        "reason": "no better than on the reference",
+        **changes,
+    }
+
+
+def leakage() -> dict[str, Any]:
+    """Return the record of a small suite that was passed."""
+    return {
+        "modalities": ["audio"],
+        "models": {"before": A, "after": B, "reference": C},
+        "data": {"name": "synthetic"},
+        "suite": {},
+        "attacks": [
+            attack("whitebox"),
+            attack("relearn", measure="R²", after={"value": -2.0, "low": -2.5, "high": -1.5}),
+            attack("whitebox", variant="int8"),
+            attack("diff", decision="told", before=None, reference=None, difference=None, tolerance=None),
+        ],
+        "utility": [
+            {
+                "metric": "acc2",
+                "regime": "text+visual",
+                "before": None,
+                "after": {"value": 84.0, "low": 82.0, "high": 86.0},
+                "reference": {"value": 84.5, "low": 82.5, "high": 86.5},
+                "to_before": None,
+                "to_reference": {"value": -0.5, "low": -2.0, "high": 1.0},
+                "margin": 3.0,
+                "decision": "passed",
+                "reason": "no more is lost than may be",
+            }
+        ],
+        "invariants": [{"name": "cut", "decision": "passed", "reason": "nothing of audio is left"}],
+        "lower_bound": None,
+        "proxy": None,
+        "decision": "passed",
+        "reasons": [],
+    }
+
+
+@dataclass(frozen=True)
+class SmallOffice:
+    """Keys, trust and a store in one folder."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path, *holders: str) -> "SmallOffice":
+        """Make the keys of holders (by default of one) and of the log."""
+        for name in holders or ("signer",):
+            make_keys(folder / "keys", name)
+        return cls(folder)
+
+    @property
+    def trust_file(self) -> Path:
+        return self.folder / "keys" / "trust.json"
+
+    @property
+    def trust(self) -> Trust:
+        return read_trust(self.trust_file)
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.folder}/store"
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Settings with which everything stays in this folder."""
+        keys = self.folder / "keys"
+        signers = [f"file:{file}" for file in sorted(keys.glob("*.pem")) if file.stem != "log"]
+        return (
+            f"certificate.signers={signers}",
+            f"certificate.log_signer=file:{keys}/log.pem",
+            f"certificate.trust={self.trust_file}",
+            f"store.url={self.url}",
+        )
+
+    @property
+    def params(self) -> Params:
+        return load_params(None, self.settings)
+
+    @property
+    def publisher(self) -> Publisher:
+        params = self.params
+        signer = load_signer(params.certificate.log_signer)
+        return Publisher(open_store(self.url), params.store, signer, self.trust)
+
+    def publish(self, kind: Kind, **changes: Any) -> Path:
+        """Sign and publish a certificate that is issued now; return its bundle, with the weights in it as well."""
+        statement = statement_of(kind, **{"issued": now(), **changes})
+        envelope = sign_statement(statement, self.params.certificate).to_bytes()
+        _, _, inclusion = publish_statement(self.publisher, envelope)
+        bundle = self.folder / "bundles" / certificate_digest(envelope)
+        bundle.mkdir(parents=True)
+        for name, content in {
+            **files_of(kind),
+            CERTIFICATE: envelope,
+            PROOF: proof_bytes(inclusion),
+        }.items():
+            (bundle / name).write_bytes(content)
+        return bundle
+
+    def say(self, statement: AboutCertificate) -> None:
+        """Publish a statement about a certificate."""
+        announce(statement, self.params.certificate, self.publisher)

@@ -1,0 +1,61 @@
+"""The index page: every certificate with where it stands, what cannot be verified, and what is owed."""
+
+from datetime import timedelta
+
+from mbd.certificate.registry import Doubtful
+from mbd.report.index import Owed, Row, index_page
+from mbd.report.page.html import to_html
+from mbd.report.page.markdown import to_markdown
+from tests.report.html import Seen
+from tests.report.statements import ISSUED
+
+ROWS = [
+    Row(
+        digest=letter * 64,
+        model="sentiment",
+        deleted="audio",
+        method="exact",
+        guarantee="exact",
+        issued=ISSUED + timedelta(days=days),
+        reaudit_by=ISSUED + timedelta(days=90),
+        state=state,
+        reason=f"the reason of {letter}",
+    )
+    for letter, days, state in (("a", 0, "revoked"), ("b", 2, "valid"), ("c", 1, "overdue"))
+]
+REQUESTS = [
+    Owed("0" * 16, "sentiment", ("audio",), "certified", False, ISSUED),
+    Owed("1" * 16, "sentiment", ("audio", "visual"), "received", True, ISSUED - timedelta(days=3)),
+    Owed("2" * 16, "sentiment", ("visual",), "failed", True, ISSUED + timedelta(days=3)),
+]
+
+
+def test_the_newest_certificate_comes_first_and_each_has_its_page() -> None:
+    page = index_page("file://store", ROWS, [], [], ISSUED)
+    seen = Seen.of(to_html(page))
+    links = [e.attributes["href"] for e in seen.all("a") if str(e.attributes["href"]).endswith(".html")]
+    assert links == [f"certificates/{letter * 64}.html" for letter in "bca"]
+    assert page.summary[0] == "3 certificates in this store: 1 valid, 1 overdue, 1 revoked."
+    assert "the reason of a" in seen.text
+    assert "the reason of b" not in seen.text
+    assert not seen.all("script")
+    assert "| [bbbbbbbbbbbb](certificates/" + "b" * 64 + ".html) | valid |" in to_markdown(page)
+
+
+def test_what_cannot_be_verified_is_told_and_has_no_page() -> None:
+    page = index_page("file://store", ROWS[:1], [Doubtful("d" * 64, "the log's signature is wrong")], [], ISSUED)
+    assert "1 object cannot be verified and should not be relied on." in page.summary
+    seen = Seen.of(to_html(page))
+    assert f"{'d' * 64}: the log's signature is wrong" in seen.text
+    assert not any("dddd" in str(e.attributes.get("href")) for e in seen.elements)
+
+
+def test_requests_are_summed_up_and_those_owed_come_by_deadline() -> None:
+    page = index_page("file://store", [], [], REQUESTS, ISSUED)
+    assert page.summary[-1] == "2 requests still to be carried out, 1 of them after the deadline."
+    text = to_markdown(page)
+    assert "Nothing has been published here." in text
+    assert "| 1111111111111111 | sentiment | audio, visual | received | 2026-02-27, 3 days late |" in text
+    assert "2026-03-05, 3 days left" in text
+    assert text.index("1111111111111111") < text.index("2222222222222222")
+    assert "0000000000000000" not in text

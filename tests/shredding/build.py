@@ -1,0 +1,70 @@
+"""Small folders to encrypt, keys to do it with, and a search for what must not be found."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from mbd.model.checkpoint import describe, save_model
+from mbd.model.record import DataRecord, ModelRecord
+from mbd.params.shredding import Shredding
+from mbd.shredding.keys import Keyring
+from mbd.shredding.wrapper import FileWrapper
+from tests.training.build import DIMS, joint_data
+
+WINDOW = 32
+LINEAGE = "small"
+
+
+def settings(folder: Path) -> Shredding:
+    """Everything below one folder."""
+    return Shredding(enabled=True, keys=f"{folder}/keys", wrapper=f"file:{folder}/kek", temporary=f"{folder}/temporary")
+
+
+def make_keyring(folder: Path) -> Keyring:
+    """The keyring of these settings, with a key that wraps."""
+    FileWrapper(folder / "kek").make()
+    return Keyring.of(settings(folder))
+
+
+def feature_set(folder: Path) -> Path:
+    return joint_data(folder)
+
+
+def model(folder: Path, without: tuple[str, ...] = (), seed: int = 0) -> Path:
+    """A model folder with random weights, made from the data of :func:`feature_set`."""
+    folder.mkdir(parents=True)
+    weights = {"w": np.random.default_rng(seed).standard_normal((64, 16), dtype=np.float32)}
+    record = ModelRecord(
+        backbone="joint",
+        spec={},
+        task="regression",
+        classes=(),
+        label_range=(-3, 3),
+        modalities=DIMS,
+        revoked=without,
+        seed="0",
+        data=DataRecord(name=LINEAGE, files={}),
+        tensors={"w": describe(weights["w"], tuple(DIMS))},
+        sha256="",
+    )
+    save_model(folder, record, weights)
+    (folder / "metrics.json").write_text("{}\n")
+    return folder
+
+
+def windows(tensors: Path) -> set[bytes]:
+    """Windows of 32 bytes of a file's tensors that are nowhere else: every run of 63 bytes holds one."""
+    data = tensors.read_bytes()
+    data = data[8 + int.from_bytes(data[:8], "little") :]
+    found = {data[start : start + WINDOW] for start in range(0, len(data) - WINDOW, WINDOW)}
+    return {window for window in found if len(set(window)) > WINDOW // 2}
+
+
+def files_with(folder: Path, wanted: set[bytes]) -> Iterator[Path]:
+    """Yield the files below a folder that hold one of the wanted pieces at any place."""
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and not file.is_symlink():
+            data = file.read_bytes()
+            if any(piece in data for piece in wanted):
+                yield file

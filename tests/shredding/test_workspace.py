@@ -1,0 +1,88 @@
+"""The private folder: ours alone, and gone when its user has ended, however that was."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mbd.errors import UsageError
+from mbd.shredding import workspace
+from mbd.shredding.vault import encrypt_folder, opened
+from mbd.shredding.workspace import private_folder, refuse_without_room, remove_abandoned
+from tests.shredding.build import feature_set, files_with, make_keyring, settings, windows
+
+OPEN = """
+import sys, time
+from pathlib import Path
+from mbd.params.shredding import Shredding
+from mbd.shredding.vault import opened
+with opened(Path(sys.argv[1]), Shredding.model_validate_json(sys.argv[2])):
+    print("open", flush=True)
+    time.sleep(600)
+"""
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.is_file()]
+
+
+def test_two_at_work_do_not_disturb_each_other(tmp_path: Path) -> None:
+    with private_folder(str(tmp_path)) as one, private_folder(str(tmp_path)) as other:
+        (one / "x").touch()
+        remove_abandoned(str(tmp_path))
+        assert one.exists() and other.exists() and one != other
+    assert not one.exists() and not other.exists()
+
+
+@pytest.mark.parametrize("moment", ["while decrypting", "while open"])
+def test_a_killed_process_leaves_nothing_after_the_next_run(tmp_path: Path, moment: str) -> None:
+    keyring, features = make_keyring(tmp_path), feature_set(tmp_path / "features")
+    encrypt_folder(features, tmp_path / "encrypted", keyring)
+    secret = windows(features / "splits/train/text.safetensors")
+    temporary, params = tmp_path / "temporary", settings(tmp_path)
+    arguments = [sys.executable, "-c", OPEN, str(tmp_path / "encrypted"), params.model_dump_json()]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        if moment == "while open":
+            assert process.stdout.readline() == "open\n"
+        while not any(file.stat().st_size for file in files_in(temporary)):
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.kill()
+    assert files_in(temporary)
+    if moment == "while open":
+        assert list(files_with(temporary, secret))
+    with opened(tmp_path / "encrypted", params) as plain:
+        assert set(files_in(temporary)) == set(files_in(plain))
+    assert not files_in(temporary)
+
+
+def test_a_folder_that_others_could_enter_is_refused(tmp_path: Path) -> None:
+    with private_folder(str(tmp_path)) as folder:
+        home = folder.parent
+    home.chmod(0o755)
+    with pytest.raises(UsageError, match="not ours alone"), private_folder(str(tmp_path)):
+        pass
+    home.rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    home.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="not ours alone"), private_folder(str(tmp_path)):
+        pass
+
+
+def test_what_does_not_fit_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    refuse_without_room(tmp_path, 1)
+    with pytest.raises(UsageError, match="no room"):
+        refuse_without_room(tmp_path, 1 << 60)
+
+
+def test_memory_is_preferred_to_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with private_folder(None) as folder:
+        assert folder.is_relative_to(tmp_path) and not folder.is_relative_to(tmp_path / "shm")
+    (tmp_path / "shm").mkdir()
+    with private_folder(None) as folder:
+        assert folder.is_relative_to(tmp_path / "shm")

@@ -1,0 +1,103 @@
+"""Wrapped keys: by a file, by a KMS, and what goes wrong."""
+
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.shredding.wrapper import FileWrapper, UnwrapError, open_wrapper
+from tests.shredding.kms_server import KmsServer, running_kms
+
+CONTEXT = {"id": "1", "modality": "audio"}
+SECRET = secrets.token_bytes(32)
+
+
+@pytest.fixture
+def kek(tmp_path: Path) -> FileWrapper:
+    wrapper = FileWrapper(tmp_path / "keys" / "kek")
+    assert wrapper.make()
+    return wrapper
+
+
+def test_a_file_wraps_and_unwraps(kek: FileWrapper) -> None:
+    wrapped = kek.wrap(SECRET, CONTEXT)
+    assert SECRET not in wrapped
+    assert wrapped != kek.wrap(SECRET, CONTEXT)
+    assert open_wrapper(f"file:{kek.file}").unwrap(wrapped, CONTEXT) == SECRET
+
+
+def test_a_wrapped_key_cannot_pass_for_another(kek: FileWrapper, tmp_path: Path) -> None:
+    wrapped = kek.wrap(SECRET, CONTEXT)
+    with pytest.raises(UnwrapError):
+        kek.unwrap(wrapped, CONTEXT | {"modality": "text"})
+    with pytest.raises(UnwrapError):
+        kek.unwrap(wrapped[:-1], CONTEXT)
+    with pytest.raises(UnwrapError):
+        kek.unwrap(b"", CONTEXT)
+    other = FileWrapper(tmp_path / "other")
+    other.make()
+    with pytest.raises(UnwrapError):
+        other.unwrap(wrapped, CONTEXT)
+
+
+def test_the_file_is_ours_alone_and_never_replaced(kek: FileWrapper) -> None:
+    assert kek.file.stat().st_mode & 0o777 == 0o600
+    before = kek.file.read_bytes()
+    assert not kek.make()
+    assert kek.file.read_bytes() == before
+    assert [file.name for file in kek.file.parent.iterdir()] == ["kek"]
+    kek.file.chmod(0o640)
+    with pytest.raises(UsageError, match="others than its owner"):
+        kek.wrap(SECRET, CONTEXT)
+
+
+@pytest.mark.parametrize("content", [b"", b"00" * 31, b"no key at all", b"\xff\xfe"])
+def test_a_file_that_holds_no_key_is_told(kek: FileWrapper, content: bytes) -> None:
+    kek.file.write_bytes(content)
+    with pytest.raises(UsageError, match="no key that wraps"):
+        kek.wrap(SECRET, CONTEXT)
+    kek.file.unlink()
+    with pytest.raises(UsageError, match="cannot be read"):
+        kek.wrap(SECRET, CONTEXT)
+
+
+@pytest.fixture
+def kms(monkeypatch: pytest.MonkeyPatch) -> Iterator[KmsServer]:
+    with running_kms("one", "two") as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", server.url)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+        yield server
+
+
+def test_a_kms_wraps_and_unwraps(kms: KmsServer) -> None:
+    wrapped = open_wrapper("awskms:one").wrap(SECRET, CONTEXT)
+    assert SECRET not in wrapped
+    assert open_wrapper("awskms:one").unwrap(wrapped, CONTEXT) == SECRET
+    with pytest.raises(UnwrapError):
+        open_wrapper("awskms:two").unwrap(wrapped, CONTEXT)
+    with pytest.raises(UnwrapError):
+        open_wrapper("awskms:one").unwrap(wrapped, CONTEXT | {"id": "2"})
+
+
+def test_a_kms_that_fails_is_told_in_plain_words(kms: KmsServer) -> None:
+    with pytest.raises(MbdError, match="no key three") as caught:
+        open_wrapper("awskms:three").wrap(SECRET, CONTEXT)
+    assert caught.value.value == "awskms:three"
+
+
+def test_a_kms_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    monkeypatch.delitem(sys.modules, "mbd.shredding.kms", raising=False)
+    with pytest.raises(MissingExtraError, match="boto3"):
+        open_wrapper("awskms:one")
+
+
+@pytest.mark.parametrize("uri", ["kek", "file:", "awskms:", "vault:x"])
+def test_other_uris_are_refused(uri: str) -> None:
+    with pytest.raises(UsageError, match="file:PATH or awskms:KEY"):
+        open_wrapper(uri)
