@@ -24,7 +24,9 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a local folder
 	dvc repro
 	@mbd show build
+	@mbd report build/published --out build/certificate.html
 	@mbd verify build/published --model build/deleted
+	@echo "look at build/certificate.html (a page that verifies in the browser), build/leakage/report.md, build/evaluation/report.md"
 
 test: $(STAMP) ## all tests that need no server
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto -m 'not services'

@@ -2,7 +2,7 @@
 
 With N objects in the bucket (20,000, or the number given as an argument), all of which must go but a few:
 
-1. listing and removing are done by the thousand: N / 1,000 requests each (some more where the server gives short pages);
+1. listing and removing go by the thousand: N / 1,000 requests each (some more where the server gives short pages);
 2. memory does not grow with N: the same purge of N / 10 objects needs at least 0.7 of it;
 3. no object is touched that must stay.
 

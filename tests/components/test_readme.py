@@ -4,7 +4,7 @@ import pytest
 
 from components.readme import FOLDER, NAMES, load, readme
 
-STEPS = {"features", "train", "reference", "evaluate", "delete", "attack", "certify", "publish"}
+STEPS = {"features", "train", "reference", "evaluate", "delete", "attack", "certify", "publish", "purge"}
 
 
 def test_every_step_is_a_component() -> None:

@@ -115,6 +115,14 @@ def _trained(rows: Rows, params: Params) -> dict[str, Array]:
     return train_modules(rows, params.model.lattice, seed=params.training.seed, classes=0)[0]
 
 
+def test_a_lattice_of_an_earlier_version_is_not_mixed_with_modules_of_this_one(whole: Original) -> None:
+    name = "projection.text.directions"
+    earlier = {**whole.tensors, name: whole.tensors[name] + np.float32(1e-5)}
+    with pytest.raises(DataError, match="earlier version") as refusal:
+        delete(Request(("audio",), first_subjects(whole)), replace(whole, tensors=earlier), PARAMS)
+    assert refusal.value.key == name
+
+
 def test_a_subject_that_is_not_there_is_named(whole: Original) -> None:
     with pytest.raises(DataError, match="no train row belongs") as refusal:
         delete(Request(("audio",), ("nobody",)), whole, PARAMS)

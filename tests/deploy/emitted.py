@@ -33,7 +33,7 @@ def steps_pages(folder: Path) -> list[str]:
     home = home_with_models(folder)
     gateway = f"http://127.0.0.1:{free_port()}"  # nobody is there: everything is left in textfiles
     told = ("monitoring.mode=push", f"monitoring.pushgateway={gateway}", f"monitoring.textfile={folder}/metrics")
-    params = load_params(None, told)
+    params = load_params(None, [*told, "monitoring.schedules={request-run: 86400}"])
 
     def mbd(*arguments: object) -> None:
         settings = [*told, *CERTIFIED, f"deletion.ledgers={folder}/ledgers", "evaluation.figures=false"]

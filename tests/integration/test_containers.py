@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from mbd import __version__
+from mbd.certificate.keyring import make_keys
 from mbd.files import path_digest
 from tests.features.build import synthetic_set
 from tests.integration.command import mbd
@@ -160,6 +161,21 @@ def test_an_error_inside_ends_the_container_with_its_exit_code(docker: Docker, b
     assert done.returncode == 5
     assert "none.npz" in done.stderr
     assert not list(work.iterdir())
+
+
+def test_a_key_that_others_may_read_is_taken_only_from_a_read_only_mount(
+    docker: Docker, built: str, tmp_path: Path
+) -> None:
+    make_keys(tmp_path / "keys", "signer")
+    for path in (tmp_path / "keys", *(tmp_path / "keys").iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o444)  # as Kubernetes mounts a secret
+    sign = "from mbd.certificate.keys import load_signer; load_signer('file:/keys/signer.pem')"
+    ways = {"ro": 0, "rw": 1}
+    for way, code in ways.items():
+        mounted = f"--volume={tmp_path / 'keys'}:/keys:{way}"
+        done = docker.call("run", *HARDENED, mounted, "--entrypoint=python", IMAGE, "-c", sign)
+        assert done.returncode == code, done.stderr
+    assert "others than its owner may read the private key" in done.stderr
 
 
 @pytest.mark.parametrize("backbone", ["joint", "lattice"])

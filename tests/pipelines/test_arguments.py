@@ -23,6 +23,13 @@ def test_what_is_revoked_unless_told_otherwise_comes_from_the_parameters() -> No
     assert given("delete", params, [], [], [])["modalities"] == ["visual"]
 
 
+def test_a_pipeline_for_one_modality_takes_one() -> None:
+    assert given("reaudit", Params(), [], [], [])["modality"] == "audio"
+    assert given("reaudit", Params(), ["text"], [], [])["modality"] == "text"
+    with pytest.raises(UsageError, match="takes one modality"):
+        given("reaudit", Params(), ["text", "audio"], [], [])
+
+
 def test_json_arguments_are_read_as_such() -> None:
     assert given("train", Params(), [], [], ["seeds=[0,1]"])["seeds"] == [0, 1]
 

@@ -12,7 +12,7 @@ from pipelines import NAMES
 from pipelines.compiling import compiled
 
 GOLDENS = Path(__file__).parents[2] / "pipelines"
-NEVER_CACHED = {"delete", "attack", "certify", "publish", "purge"}
+NEVER_CACHED = {"delete", "attack", "certify", "publish", "purge", "published", "reaudit", "notify"}
 
 
 def documents(name: str, platform: Platform | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -71,6 +71,33 @@ def test_training_goes_to_a_gpu_and_the_rest_does_not() -> None:
     assert "nodeSelector" not in kubernetes["exec-attack"]
 
 
+def test_a_pinned_image_is_told_to_its_steps_for_the_certificate() -> None:
+    spec, _ = documents("delete", Platform(image="registry/mbd@sha256:12ab"))
+    container = spec["deploymentSpec"]["executors"]["exec-certify"]["container"]
+    assert {"name": "MBD_IMAGE_DIGEST", "value": "sha256:12ab"} in container["env"]
+
+
+@pytest.mark.parametrize("name", ["delete", "reaudit"])
+def test_however_a_run_ends_somebody_is_told(name: str) -> None:
+    spec, _ = documents(name)
+    ends = spec["root"]["dag"]["tasks"]["notify"]
+    assert ends["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
+    assert {task for task in spec["root"]["dag"]["tasks"] if task != "notify"} == set(ends["dependentTasks"])
+
+
+def test_copies_are_purged_only_if_that_is_asked_for() -> None:
+    spec, _ = documents("delete")
+    assert spec["root"]["inputDefinitions"]["parameters"]["purge_copies"]["defaultValue"] is False
+    (condition,) = [task for name, task in tasks(spec).items() if name.startswith("condition")]
+    assert "purge_copies" in condition["triggerPolicy"]["condition"]
+
+
+def test_an_audit_needs_no_model_before() -> None:
+    spec, _ = documents("reaudit")
+    assert "before" not in tasks(spec)["attack"]["inputs"]["artifacts"]
+    assert "train" not in tasks(spec)
+
+
 def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
     platform = Platform(
         secrets={"store": {"access": "AWS_ACCESS_KEY_ID"}}, keys_secret="signing", state_claim="ledgers"
@@ -82,7 +109,8 @@ def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
         "exec-publish",
     }
     assert "secretAsVolume" not in kubernetes["exec-train"]
-    assert {name for name, executor in kubernetes.items() if "pvcMount" in executor} == {"exec-delete"}
+    kept = {"exec-delete", "exec-certify", "exec-purge"}
+    assert {name for name, executor in kubernetes.items() if "pvcMount" in executor} == kept
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -184,6 +184,17 @@ class StoreBehaviour:
         assert list(store.versions("v/")) == []
         assert names(store, "v/") == []
 
+    def test_every_version_is_read_as_it_was_written(self, store: Store) -> None:
+        written = {}
+        for content in (b"one", b"two", b"three"):
+            state = store.stat("old")
+            stored = store.replace("old", content, expected=state.tag if state else None)
+            written[stored.version] = content
+        found = [each for each in store.versions("old") if each.name == "old"]
+        assert {each.version: b"".join(store.pieces(each)) for each in found} == written
+        with pytest.raises(NotThereError):
+            list(store.pieces(Stored("never", 0, "")))
+
     def test_of_racing_creators_one_wins(self, store: Store) -> None:
         for turn in range(self.rounds):
             contents = [f"{turn} {writer}".encode() for writer in range(WRITERS)]

@@ -1,7 +1,7 @@
 """Private keys and who holds them: files of our own, or a KMS or HSM by its URI.
 
-    file:PATH                     PKCS#8 PEM, mode 0600 (any on a read-only mount, as secrets of a container are), Ed25519
-                                  by default; a passphrase is optional
+    file:PATH                     PKCS#8 PEM, Ed25519 by default; a passphrase is optional; mode 0600, or any on a
+                                  read-only mount, as secrets in a container are
     awskms:…#NAME  hsm:…#NAME     what `securesystemslib` knows; NAME is the key's holder in the trust file
 
 Secrets (the passphrase, an HSM's PIN) come from the environment, `MBD_KEY_PASSPHRASE` or `MBD_KEY_PIN`, or are asked

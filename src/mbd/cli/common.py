@@ -52,11 +52,11 @@ def _tombstones(params: "Params") -> frozenset[str]:
 
 def _reporting(params: "Params") -> AbstractContextManager[None]:
     """Return what tells Prometheus how the command that runs now has ended."""
-    if params.monitoring.mode == "none":
+    context, names = click.get_current_context(), list[str]()
+    if params.monitoring.mode == "none" or context.invoked_subcommand:
         return nullcontext()
     from mbd.steps.reporting import reporting
 
-    context, names = click.get_current_context(), list[str]()
     while context.parent:
         names.insert(0, context.info_name or "")
         context = context.parent

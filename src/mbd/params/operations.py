@@ -59,8 +59,8 @@ class Monitoring(Section):
     """job under which steps report"""
     timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
     """longest wait for the Pushgateway"""
-    schedules: dict[Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")], Count] = Field({"request-run": 86400})
-    """seconds between two scheduled runs of a command; an alert tells when two of them brought no success"""
+    schedules: dict[Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")], Count] = Field(default_factory=dict)
+    """{command: seconds between its scheduled runs}, as {request-run: 86400}; two without success raise an alert"""
     scan_seconds: Annotated[float, Field(gt=0, le=86400)] = 60.0
     """pause between two looks of the exporter at the store"""
 

@@ -21,6 +21,7 @@ from mbd.certificate.statement import DeletionStatement
 from mbd.certificate.trust import now, read_trust
 from mbd.errors import UsageError
 from mbd.files import write_file
+from mbd.monitoring.purge import add_purge_scan
 from mbd.params import Params
 from mbd.purge.discovery import complete, feature_files, old_weights, snapshots
 from mbd.purge.feature_sets import feature_sets
@@ -34,6 +35,7 @@ from mbd.purge.shared import needed_by_others, published_models
 from mbd.purge.targets import Target, Targets
 from mbd.purge.tombstones import bring_up_to_date, buried, bury
 from mbd.records import read_record
+from mbd.steps.reporting import tell
 from mbd.steps.step import step_run
 from mbd.storage import open_store
 
@@ -112,7 +114,19 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Look for everything that has a tombstone in the store; bring the local list of them up to date."""
     tombstones = buried(open_store(store, params.store))
     bring_up_to_date(params, tombstones)
-    return scan_all(surroundings(params, store, root=root).places, tombstones)
+    places = surroundings(params, store, root=root).places
+    found = scan_all(places, tombstones)
+    tell(
+        lambda samples: add_purge_scan(
+            samples,
+            now(),
+            tombstones=found.tombstones,
+            searched=[place.kind for place in places],
+            resurrected=[copy.kind for copy in found.resurrections],
+            blind=[place.kind for place in found.blind],
+        )
+    )
+    return found
 
 
 def remove_resurrections(params: Params, store: str, *, root: Path | None = None) -> Scan:

@@ -39,9 +39,11 @@ REPORTED = frozenset(
         "verify",
         "purge",
         "purge-scan",
+        "shred",
         "guard",
         "request-run",
         "certificate-reaudit",
+        "report",
     }
 )
 """the commands that report"""

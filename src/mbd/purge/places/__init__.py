@@ -12,7 +12,7 @@ from mbd.purge.places.dvc_cache import dvc_cache
 from mbd.purge.places.dvc_remotes import dvc_remotes
 from mbd.purge.places.dvc_repository import DvcRepository, dvc_repository
 from mbd.purge.places.elsewhere import Unsearchable, local_path, place_at
-from mbd.purge.places.folders import Folder, WholeFolder
+from mbd.purge.places.folders import Folder, WholeFolder, files_below
 from mbd.purge.places.git_refs import GitObjects
 from mbd.purge.places.place import Place
 from mbd.purge.places.records import object_reader
@@ -37,10 +37,10 @@ def surroundings(
     `store`: URL of the store; `modalities`: those whose cached vectors must go, all of them.
     """
     root = root or _workspace()
-    repository = dvc_repository(root)
-    others = frozenset(path.resolve() for path in _roots(params, store, root, repository))
+    repositories = _repositories(root)
+    others = frozenset(path.resolve() for path in _roots(params, store, root, repositories))
     places: list[Place] = [Folder("workspace", root, others)]
-    if repository:
+    for repository in repositories:
         places += dvc_cache(repository, others, shared_caches=params.purge.shared_caches)
         places += dvc_remotes(repository, params.store, others)
     history = History(root, object_reader(places))
@@ -71,11 +71,21 @@ def _store(params: Params, url: str, others: frozenset[Path]) -> list[Place]:
     return [place_at("store", url, params.store, others, by_name=True, prefixes=_FILES_IN_A_STORE)]
 
 
-def _roots(params: Params, store: str, root: Path, repository: DvcRepository | None) -> Iterator[Path]:
+def _repositories(root: Path) -> list[DvcRepository]:
+    """Return the DVC repository that the workspace is in, and those in folders of it."""
+    others = frozenset({(root / ".git").resolve()})
+    configs = (path for path in files_below(root, others, lambda _: None) if path.match(".dvc/config"))
+    # Workspaces of experiments below `.dvc/tmp` are no repositories of their own.
+    below = [path.parents[1] for path in configs if ".dvc" not in path.parents[1].relative_to(root).parts]
+    found = (dvc_repository(folder) for folder in (root, *below))
+    return list({repository.root: repository for repository in found if repository}.values())
+
+
+def _roots(params: Params, store: str, root: Path, repositories: list[DvcRepository]) -> Iterator[Path]:
     """Yield the folders that places begin at: none of them is searched as a part of another."""
     yield from (root, root / ".git", root / params.purge.kfp_root)
     named = [store, params.platform.pipeline_root or "", *params.purge.folders]
-    if repository:
+    for repository in repositories:
         yield from (repository.cache, *repository.temporary)
         named += [remote.url for remote in repository.remotes]
     yield from (path for url in named if url and (path := local_path(url)) is not None)

@@ -68,8 +68,15 @@ class Found:
 
     @classmethod
     def in_model(cls, tensors: Mapping[str, Array], modalities: Iterable[str]) -> "Found":
-        """Return what a model's tensors say of `modalities`."""
+        """Return what a model's tensors say of `modalities`; refuse a model that this version would train otherwise."""
         names = {m: tensor_name((m,), _STRENGTHS) for m in modalities}
+        for m in names:
+            if np.any(read_projection(tensors, m).directions * _DIRECTION_GRID % 1):
+                raise DataError(
+                    "the lattice was trained by an earlier version, with which this one shares no bytes",
+                    key=projection_name(m, "directions"),
+                    way_out="train the model again, without the recordings that are to be forgotten",
+                )
         return cls(
             {m: read_projection(tensors, m) for m in names},
             {m: float(tensors[name][0]) for m, name in names.items() if name in tensors},

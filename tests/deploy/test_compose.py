@@ -1,0 +1,116 @@
+"""docker/compose.yaml: pinned, healthy, not root, and made of what the repository has."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mbd.cli import group
+from mbd.params import load_params
+
+FOLDER = Path(__file__).parents[2] / "docker"
+FILE = FOLDER / "compose.yaml"
+STACK = {"s3", "bucket", "mbd-exporter", "mbd", "pushgateway", "prometheus", "grafana"}
+ONE_SHOT = {"bucket", "mbd"}
+KNOWN_KEYS = {
+    *("image", "user", "command", "entrypoint", "environment", "volumes", "configs", "tmpfs", "ports", "profiles"),
+    *("read_only", "cap_drop", "security_opt", "restart", "healthcheck", "depends_on"),
+}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(FILE.read_text())
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def services(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = compose["services"]
+    return found
+
+
+def test_the_stack_is_whole_and_has_no_key_that_compose_does_not_know(services: dict[str, dict[str, Any]]) -> None:
+    assert set(services) == STACK
+    assert {key for service in services.values() for key in service} <= KNOWN_KEYS
+
+
+def test_every_image_comes_from_a_variable_without_a_default(services: dict[str, dict[str, Any]]) -> None:
+    variables = {re.fullmatch(r"\$\{(\w+_IMAGE):\?[^}]*digest}", service["image"]) for service in services.values()}
+    assert None not in variables
+    example = dict(
+        line.split("=", 1) for line in (FOLDER / "compose.env.example").read_text().splitlines() if "=" in line
+    )
+    used = set(re.findall(r"\$\{(\w+):\?", FILE.read_text()))
+    assert set(example) == used
+    assert all(value.endswith("sha256:") for name, value in example.items() if name.endswith("_IMAGE"))
+    assert not re.search(r"\$\{\w+(:-|-|})", FILE.read_text()), "a variable with a default, or that may be missing"
+
+
+def test_nobody_is_root_and_nothing_is_written_but_volumes(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        assert int(service["user"].partition(":")[0]) > 0, name
+        assert service["read_only"] is True, name
+        assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"]), name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+
+
+def test_whatever_goes_on_running_tells_how_it_is(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        assert (name in ONE_SHOT) == ("healthcheck" not in service), name
+        for other, how in service.get("depends_on", {}).items():
+            assert how["condition"] != "service_started"
+            assert other in services
+
+
+def test_what_is_mounted_is_there(compose: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        for volume in service.get("volumes", []):
+            source, _, rest = volume.partition(":")
+            if not source.startswith("."):
+                assert source in compose["volumes"], name
+            elif "build/" not in source:  # what is below build/ is made by a user
+                assert (FOLDER / source).is_file(), name
+                assert rest.endswith(":ro")
+        assert {entry["source"] for entry in service.get("configs", [])} <= set(compose["configs"])
+
+
+def test_prometheus_finds_its_targets(services: dict[str, dict[str, Any]]) -> None:
+    config = yaml.safe_load((FOLDER / "../deploy/prometheus/prometheus.yml").read_text())
+    for job in config["scrape_configs"]:
+        for target in job["static_configs"][0]["targets"]:
+            name, _, port = target.partition(":")
+            assert f"127.0.0.1:{port}:{port}" in services[name]["ports"]
+
+
+def test_commands_and_parameters_are_such(compose: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
+    shown = CliRunner().invoke(group, [*services["mbd-exporter"]["command"], "--help"])
+    assert shown.exit_code == 0, shown.output
+    Path("params.yaml").write_text(compose["configs"]["params"]["content"])
+    assert load_params(Path("params.yaml")).monitoring.mode == "push"
+
+
+def _has_compose() -> bool:
+    asked = ["docker", "compose", "version"]
+    return (
+        shutil.which("docker") is not None and subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not _has_compose(), reason="docker compose is not installed")
+def test_compose_itself_has_nothing_to_say() -> None:
+    values = dict.fromkeys(re.findall(r"\$\{(\w+):\?", FILE.read_text()), "x@sha256:" + "0" * 64)
+    done = subprocess.run(
+        ["docker", "compose", "--file", str(FILE), "config", "--quiet"],
+        env=os.environ | values,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

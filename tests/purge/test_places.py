@@ -1,0 +1,64 @@
+"""Which places are searched, from what parameters and DVC's configuration say."""
+
+from pathlib import Path
+
+from mbd.params import load_params
+from mbd.purge.inventory import take_inventory
+from mbd.purge.places import surroundings
+from mbd.purge.places.folders import Folder
+from mbd.purge.targets import Target, Targets
+from tests.features.dvc_repository import configure_dvc
+
+
+def places(root: Path, *settings: str, modalities: tuple[str, ...] = ()) -> dict[tuple[str, str], object]:
+    found = surroundings(load_params(None, settings), f"file://{root}/store", root=root, modalities=modalities).places
+    return {(place.kind, place.where): place for place in found}
+
+
+def test_dvc_repositories_in_folders_of_the_workspace_are_searched_as_well(tmp_path: Path) -> None:
+    configure_dvc(tmp_path / "work" / "team-a", backup="../../../remote-a")
+    configure_dvc(tmp_path / "work" / "team-b", cloud="s3://bucket/data", copy="gs://bucket/data")
+    configure_dvc(tmp_path / "work" / "team-b" / ".dvc" / "tmp" / "exps" / "abc")
+    found = places(tmp_path / "work")
+    caches = {where for kind, where in found if kind == "DVC cache"}
+    assert caches == {str(tmp_path / "work" / team / ".dvc" / "cache") for team in ("team-a", "team-b")}
+    remotes = {where for kind, where in found if kind == "DVC remote"}
+    assert remotes == {str(tmp_path / "remote-a"), "s3://bucket/data", "gs://bucket/data"}
+
+
+def test_no_file_is_searched_in_two_places(tmp_path: Path) -> None:
+    configure_dvc(tmp_path / "work", inside="../remote")
+    named = tmp_path / "work" / "registry"
+    found = places(tmp_path / "work", f"purge.folders=['{named}']")
+    folders = [place for place in found.values() if isinstance(place, Folder)]
+    for place in folders:
+        place.root.mkdir(parents=True, exist_ok=True)
+        (place.root / "old.bin").write_bytes(b"old")
+    targets = Targets([Target("cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4", "weights", size=3)])
+    findings = take_inventory(folders, targets)
+    assert [finding.found for finding in findings] == [1] * len(folders)
+    assert {"workspace", "DVC cache", "DVC remote", "store", "named in purge.folders"} <= {f.kind for f in folders}
+
+
+def test_where_kubeflow_keeps_artifacts_must_be_said(tmp_path: Path) -> None:
+    kind = "Kubeflow pipeline root"
+    assert not [place for place in places(tmp_path) if place[0] == kind]
+    assert (kind, "s3://mlpipeline/v2") in places(tmp_path, "platform.pipeline_root=minio://mlpipeline/v2")
+    host = "platform.kubeflow_host=https://kubeflow.example"
+    (unknown,) = [place for (name, _), place in places(tmp_path, host).items() if name == kind]
+    told: list[str] = []
+    assert not list(unknown.find(Targets(), lambda obstacle: told.append(obstacle.way_out)))  # type: ignore[attr-defined]
+    assert told == ["set platform.pipeline_root"]
+
+
+def test_all_cached_vectors_of_a_modality_go_and_those_of_others_stay(tmp_path: Path) -> None:
+    cache = tmp_path / "build" / "cache" / "media"
+    for modality in ("audio", "visual"):
+        (cache / modality / "ab").mkdir(parents=True)
+        (cache / modality / "ab" / "cd.vector").write_bytes(modality.encode())
+    found = places(tmp_path, modalities=("audio",))
+    vectors = found[("cached vectors", str(cache / "audio"))]
+    copies = list(vectors.find(Targets(), lambda _: None))  # type: ignore[attr-defined]
+    assert vectors.remove(copies) == {}  # type: ignore[attr-defined]
+    assert [path.name for path in cache.rglob("*.vector")] == ["cd.vector"]
+    assert (cache / "visual" / "ab" / "cd.vector").exists()
