@@ -8,6 +8,7 @@ from mbd.certificate.commitments import Digest
 from mbd.certificate.predicate import Count, Erasure
 from mbd.certificate.trust import Time
 from mbd.records import Record
+from mbd.shredding.record import ShreddingFacts
 
 
 class PlaceReport(Record):
@@ -37,6 +38,8 @@ class PurgeReport(Record):
     excepted: Count
     """files that were to go and stay, because other models need them"""
     places: tuple[PlaceReport, ...]
+    shredding: ShreddingFacts | None = None
+    """data keys that were destroyed, so that encrypted copies anywhere can no longer be read; null: there were none"""
     proof: Digest
     """SHA-256 of purge.json"""
     issued: Time

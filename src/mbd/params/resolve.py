@@ -80,7 +80,11 @@ def to_yaml(section: BaseModel, indent: int = 0) -> str:
             lines += [f"{'  ' * indent}{name}:", to_yaml(value, indent + 1).rstrip("\n")]
             continue
         plain = section.model_dump(mode="json", include={name})[name]
-        text = yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=math.inf).removesuffix("...\n").strip()
+        text = (
+            yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=math.inf)
+            .removesuffix("...\n")
+            .strip()
+        )
         comment = f"  # {field.description}" if field.description else ""
         lines.append(f"{'  ' * indent}{name}: {text}{comment}")
     return "\n".join(lines) + "\n"

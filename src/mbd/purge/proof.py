@@ -25,6 +25,7 @@ from mbd.purge.inventory import Finding
 from mbd.purge.shared import Needed
 from mbd.purge.targets import Targets, What
 from mbd.records import Record
+from mbd.shredding.record import ShreddingFacts
 
 PURGE = "purge.json"
 
@@ -90,6 +91,8 @@ class PurgeRecord(Record):
     places: tuple[PlaceRecord, ...]
     refs: tuple[str, ...]
     """references of git that name purged files; they stay"""
+    shredding: ShreddingFacts | None = None
+    """data keys that were destroyed; null: there never were any"""
     issued: Time
     salt: Digest
     """32 random bytes, so that the digest of this file tells nothing about it"""
@@ -108,6 +111,7 @@ class Purged:
     targets: Targets
     excepted: Sequence[Needed]
     refs: tuple[str, ...]
+    shredding: ShreddingFacts | None = None
 
 
 def purge_record(purged: Purged, removal: list[Finding], fresh: list[Finding], issued: datetime) -> PurgeRecord:
@@ -121,6 +125,7 @@ def purge_record(purged: Purged, removal: list[Finding], fresh: list[Finding], i
         excepted=tuple(NeededRecord(**asdict(needed)) for needed in purged.excepted),
         places=places,
         refs=purged.refs,
+        shredding=purged.shredding,
         issued=issued,
         salt=secrets.token_hex(SALT_BYTES),
     )
@@ -137,6 +142,7 @@ def purge_statement(record: PurgeRecord) -> PurgeStatement:
             modalities=record.modalities,
             excepted=len(record.excepted),
             places=tuple(_told(place) for place in record.places),
+            shredding=record.shredding,
             proof=hashlib.sha256(record.to_bytes()).hexdigest(),
             issued=record.issued,
         ),
@@ -184,5 +190,10 @@ def _erasure(purged: Purged, places: Sequence[PlaceRecord]) -> Erasure:
         sentences.append(f"Not clean: {kind} ({'; '.join(dict.fromkeys(reasons)) or 'copies are left'}).")
     if purged.excepted:
         sentences.append(f"{len(purged.excepted)} feature files stay because other models need them.")
-    sentences.append("Copies out of reach (other clones, backups) are not covered.")
+    if purged.shredding and purged.shredding.destroyed:
+        keys = ", ".join(dict.fromkeys(f"{key.modality} ({key.kind})" for key in purged.shredding.destroyed))
+        sentences.append(
+            f"Data keys were destroyed: {keys}. Copies that are encrypted with them cannot be read anywhere."
+        )
+    sentences.append("Copies out of reach (other clones, backups) that are not encrypted are not covered.")
     return Erasure(claim=claim, note=" ".join(sentences))

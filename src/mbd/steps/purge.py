@@ -35,6 +35,7 @@ from mbd.purge.shared import needed_by_others, published_models
 from mbd.purge.targets import Target, Targets
 from mbd.purge.tombstones import bring_up_to_date, buried, bury
 from mbd.records import read_record
+from mbd.shredding.record import shredding_facts
 from mbd.steps.reporting import tell
 from mbd.steps.step import step_run
 from mbd.storage import open_store
@@ -86,7 +87,9 @@ def plan(params: Params, receipt: Path, store: str, deletion: Path | None = None
     excepted = needed_by_others(targets, before, around, sets, published_models(opened, trust, now()))
     targets = targets.without(needed.sha256 for needed in excepted)
     refs = around.history.refs_naming(targets)
-    purged = Purged(received.certificate, whole, targets, excepted, refs)
+    lineage = params.shredding.lineage or found.statement.predicate.lineage.data_name
+    keys = shredding_facts(Path(params.shredding.keys), lineage, tuple(modalities))
+    purged = Purged(received.certificate, whole, targets, excepted, refs, keys)
     return Plan(purged, around, (*around.places, *_source(params, around.root)))
 
 
