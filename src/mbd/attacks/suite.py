@@ -67,7 +67,7 @@ class _Clock:
 def run_suite(case: Case, params: Attacks, *, progress: bool = False) -> Audit:
     """Attack the models of a case and judge what was found."""
     suspects = {role: _suspect(role, stored) for role, stored in case.models.items()}
-    settings = [make_setting(case.data, modality, params) for modality in case.gone]
+    settings = [make_setting(case.data, modality, params, retained=case.retained) for modality in case.gone]
     jobs = 3 + len(settings) * (len(ATTACKS) * (1 + len(params.variants)) + ("before" in suspects))
     with reproducible(1), threadpool_limits(1), tqdm(total=jobs, disable=not progress, unit="part") as bar:
         clock = _Clock(bar)
