@@ -33,7 +33,7 @@ test: $(STAMP) ## all tests that need no server
 
 test-services: $(STAMP) ## tests against real servers (installs them with apt, starts them on loopback)
 	tests/integration/install-servers
-	pytest -m services tests/integration
+	pytest -n 2 --dist loadfile -m services tests/integration
 
 lint: $(STAMP) ## ruff and mypy --strict
 	ruff check .

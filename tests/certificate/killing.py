@@ -95,5 +95,5 @@ def side_by_side(runs: list[Callable[[], object]]) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(300)
+        process.join(600)
     assert [process.exitcode for process in processes] == [0] * len(runs)

@@ -5,6 +5,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from tests.integration.servers.rgw import S3
 
 pytestmark = pytest.mark.services
 
-POINTS = 50
+POINTS, AT_ONCE = 50, 5
 PUBLISHERS = 16
 
 
@@ -153,15 +154,17 @@ def test_sixteen_at_once_give_one_certificate(office: Office, s3: S3, url: str, 
 
 
 def test_killed_at_50_random_points_and_run_again(office: Office, s3: S3, url: str, tmp_path: Path) -> None:
-    killed = killed_at_random(
-        POINTS,
-        lambda point: opened(f"{url}/{point}", s3.endpoint),
-        lambda store: publish_into(store, office, "exact"),
-    )
-    for point in killed:
-        store = opened(f"{url}/{point}", s3.endpoint)
-        publish_into(store, office, "exact")
-        one_certificate(store, office, "exact", tmp_path / f"checked-{point}")
+    def rounds(seed: int) -> None:
+        def place(point: int) -> Store:
+            return opened(f"{url}/{seed}/{point}", s3.endpoint)
+
+        for point in killed_at_random(
+            POINTS // AT_ONCE, place, lambda store: publish_into(store, office, "exact"), seed
+        ):
+            publish_into(place(point), office, "exact")
+            one_certificate(place(point), office, "exact", tmp_path / f"checked-{seed}-{point}")
+
+    side_by_side([partial(rounds, seed) for seed in range(AT_ONCE)])
 
 
 @pytest.mark.parametrize(
