@@ -23,8 +23,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a local folder
 	dvc repro
-	@mbd show build
 	@mbd report build/published --out build/certificate.html
+	@mbd show build
 	@mbd verify build/published --model build/deleted
 	@echo "look at build/certificate.html (a page that verifies in the browser), build/leakage/report.md, build/evaluation/report.md"
 
