@@ -39,9 +39,9 @@ SETTINGS = [
     "evaluation.missing_rates=[0.3]",
     "attacks.figures=false",
     "attacks.resamples=200",
-    "requests.lease_seconds=30",
+    "requests.lease_seconds=15",
 ]
-DEADLINE_SECONDS = 600
+DEADLINE_SECONDS = 900
 
 
 class Service:

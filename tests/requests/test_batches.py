@@ -115,3 +115,15 @@ def test_a_request_that_failed_may_be_tried_again(batches: Batches) -> None:
     batches.end(lease.batch, asked[1:], "refused", note="the gate")
     assert [request.id for request in batches.claim_all(lease)] == asked[:1]
     assert batches.claim_all(lease, but=asked) == []
+
+
+def test_a_lease_that_is_renewed_is_not_over(batches: Batches, time: Time) -> None:
+    lease = batches.take("busy", HOUR)
+    assert lease is not None
+    time.passes(HOUR - 1)
+    assert batches.renew(lease, HOUR)
+    time.passes(HOUR - 1)
+    assert batches.take("next", HOUR) is None
+    time.passes(1)
+    assert batches.take("next", HOUR) is not None
+    assert not batches.renew(lease, HOUR)

@@ -43,7 +43,7 @@ class Requests(Section):
     due_days: Count = 30
     """days within which a request is to be carried out"""
     lease_seconds: Count = 3600
-    """time after which the work of a crashed worker is taken over"""
+    """time after which the work of a crashed worker is taken over; a living one renews its lease"""
 
 
 class Monitoring(Section):

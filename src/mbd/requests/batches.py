@@ -7,11 +7,12 @@ A worker takes the model's lease by compare-and-swap, claims the requests, does 
 creating its object. Whoever takes the lease when it is over first abandons the batches that still run, by creating the
 same objects. The store lets one of them: if the worker was faster, its certificate stands and only has to be finished;
 if not, the worker's own attempt to decide fails, and nothing of its work counts. So a request is certified once,
-whoever is killed when. Only who holds the lease moves the model on, and a request is ended by its own batch.
+whoever is killed when. Only who holds the lease moves the model on, and a request is ended by its own batch. A worker
+renews its lease while it works, so a lease that is over is that of a worker that died or lost the store.
 """
 
 import secrets
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -94,17 +95,27 @@ class Batches:
         """Return the model that the next deletion starts from; None: the one that was trained."""
         return self._state()[0].current
 
+    def renew(self, lease: Lease, lease_seconds: int) -> bool:
+        """Prolong the lease from now on; False if it is no longer ours."""
+        until = self.book.clock() + timedelta(seconds=lease_seconds)
+        return self._while_ours(lease, lambda: {"lease": lease.model_copy(update={"until": until})})
+
     def release(self, lease: Lease) -> None:
         """Give the lease back, if it is still ours."""
-        state, tag = self._state()
-        if state.lease and state.lease.batch == lease.batch:
-            self._move(state.model_copy(update={"lease": None}), tag)
+        self._while_ours(lease, lambda: {"lease": None})
 
     def set_current(self, current: Files, lease: Lease) -> bool:
         """Let the next deletion start from this model; False if the lease is no longer ours."""
-        state, tag = self._state()
-        ours = state.lease is not None and state.lease.batch == lease.batch
-        return ours and self._move(state.model_copy(update={"current": current}), tag)
+        return self._while_ours(lease, lambda: {"current": current})
+
+    def _while_ours(self, lease: Lease, change: Callable[[], dict[str, object]]) -> bool:
+        """Change the model's state as long as the lease is ours, again if it was renewed in between."""
+        while True:
+            state, tag = self._state()
+            if state.lease is None or state.lease.batch != lease.batch:
+                return False
+            if self._move(state.model_copy(update=change()), tag):
+                return True
 
     def end(
         self,

@@ -7,10 +7,12 @@ alone (:mod:`mbd.requests.batches`). Killed before, nothing of it counts, and th
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from typing import Literal
 
 from mbd.certificate.layout import latest_name, object_name, read_pointer
@@ -48,11 +50,12 @@ class Worker:
             if lease is None:
                 return  # somebody else is at work on this model
             try:
-                for decision in batches.left_behind():
-                    self._finish(batches, decision, lease)
-                claimed = batches.claim_all(lease, but=tried)
-                tried |= {request.id for request in claimed}
-                self._carry_out(batches, lease, claimed)
+                with _renewed(batches, lease, self.params.requests.lease_seconds):
+                    for decision in batches.left_behind():
+                        self._finish(batches, decision, lease)
+                    claimed = batches.claim_all(lease, but=tried)
+                    tried |= {request.id for request in claimed}
+                    self._carry_out(batches, lease, claimed)
             finally:
                 batches.release(lease)
             yield from ((done, _in_words(done)) for done in map(self.book.get, (r.id for r in claimed)))
@@ -154,6 +157,28 @@ class Worker:
         for name, digest in kept.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             self.book.store.fetch(_place(name, digest), folder / name, sha256=digest)
+
+
+@contextmanager
+def _renewed(batches: Batches, lease: Lease, lease_seconds: int) -> Iterator[None]:
+    """Within: the lease is renewed three times before it would be over. A killed process renews nothing."""
+    done = Event()
+
+    def renew() -> None:
+        while not done.wait(lease_seconds / 3):
+            try:
+                if not batches.renew(lease, lease_seconds):
+                    return
+            except MbdError:
+                continue  # the store is away: the work goes on, and whether it counts is decided at its end
+
+    thread = Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def _place(name: str, digest: str) -> str:
