@@ -13,13 +13,11 @@ from components.attack.component import attack
 from components.certify.component import certify
 from components.delete.component import delete
 from components.evaluate.component import evaluate
-from components.features.component import features
 from components.notify.component import notify
 from components.publish.component import publish
 from components.purge.component import purge
-from components.reference.component import reference
-from components.train.component import train
 from mbd.params.platform import Platform
+from pipelines.parts import model_and_reference
 from pipelines.placement import place
 
 
@@ -32,11 +30,7 @@ def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
     ) -> None:
         told = place(notify(params=params, pipeline="delete"), platform, cached=False)
         with dsl.ExitHandler(told, name="delete-and-certify"):
-            data = place(features(params=params), platform).outputs["dataset"]
-            model = place(train(params=params, dataset=data), platform, trains=True).outputs["model"]
-            never_exposed = place(
-                reference(params=params, dataset=data, modalities=modalities), platform, trains=True
-            ).outputs["reference"]
+            data, model, never_exposed = model_and_reference(params, modalities, platform)
             deleted = place(
                 delete(
                     params=params,

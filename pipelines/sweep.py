@@ -12,11 +12,9 @@ from kfp import dsl
 from components.attack.component import attack
 from components.delete.component import delete
 from components.evaluate.component import evaluate
-from components.features.component import features
-from components.reference.component import reference
 from components.settings.component import settings as overlay
-from components.train.component import train
 from mbd.params.platform import Platform
+from pipelines.parts import model_and_reference
 from pipelines.placement import place
 
 
@@ -25,11 +23,7 @@ def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
 
     @dsl.pipeline(name="mbd-sweep", description="Delete at many settings; attack and evaluate each result.")
     def mbd_sweep(params: str, settings: list[str], modalities: list[str]) -> None:
-        data = place(features(params=params), platform).outputs["dataset"]
-        model = place(train(params=params, dataset=data), platform, trains=True).outputs["model"]
-        never_exposed = place(
-            reference(params=params, dataset=data, modalities=modalities), platform, trains=True
-        ).outputs["reference"]
+        data, model, never_exposed = model_and_reference(params, modalities, platform)
         with dsl.ParallelFor(items=settings, name="each-setting") as setting:
             own = place(overlay(params=params, setting=setting), platform).output
             deleted = place(

@@ -16,6 +16,18 @@ from mbd.storage.store import Store
 from tests.certificate.build import Home
 
 
+def key_settings(folder: Path) -> tuple[str, ...]:
+    """Return settings with which keys, trust and everything private are those below `folder`."""
+    keys = folder / "keys"
+    signers = [f"file:{file}" for file in sorted(keys.glob("*.pem")) if file.stem != "log"]
+    return (
+        f"certificate.signers={signers}",
+        f"certificate.log_signer=file:{keys}/log.pem",
+        f"certificate.trust={keys}/trust.json",
+        f"certificate.private={folder}/private",
+    )
+
+
 @dataclass(frozen=True)
 class Office:
     """Who certifies, and where it is published."""
@@ -33,14 +45,7 @@ class Office:
     @property
     def settings(self) -> tuple[str, ...]:
         """Settings with which everything secret stays in this folder."""
-        keys = self.folder / "keys"
-        signers = [f"file:{file}" for file in sorted(keys.glob("*.pem")) if file.stem != "log"]
-        return (
-            f"certificate.signers={signers}",
-            f"certificate.log_signer=file:{keys}/log.pem",
-            f"certificate.trust={self.trust_file}",
-            f"certificate.private={self.folder}/private",
-        )
+        return key_settings(self.folder)
 
     @property
     def trust_file(self) -> Path:

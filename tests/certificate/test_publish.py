@@ -94,8 +94,11 @@ def test_killed_at_50_random_points_and_run_again(prepared: Office, tmp_path: Pa
 
 def test_killed_again_and_again_it_still_gets_there(prepared: Office, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
-    for operation in (3, 9, 14, 17, 20, 24):
+    killed = [
         killed_at(operation, "after", lambda: open_store(url), lambda s: publish_into(s, prepared, "certified"))
+        for operation in (3, 5, 7, 9, 11, 13)
+    ]
+    assert all(killed), killed
     publish_into(open_store(url), prepared, "certified")
     one_certificate(open_store(url), prepared, "certified", tmp_path / "checked")
 

@@ -23,6 +23,7 @@ from mbd.randomness import stream
 from mbd.requests.book import Book
 from mbd.steps import features, train, verify
 from mbd.storage import open_store
+from tests.certificate.office import key_settings
 from tests.integration.servers.rgw import S3
 
 pytestmark = pytest.mark.services
@@ -54,10 +55,7 @@ class Service:
             *SETTINGS,
             f"store.url={url}",
             *([f"store.endpoint={endpoint}"] if endpoint else []),
-            f"certificate.signers=['file:{folder}/keys/signer.pem']",
-            f"certificate.log_signer=file:{folder}/keys/log.pem",
-            f"certificate.trust={folder}/keys/trust.json",
-            f"certificate.private={folder}/private",
+            *key_settings(folder),
             f"deletion.ledgers={folder}/ledgers",
         ]
         self.params = load_params(None, self.settings)

@@ -25,6 +25,7 @@ from mbd.certificate.trust import Trust, now, read_trust
 from mbd.certificate.verify.signing import proof_bytes
 from mbd.params import Params, load_params
 from mbd.storage import open_store
+from tests.certificate.office import key_settings
 
 Kind = Literal["surgery", "certified", "exact", "subjects"]
 KINDS: tuple[Kind, ...] = ("surgery", "certified", "exact", "subjects")
@@ -195,14 +196,7 @@ class SmallOffice:
     @property
     def settings(self) -> tuple[str, ...]:
         """Settings with which everything stays in this folder."""
-        keys = self.folder / "keys"
-        signers = [f"file:{file}" for file in sorted(keys.glob("*.pem")) if file.stem != "log"]
-        return (
-            f"certificate.signers={signers}",
-            f"certificate.log_signer=file:{keys}/log.pem",
-            f"certificate.trust={self.trust_file}",
-            f"store.url={self.url}",
-        )
+        return (*key_settings(self.folder), f"store.url={self.url}")
 
     @property
     def params(self) -> Params:

@@ -60,6 +60,8 @@ def _in_words(verdict: "Verdict") -> str:
 
 
 def _headline(verdict: "Verdict") -> list[str]:
+    from mbd.certificate.statement import WEIGHTS
+
     head = f"{verdict.decision.upper()}: certificate {verdict.certificate or 'unreadable'}"
     if not verdict.verified:
         whys = [f"  {check.name}: {check.reason}" for check in verdict.problems]
@@ -67,8 +69,14 @@ def _headline(verdict: "Verdict") -> list[str]:
     claims, guarantee = verdict.claims, verdict.claims["guarantee"]
     proven = "" if guarantee["epsilon"] is None else f", ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}"
     what = ", ".join(claims["modalities"]) + (" of some subjects" if claims["scope"] == "subjects" else "")
+    held = any(check.name == f"digest of {WEIGHTS}" and check.outcome == "passed" for check in verdict.checks)
     return [
         head,
+        *(
+            []
+            if held
+            else ["  The certificate alone: no weights were held against it, so it says nothing of any model."]
+        ),
         f"  {what} deleted from {claims['model']} by the method {claims['method']}: {guarantee['kind']}{proven}",
         f"  weights {claims['weights']}",
         f"  copies of the old weights erased: {claims['erasure']['claim']}",

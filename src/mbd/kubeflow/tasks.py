@@ -188,11 +188,9 @@ def notify(params: str, pipeline: str, state: str, message: str) -> None:
 
 def overlaid(params: str, setting: str) -> str:
     """Return the parameters with a setting, as `a.b=value`, laid over them, and with ledgers of their own."""
-    with TemporaryDirectory(prefix="mbd-params-") as folder:
-        file = Path(folder) / "params.yaml"
-        write_file(file, params)
-        ledgers = f"deletion.ledgers={gettempdir()}/mbd-sweep-{canonical_digest([params, setting])[:16]}"
-        return to_yaml(load_params(file, [*setting.split(), ledgers]))
+    ledgers = f"deletion.ledgers={gettempdir()}/mbd-sweep-{canonical_digest([params, setting])[:16]}"
+    with settled(params) as (file, _):
+        return to_yaml(load_params(Path(file), [*setting.split(), ledgers]))
 
 
 def _on_features(params: str, dataset: Artifact, out: Artifact, command: str, *arguments: str) -> None:

@@ -42,7 +42,7 @@ class Requests(Section):
     """what dvc.yaml and the pipelines revoke unless told otherwise"""
     due_days: Count = 30
     """days within which a request is to be carried out"""
-    lease_seconds: Count = 3600
+    lease_seconds: Count = 600
     """time after which the work of a crashed worker is taken over; a living one renews its lease"""
 
 

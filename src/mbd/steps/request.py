@@ -2,7 +2,8 @@
 
 For a batch of requests: train the reference without their modalities, delete, evaluate, attack, certify; put everything
 into the store under its digest; decide the batch; publish. From the decision on, anybody can finish it from the store
-alone (:mod:`mbd.requests.batches`). Killed before, nothing of it counts, and the next worker begins again.
+alone (:mod:`mbd.requests.batches`). Killed before, nothing of it counts, and the next worker begins again; it
+also removes the killed one's folder, in which copies of the old model lie.
 """
 
 import shutil
@@ -11,12 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from threading import Event, Thread
 from typing import Literal
 
 from mbd.certificate.layout import latest_name, object_name, read_pointer
+from mbd.certificate.registry import entry
 from mbd.certificate.statement import SUBJECTS
+from mbd.certificate.trust import read_trust
 from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
 from mbd.model.checkpoint import load_model
@@ -25,8 +28,8 @@ from mbd.params import Params
 from mbd.requests.batches import Batches, Decision, Files
 from mbd.requests.book import Book
 from mbd.requests.record import Lease, Request
+from mbd.shredding.workspace import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish, train
-from mbd.storage.store import NotThereError
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,14 @@ class Worker:
             yield from ((done, _in_words(done)) for done in map(self.book.get, (r.id for r in claimed)))
 
     def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[Request]) -> None:
-        with TemporaryDirectory(prefix="mbd-request-") as work:
-            base = self._base(batches, Path(work))
+        with private_folder(gettempdir()) as work:
+            base = self._base(batches, work)
             record, _ = load_model(base)
             pending = list(self._without_answered(batches, lease, claimed, record))
             if not pending:
                 return
             try:
-                decision = batches.decide(self._certified(Path(work), base, record, lease, pending))
+                decision = batches.decide(self._certified(work, base, record, lease, pending))
             except MbdError as error:
                 batches.decide(Decision(batch=lease.batch, outcome="abandoned"))
                 state: Literal["refused", "failed"] = "refused" if isinstance(error, GateRefusedError) else "failed"
@@ -95,16 +98,30 @@ class Worker:
             if unknown:
                 end("refused", note=f"the model has no modality {', '.join(unknown)}")
             elif set(request.modalities) <= set(record.revoked):
-                end("certified", certificate=self._latest(request), note="deleted before")
+                certificate, missing = self._certified_before(request)
+                if missing:
+                    end("failed", note=missing)
+                else:
+                    end("certified", certificate=certificate, note="deleted before")
             else:
                 yield request
 
-    def _latest(self, request: Request) -> str:
-        name = latest_name(request.model, request.modalities[0])
-        try:
-            return read_pointer(self.book.store.read(name), name).certificate
-        except NotThereError:
-            return ""
+    def _certified_before(self, request: Request) -> tuple[str | None, str]:
+        """Return a certificate for modalities that are gone already, or why there is none that stands for all."""
+        trust, digest = read_trust(Path(self.params.certificate.trust)), None
+        for modality in request.modalities:
+            name = latest_name(request.model, modality)
+            try:
+                digest = read_pointer(self.book.store.read(name), name).certificate
+                found = entry(self.book.store, digest, trust, self.book.clock())
+            except MbdError as error:
+                return (
+                    None,
+                    f"{modality} was deleted before, but no certificate in this store shows it: {error.problem}",
+                )
+            if found.status.state != "valid":
+                return None, f"{modality} was deleted before, but its certificate is {found.status.state}"
+        return digest, ""
 
     def _certified(
         self, work: Path, base: Path, record: ModelRecord, lease: Lease, pending: Sequence[Request]
@@ -137,10 +154,10 @@ class Worker:
         """Publish what was decided, from the store alone, and end its requests."""
         if decision.bundle is None or decision.model is None or decision.certificate is None:
             raise ValueError("a certified batch names its bundle, its model and its certificate")
-        with TemporaryDirectory(prefix="mbd-publish-") as work:
-            self._fetch(decision.bundle, Path(work) / "bundle")
-            self._fetch(decision.model, Path(work) / "model")
-            publish.run(self.params, Path(work) / "bundle", Path(work) / "model", self.store_url)
+        with private_folder(gettempdir()) as work:
+            self._fetch(decision.bundle, work / "bundle")
+            self._fetch(decision.model, work / "model")
+            publish.run(self.params, work / "bundle", work / "model", self.store_url)
         if batches.set_current(decision.model, lease):
             batches.end(decision.batch, decision.requests, "certified", certificate=decision.certificate)
 

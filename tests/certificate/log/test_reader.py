@@ -58,9 +58,11 @@ def test_a_log_without_entries(tmp_path: Path) -> None:
 
 def test_a_log_continues_every_checkpoint_it_has_signed(tmp_path: Path) -> None:
     place = log_of(tmp_path, 0)
-    seen = [place.append(number).checkpoint for number in range(6)]
-    for note in seen:
-        place.log.consistency(verify_checkpoint(note, place.keys.trust))
+    seen = [verify_checkpoint(place.append(number).checkpoint, place.keys.trust) for number in range(6)]
+    assert [older.size for older in seen] == [1, 2, 3, 4, 5, 6]
+    for older in seen:
+        proof = place.log.consistency(older)
+        assert bool(proof) == (older.size < place.log.size)
 
 
 def test_a_log_that_has_shrunk_or_was_rewritten_is_noticed(tmp_path: Path) -> None:

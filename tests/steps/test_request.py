@@ -1,0 +1,78 @@
+"""Requests carried out: one deletion for all of them, and a certificate that stands, or a reason."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate.keyring import make_keys
+from mbd.certificate.keys import load_signer
+from mbd.certificate.lifecycle import announce, revocation
+from mbd.certificate.publish import Publisher
+from mbd.certificate.trust import now, read_trust
+from mbd.params import load_params
+from mbd.requests.book import Book
+from mbd.requests.record import Request
+from mbd.steps import features, train, verify
+from mbd.steps.request import Worker
+from mbd.storage import open_store
+from tests.certificate.office import key_settings
+
+SETTINGS = [
+    "features.source.synthetic.dims={text: 12, audio: 6, visual: 8}",
+    "features.source.synthetic.rows={train: 400, valid: 100, test: 200, calibration: 64}",
+    "model.backbone=lattice",
+    "model.lattice.components=4",
+    "model.lattice.landmarks=8",
+    "deletion.method=exact",
+    "evaluation.figures=false",
+    "evaluation.missing_rates=[0.3]",
+    "attacks.figures=false",
+    "attacks.resamples=200",
+]
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    make_keys(tmp_path / "keys", "signer")
+    url = f"file://{tmp_path}/store"
+    params = load_params(None, [*SETTINGS, *key_settings(tmp_path), f"store.url={url}"])
+    features.run(params, tmp_path / "features")
+    train.run(params, tmp_path / "features", tmp_path / "model")
+    return Worker(params, Book(open_store(url)), url, tmp_path / "features", tmp_path / "model", "worker")
+
+
+def carried_out(worker: Worker, *modalities: str) -> Request:
+    """Enter a request and carry it out."""
+    worker.book.submit(worker.params.certificate.model, modalities, due_days=30)
+    ((request, _),) = worker.run()
+    return request
+
+
+def test_from_a_request_to_a_certificate_and_what_comes_after_it(worker: Worker, tmp_path: Path) -> None:
+    left = tmp_path / "temporary" / f"mbd-{tmp_path.stat().st_uid}"
+    left.mkdir(mode=0o700)
+    (left / "plain-of-a-killed-worker").mkdir()
+    first = carried_out(worker, "audio")
+    assert first.state == "certified"
+    assert verify.run(worker.params, f"{worker.store_url}/certificates/{first.certificate}").verified
+    assert not list(left.iterdir())
+
+    again = carried_out(worker, "audio")
+    assert (again.state, again.certificate) == ("certified", first.certificate)
+    assert carried_out(worker, "smell").state == "refused"
+
+    revoke(worker, str(first.certificate))
+    without = carried_out(worker, "audio")
+    assert (without.state, without.certificate) == ("failed", None)
+    assert "its certificate is revoked" in without.history[-1].note
+
+
+def revoke(worker: Worker, certificate: str) -> None:
+    settings = worker.params.certificate
+    trust = read_trust(Path(settings.trust))
+    signer = load_signer(settings.log_signer, trust)
+    publisher = Publisher(worker.book.store, worker.params.store, signer, trust)
+    announce(revocation(certificate, "a test", now()), settings, publisher)
