@@ -52,6 +52,16 @@ def test_every_method_keeps_its_promises(home: Path, certified: Path, exact: Pat
     assert judged(exact, exact / "deleted") == dict.fromkeys([*common, "exact"], "passed")
 
 
+def test_noise_that_anyone_can_subtract_is_refused_and_no_budget_is_charged_for_it(home: Path, tmp_path: Path) -> None:
+    ledgers = f"deletion.ledgers={tmp_path / 'ledgers'}"
+    settings = ["deletion.method=certified", "deletion.certified.finetune_epochs=1", "deletion.noise_seed=0", ledgers]
+    params = load_params(None, [*TINY, *settings])
+    delete.run(params, home / "data", home / "model", ["audio"], [], tmp_path / "deleted")
+    decisions = judged(home, tmp_path / "deleted")
+    assert [name for name, decision in decisions.items() if decision != "passed"] == ["noise"]
+    assert not (tmp_path / "ledgers").exists()
+
+
 def test_a_released_exact_model_still_has_to_be_the_reference(exact: Path, tmp_path: Path) -> None:
     shutil.copytree(exact / "deleted", tmp_path / "released", ignore=shutil.ignore_patterns("deletion.json"))
     case = open_case(exact / "data", None, tmp_path / "released", exact / "reference", ["audio"])

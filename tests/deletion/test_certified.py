@@ -172,6 +172,16 @@ def test_a_key_in_escrow_is_said_to_be_there(original: Original, tmp_path: Path)
     assert same(delete(AUDIO, original, settings.model_copy(), key=again), outcome)
 
 
+def test_noise_of_a_public_seed_can_be_drawn_again_and_so_guarantees_nothing(original: Original) -> None:
+    settings = params("deletion.certified.finetune_epochs=0", "deletion.noise_seed=7")
+    one, other = (delete(AUDIO, original, settings) for _ in range(2))
+    assert same(one, other)
+    assert not same(one, delete(AUDIO, original, params("deletion.certified.finetune_epochs=0", "deletion.noise_seed=8")))
+    assert (one.claim.kind, one.claim.epsilon, one.claim.delta) == ("empirical", None, None)
+    assert (one.record.guarantee.kind, one.record.guarantee.epsilon) == ("empirical", None)
+    assert one.facts["noise"]["key"] == "public"
+
+
 def test_the_model_takes_no_such_input_and_its_folder_is_valid(outcome: Outcome, tmp_path: Path) -> None:
     save_model(tmp_path, outcome.record, outcome.tensors)
     record, tensors = load_model(tmp_path)

@@ -220,6 +220,13 @@ def test_without_the_structural_cut_there_is_no_certificate(home: Home, tmp_path
         certify.run(params, tmp_path / "deleted", home.leakage("surgery"), home.evaluation("surgery"), tmp_path / "out")
 
 
+def test_noise_that_anyone_can_subtract_carries_no_certificate(home: Home, tmp_path: Path) -> None:
+    params = home.params("deletion.surgery.edit=noise", "deletion.noise_seed=0")
+    delete.run(params, home.folder / "data", home.folder / "model", ["audio"], [], tmp_path / "deleted")
+    with pytest.raises(GateRefusedError, match="anyone can subtract it"):
+        certify.run(params, tmp_path / "deleted", home.leakage("surgery"), home.evaluation("surgery"), tmp_path / "out")
+
+
 def with_copy(home: Home, tmp_path: Path, part: str, change: Callable[[Path], object]) -> MbdError:
     """Return the refusal of a certificate of which one input folder has been changed."""
     folders = {

@@ -7,6 +7,7 @@ Of every deleted model:
     shape        its tensors have the names and shapes of the reference's
     content      none of its tensors has the values of one that m* alone had, in any order and under any name
     record       deletion.json is about this model, and both tell the same guarantee
+    noise        none of it comes from a seed that anyone may know
 
 A model without deletion.json (a released one, or the reference itself) does not say how it came about, so only the
 first four are looked up, and `content` only where the model before is still there. With one, its method promises more:
@@ -50,9 +51,12 @@ def invariants(case: Case) -> list[InvariantRecord]:
         # A released model's own record still promises the bytes of the reference, if the deletion was exact.
         return [*told, *([_judged("exact", *_exact(case))] if case.after.record.guarantee.kind == "exact" else [])]
     told.append(_judged("record", *_record(case.after, deletion)))
+    if (seed := deletion.parameters.get("noise_seed")) is not None:
+        problem = f"the noise comes from deletion.noise_seed = {seed}, so anyone can subtract it"
+        told.append(_judged("noise", [problem], ""))
     if deletion.method == "exact":
         told.append(_judged("exact", *_exact(case)))
-    if deletion.method == "certified":
+    if deletion.method == "certified" and seed is None:
         told.append(_judged("certified", *_certified(case.after, deletion)))
     return told
 

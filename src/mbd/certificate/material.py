@@ -49,6 +49,7 @@ def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> Mat
     model, _ = load_model(deletion, verify=False)
     attacks = _read_leakage(record, leakage)
     _refuse_uncut(record, model, deletion)
+    _refuse_public_noise(record, deletion)
     steps = {"delete": _read_step(deletion, "delete"), "evaluate": _read_step(evaluation, "evaluate")}
     digests: dict[str, str] = steps["delete"]["outputs"]["files"]
     _refuse_other_model(record, model, digests, deletion)
@@ -138,6 +139,17 @@ def _refuse_uncut(deletion: DeletionRecord, model: ModelRecord, folder: Path) ->
                 key=left[0] if left else "modalities",
                 way_out="delete all revoked modalities with the structural cut",
             )
+
+
+def _refuse_public_noise(deletion: DeletionRecord, folder: Path) -> None:
+    if (seed := deletion.parameters.get("noise_seed")) is not None:
+        raise GateRefusedError(
+            "the noise comes from a seed that is written down, so anyone can subtract it: there is no certificate",
+            file=folder / DELETION,
+            key="deletion.noise_seed",
+            value=seed,
+            way_out="delete again with deletion.noise_seed=null",
+        )
 
 
 def _read_by(columns: tuple[Any, ...]) -> set[str]:

@@ -57,7 +57,7 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
         }
         _refuse_non_finite(exposed)
     escrow = Path(settings.certified.escrow) if settings.certified.escrow else None
-    with phases.phase("noise"), one_time_key(escrow, key) as secret:
+    with phases.phase("noise"), one_time_key(escrow, key, settings.noise_seed) as secret:
         noised = add_noise(clip(exposed, settings.certified.radius), sigma, secret)
         commitment = secret.commitment
     with phases.phase("fine-tuning"):
@@ -66,16 +66,17 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
         retained = _without(original.data, record.revoked)
         start = tensors | fresh_size(noised, sigma)
         tensors, history = finetune(record, start, retained, params, epochs=settings.certified.finetune_epochs)
+    claim = _claim(record, sensitivity, settings)
     record = record.model_copy(
         update={
             "data": data_record(retained),
-            "guarantee": Guarantee(kind="certified", epsilon=settings.epsilon, delta=settings.delta),
+            "guarantee": Guarantee(kind=claim.kind, epsilon=claim.epsilon, delta=claim.delta),
         }
     )
     return Outcome(
         record=record,
         tensors=tensors,
-        claim=Claim("certified", _assumptions(record, sensitivity, settings), settings.epsilon, settings.delta),
+        claim=claim,
         indices={name: np.arange(array.size) for name, array in tensors.items()},
         facts={
             **accounting(settings),
@@ -84,7 +85,7 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
             "noise": {
                 "commitment": commitment,
                 "stream": "ChaCha20, Box-Muller in float64",
-                "key": "in escrow" if escrow else "destroyed",
+                "key": "public" if settings.noise_seed is not None else "in escrow" if escrow else "destroyed",
             },
             "noised_parameters": sum(array.size for array in exposed.values()),
             "tensors_without_noise": sorted(set(tensors) - set(exposed)),
@@ -137,6 +138,18 @@ def _without(data: FeatureSet, modalities: tuple[str, ...]) -> FeatureSet:
     """Return the data as if it had no such modalities: their files are not opened."""
     kept = {m: dim for m, dim in data.manifest.modalities.items() if m not in modalities}
     return replace(data, manifest=data.manifest.model_copy(update={"modalities": kept}))
+
+
+def _claim(record: ModelRecord, sensitivity: Sensitivity, settings: Deletion) -> Claim:
+    if settings.noise_seed is None:
+        return Claim("certified", _assumptions(record, sensitivity, settings), settings.epsilon, settings.delta)
+    return Claim(
+        "empirical",
+        (
+            "The noise comes from deletion.noise_seed, a number that is written down: anyone can draw it again and "
+            "subtract it. Nothing is proven of this model; it serves to measure what such a deletion costs.",
+        ),
+    )
 
 
 def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: Deletion) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def edit(
     norm = float(np.sqrt(sum(float(old.astype(np.float64) @ old.astype(np.float64)) for old in chosen.values())))
     sensitivity = 2 * norm
     sigma = classical_sigma(settings.epsilon, settings.delta, sensitivity)
-    with one_time_key(key=key) as secret:
+    with one_time_key(key=key, public_seed=settings.noise_seed) as secret:
         noised = {name: old + sigma * secret.gaussian(name, old.shape) for name, old in chosen.items()}
         commitment = secret.commitment
     return _replaced(tensors, indices, noised), {
@@ -150,7 +150,11 @@ def edit(
         "epsilon_asked_for": settings.epsilon,
         "delta_asked_for": settings.delta,
         "sensitivity": {"value": sensitivity, "reason": _SENSITIVITY},
-        "noise": {"commitment": commitment, "stream": "ChaCha20, Box-Muller in float64", "key": "destroyed"},
+        "noise": {
+            "commitment": commitment,
+            "stream": "ChaCha20, Box-Muller in float64",
+            "key": "destroyed" if settings.noise_seed is None else "public",
+        },
     }
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mbd.params.base import NonNegative, Positive, Section, Share
+from mbd.params.base import NonNegative, Positive, Section, Seed, Share
 
 
 class Surgery(Section):
@@ -58,5 +58,7 @@ class Deletion(Section):
     """cumulative ε of one lineage at which deletions stop"""
     ledgers: str = "build/ledgers"
     """folder with the budget ledger of each lineage; all deletions must use the same one"""
+    noise_seed: Seed | None = None
+    """studies only: noise that anyone can draw again, so nothing is guaranteed and no certificate given"""
     surgery: Surgery = Surgery()
     certified: Certified = Certified()

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from mbd.errors import MissingExtraError, UsageError
+from mbd.randomness import stream_seed
 from mbd.tensors import Array
 
 KEY_BYTES = 32
@@ -43,6 +44,12 @@ class NoiseKey:
     def fresh(cls) -> "NoiseKey":
         """Draw a key and a salt from the operating system."""
         return cls(secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES))
+
+    @classmethod
+    def public(cls, seed: int) -> "NoiseKey":
+        """Return the key that belongs to a seed which anyone may know: its noise hides nothing."""
+        key, salt = (stream_seed(seed, "public noise", part).to_bytes(KEY_BYTES, "big") for part in ("key", "salt"))
+        return cls(key, salt)
 
     def gaussian(self, name: str, shape: tuple[int, ...]) -> Array:
         """Return standard normal numbers (float64) that belong to this key and `name`."""
@@ -96,9 +103,14 @@ def opens(commitment: str, key: bytes, salt: bytes) -> bool:
 
 
 @contextmanager
-def one_time_key(escrow: Path | None = None, key: NoiseKey | None = None) -> Iterator[NoiseKey]:
-    """Give a fresh key (or `key`), in escrow first if that is wanted; afterwards it is destroyed, whatever happens."""
-    key = key or NoiseKey.fresh()
+def one_time_key(
+    escrow: Path | None = None, key: NoiseKey | None = None, public_seed: int | None = None
+) -> Iterator[NoiseKey]:
+    """Give a fresh key (or `key`, or that of a public seed), in escrow first if that is wanted.
+
+    Afterwards it is destroyed, whatever happens.
+    """
+    key = key or (NoiseKey.fresh() if public_seed is None else NoiseKey.public(public_seed))
     try:
         if escrow is not None:
             key.put_in_escrow(escrow)

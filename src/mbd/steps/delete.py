@@ -147,7 +147,7 @@ class _Account:
 def _accounted(case: _Case, params: Params, out: Path) -> Iterator[_Account]:
     """Within: the deletion is charged to its lineage, if it is one that costs something."""
     settings, before = params.deletion, case.original.record.sha256
-    if settings.method != "certified":
+    if settings.method != "certified" or settings.noise_seed is not None:
         yield _Account(None, lambda _: None)
         return
     from mbd.deletion.certified import cost  # noqa: PLC0415 -- only what is used

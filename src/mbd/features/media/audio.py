@@ -17,12 +17,11 @@ A frame is 64 ms long and begins 16 ms after the one before. The 37:
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import librosa
 import numpy as np
-from librosa.onset import onset_strength
 from threadpoolctl import threadpool_limits
 
 from mbd.features.media.decoding import read_waveform
+from mbd.features.media.descriptors import librosa, onset_strength
 from mbd.features.media.encoders import Loaded
 from mbd.tensors import Array
 
