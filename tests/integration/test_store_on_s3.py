@@ -231,8 +231,9 @@ class TestLockingBucket(OnS3):
         assert again.lock.until == until
 
     def test_racing_creators_leave_one_locked_version(self, store: Store) -> None:
-        lock = Lock("GOVERNANCE", datetime.now(UTC) + timedelta(minutes=5))
-        ends = outcomes([partial(store.create, "c", b"c", lock=lock)] * 16)
+        now = datetime.now(UTC).replace(microsecond=0)
+        locks = [Lock("GOVERNANCE", now + timedelta(minutes=5, seconds=k)) for k in range(16)]
+        ends = outcomes([partial(store.create, "c", b"c", lock=lock) for lock in locks])
         assert all(isinstance(end, Stored) and end.lock for end in ends), ends
         assert len(list(store.versions("c"))) == 1
 

@@ -210,7 +210,14 @@ class S3Store:
     def _lock(self, state: State, lock: Lock) -> State:
         place = {"Bucket": self._bucket.name, "Key": state.key, "VersionId": state.version}
         retention = {"Mode": lock.mode, "RetainUntilDate": lock.until}
-        self._bucket.client.put_object_retention(**place, Retention=retention)
+        try:
+            self._bucket.client.put_object_retention(**place, Retention=retention)
+        except ClientError:
+            # Who makes the same object at the same moment may have locked it first, and for longer.
+            found = self._writing.state(state.key)
+            if found is None or found.version != state.version or found.lock is None:
+                raise
+            return found
         return replace(state, lock=lock)
 
     def _download(self, name: str, version: str | None) -> Download:
