@@ -8,7 +8,7 @@ export DVC_NO_ANALYTICS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-services lint bench study images clean
+.PHONY: help setup run test test-services lint bench study docs images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -43,19 +43,15 @@ lint: $(STAMP) ## ruff and mypy --strict
 bench: $(STAMP) ## the performance claims, as ratios measured in one run
 	@for file in benchmarks/*.py; do echo "== $$file"; python $$file || exit 1; done
 
-STUDY := build/study
-DATA  ?=
-SOURCE := $(if $(DATA),--set features.source.kind=npz --set features.source.path=$(DATA) --set features.calibration.size=0)
-study: $(STAMP) ## both backbones over five seeds, evaluated side by side (DATA=FILE.npz for your own data)
-	mbd features $(SOURCE) --out $(STUDY)/features
-	mbd train --features $(STUDY)/features --seeds 0,1,2,3,4 --set model.backbone=joint --out $(STUDY)/joint
-	mbd train --features $(STUDY)/features --seeds 0,1,2,3,4 --set model.backbone=lattice --out $(STUDY)/lattice
-	mbd evaluate --features $(STUDY)/features --model $(STUDY)/joint --model $(STUDY)/lattice --against $(STUDY)/joint \
-	  --out $(STUDY)/evaluation
-	@echo "look at $(STUDY)/evaluation/report.md and $(STUDY)/evaluation/figures"
+study: $(STAMP) ## the paper's tables and figures (NAME=ablation: one; DATA=FILE.npz: your data; REVOKED=voice)
+	@python -m studies $(NAME) $(if $(DATA),--data '$(DATA)') $(if $(REVOKED),--revoked '$(REVOKED)')
+
+docs: $(STAMP) ## build the handbook into build/site, without a network
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 images: ## build the container images (needs a running docker)
 	docker/build-images
 
 clean: ## remove what the targets above made, but not the virtual environment
-	rm -rf build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf build studies/build dist .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from mbd.attacks import proxy
 from mbd.attacks.case import open_case
 from mbd.attacks.proxy import ProxyQuality, leave_one_out, proxy_quality, spearman
 from mbd.deletion.calibration import Calibration
@@ -61,6 +62,14 @@ def test_the_second_order_proxy_ranks_and_the_papers_does_not(home: Path) -> Non
     assert facts["gauss_newton"]["spearman"] > 0.9 > facts["swiftprune"]["spearman"]
     assert facts["gauss_newton"]["share_within_8_percent"] > facts["swiftprune"]["share_within_8_percent"]
     assert facts == quality(home, home / "deleted", proxy_parameters=200).facts()  # type: ignore[union-attr]
+
+
+def test_proxies_and_increments_are_of_the_same_rows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "_ROWS", 16)
+    found = quality(home, home / "deleted", proxy_parameters=100)
+    assert found
+    assert (found.rows, len(found.tensors)) == (16, 100)
+    assert found.facts()["gauss_newton"]["spearman"] > 0.9
 
 
 def test_without_the_cut_the_sample_is_of_what_was_edited(home: Path, tmp_path: Path) -> None:

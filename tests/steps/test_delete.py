@@ -365,6 +365,13 @@ def test_data_of_another_model_is_refused(home: Path, tmp_path: Path, features: 
     assert not (tmp_path / "out").exists()
 
 
+def test_other_calibration_rows_serve_as_well(home: Path, tmp_path: Path) -> None:
+    rows = "features.source.synthetic.rows={train: 160, valid: 48, test: 64, calibration: 32}"
+    other = synthetic_set(tmp_path / "other", rows)
+    told = delete.run(params(), other, home / "model", ["audio"], [], tmp_path / "out")
+    assert told["record"].facts["calibration"]["rows"] == 32
+
+
 def test_a_calibration_file_that_changed_is_refused(home: Path, tmp_path: Path) -> None:
     data = shutil.copytree(home / "data", tmp_path / "data")
     file = data / "splits" / "calibration" / "text.safetensors"

@@ -12,6 +12,7 @@ cut left it nothing to edit, from all weights and biases that predictions use.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -40,11 +41,10 @@ _ROWS = 256
 
 
 class _FewRows(Calibration):
-    """The first of the calibration rows: true increments cost a forward pass for each parameter and row."""
+    """The first of the calibration rows, for proxies and increments alike: these cost a pass for each parameter."""
 
-    def batches(self, *, having: str | None = None, hidden: Collection[str] = ()) -> Iterator[Batch]:
-        """Yield them as one batch."""
-        for batch in islice(super().batches(having=having, hidden=hidden), 1):
+    def _batches(self, starts: range, having: str | None, hidden: Collection[str]) -> Iterator[Batch]:
+        for batch in islice(super()._batches(starts, having, hidden), 1):
             yield {name: values[:_ROWS] for name, values in batch.items()}
 
 
@@ -58,6 +58,8 @@ class ProxyQuality:
     rows: int
     sampled_from: str
     chi_max: float
+    tensors: tuple[str, ...] = ()
+    """the tensor of each parameter"""
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers of the paper's table for each proxy."""
@@ -92,13 +94,24 @@ def proxy_quality(case: Case, params: Attacks) -> ProxyQuality | None:
     record, tensors = case.before.record, case.before.tensors
     if settings.cut:
         record, tensors = cut(record, tensors, case.gone)
-    network = from_tensors(record, tensors).network.double()
-    calibration = _FewRows(case.data.split("calibration"), network, record.task)
-    proxies = importance(calibration, case.gone, settings.chi_max)
     edited = open_tensors(case.after.folder / INDICES) if deletion.indices.count else None
+    network = from_tensors(record, tensors).network
+    calibration = Calibration(case.data.split("calibration"), network, record.task)
+    return measure(calibration, case.gone, settings.chi_max, params, edited)
+
+
+def measure(
+    calibration: Calibration,
+    hidden: Collection[str],
+    chi_max: float,
+    params: Attacks,
+    edited: Mapping[str, Array] | None = None,
+) -> ProxyQuality:
+    """Measure a sample of the `edited` parameters (flat positions by tensor), or of all that predictions use."""
+    few = _FewRows(calibration.split, deepcopy(calibration.network).double(), calibration.task)
+    network, proxies = few.network, importance(few, hidden, chi_max)
     chosen = _sample(network, proxies.gauss_newton, edited, params)
-    batch = next(iter(calibration.batches(hidden=case.gone)))
-    losses = calibration.prediction(case.gone)
+    batch, losses = next(iter(few.batches(hidden=hidden))), few.prediction(hidden)
 
     def loss() -> Tensor:
         return losses(network, batch)[:, 0].mean()
@@ -114,7 +127,8 @@ def proxy_quality(case: Case, params: Attacks) -> ProxyQuality | None:
         },
         rows=proxies.rows,
         sampled_from="edited parameters" if edited else "all weights and biases that predictions use",
-        chi_max=settings.chi_max,
+        chi_max=chi_max,
+        tensors=tuple(name for name, where in chosen.items() for _ in where),
     )
 
 

@@ -1,0 +1,12 @@
+"""The paper's tables and figures, measured on synthetic or on your own data, and set beside what the paper prints.
+
+    params.yaml    what is measured: data, seeds, variants, deletions
+    dvc.yaml       the cells (one for each seed and setting) and the studies that are made of them
+    cell.py        a cell is one command of `mbd`
+    layout.py      where every cell lies, and how it is read
+    outcome.py     what every study is: tables, figures, findings
+    printed.py     the numbers of the paper
+    run.py         runs cells side by side, what is up to date is left alone
+
+`python -m studies` is the command behind `make study`. The other modules are one study each.
+"""

@@ -1,0 +1,50 @@
+"""`python -m studies [NAME …]`: run studies with all the cells they need, and say what to look at.
+
+make study                      all, on synthetic data
+make study NAME=ablation        one
+make study DATA=FILE.npz        on your own data (REVOKED=voice: the modality that is deleted)
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from mbd.errors import MbdError, UsageError
+from studies.layout import Layout
+from studies.plan import read_plan, use_data
+from studies.run import read_stages, run_stages
+
+ALL = "page"
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--data", type=click.Path(path_type=Path), help="An .npz file; synthetic data if not given.")
+@click.option("--revoked", help="The modality that is deleted [default: audio].")
+@click.option("--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True, help="Cells at a time.")
+def main(names: tuple[str, ...], data: Path | None, revoked: str | None, jobs: int) -> None:
+    """Make the paper's tables and figures: all of them, or those with these names."""
+    use_data(data, revoked)
+    layout, stages = Layout.of(read_plan()), read_stages()
+    known = sorted(name for name in stages.needs if "@" not in name)
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError("there is no such study", key="NAME", value=unknown[0], way_out=f"one of {', '.join(known)}")
+    ran = run_stages(stages, names or (ALL,), jobs=jobs, logs=layout.root / "logs")
+    click.echo(f"{ran} stages ran, the others were up to date")
+    for name in names or (ALL,):
+        click.echo(
+            f"look at {layout.root / 'page' / 'index.html' if name == ALL else layout.study(name) / 'report.md'}"
+        )
+
+
+if __name__ == "__main__":
+    try:
+        main.main(prog_name="studies", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except MbdError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,169 @@
+"""Robustness to corruption: a share of the test rows damaged, FIX and MR, and how far that moves P^m.
+
+The paper reports the mean squared deviation between property embeddings estimated from noisy and from clean input; here
+it is that of μ̄^m, the mean of the invariant part of all rows of modality m, which P^m is aligned with.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mbd.evaluation.metrics import TITLES
+from mbd.report.drawing import COLOURS, figure_png
+from studies import printed
+from studies.claims import judged, listed, text
+from studies.drawing import PRINTED, Series, dots
+from studies.layout import Layout
+from studies.outcome import Cell, Finding, Outcome, Table
+from studies.scores import Scores, loss_by_corruption, read_scores, spread_of
+
+Drift = Sequence[Mapping[str, Any]]
+"""for each modality the mean squared deviations that `mbd evaluate` measures"""
+
+
+def study(layout: Layout) -> Outcome:
+    """Compare clean and corrupted test rows, on the main data set."""
+    main = layout.plan.main
+    scores = read_scores(layout.evaluation(main))
+    regimes = [regime for regime in ("FIX", "MR") if scores.has(regime)]
+    drift: Drift = layout.metrics(main)["property_deviations"]
+    share = next((note for note in scores.notes if note.startswith("Corruption")), "")
+    figures = {"corruption": _losses_figure(scores, regimes)}
+    if drift:
+        figures["property-drift"] = _drift_figure(drift)
+    return Outcome(
+        name="corruption",
+        title="Robustness to corruption",
+        question="What does a model lose when some test rows are damaged, and do its property embeddings move?",
+        tables=[_ours(main, scores, regimes, share), _printed(), *([_drift(drift)] if drift else [])],
+        figures=figures,
+        findings=[_modest(scores, regimes), _stabilised(scores, regimes), _moved(drift)],
+        data={
+            "loss": {
+                method.name: {regime: vars(loss_by_corruption(method, regime, scores.primary)) for regime in regimes}
+                for method in scores.methods
+            },
+            "property drift": list(drift),
+        },
+    )
+
+
+def _ours(main: str, scores: Scores, regimes: Sequence[str], note: str) -> Table:
+    def row(place: int, corrupted: bool) -> list[Cell]:
+        method = scores.methods[place]
+        values = [spread_of(method, r, metric, corrupted=corrupted) for r in regimes for metric in scores.shown]
+        return [method.name, "corrupted" if corrupted else "clean", *values]
+
+    return Table(
+        f"{main}: clean and corrupted test rows",
+        ["method", "rows", *(f"{regime} {TITLES[metric]}" for regime in regimes for metric in scores.shown)],
+        [row(place, corrupted) for place in range(len(scores.methods)) for corrupted in (True, False)],
+        note=note,
+    )
+
+
+def _printed() -> Table:
+    return Table(
+        "CMU-MOSI, corruption",
+        ["rows", *(f"{regime} {TITLES[metric]}" for regime in ("FIX", "MR") for metric in printed.Short._fields)],
+        [[name, *row.fix, *row.mr] for name, row in printed.CORRUPTION.items()],
+        note=f"Drift of the property embeddings, printed: MSE ≈ {printed.P_DRIFT}.",
+        printed=True,
+    )
+
+
+def _drift(drift: Drift) -> Table:
+    return Table(
+        "Mean squared deviation of the property embeddings (first seed of the joint backbone)",
+        ["modality", "μ̄ of clean – of corrupted rows", "P – μ̄ of clean rows", "P – μ̄ of corrupted rows"],
+        [[one["modality"], *(f"{one[name]:.2g}" for name in one if name != "modality")] for one in drift],
+    )
+
+
+def _losses_figure(scores: Scores, regimes: Sequence[str]) -> bytes:
+    metric = scores.primary
+    series = [
+        Series(
+            method.name,
+            [loss_by_corruption(method, regime, metric) for regime in regimes],
+            "baseline" if method.baseline else "model",
+        )
+        for method in scores.methods
+    ]
+    if metric == "acc2":
+        series.append(Series("MBD on CMU-MOSI (printed)", [_printed_loss(regime) for regime in regimes], "printed"))
+    xlabel = f"points of {TITLES[metric]} lost on corrupted rows"
+    return dots(regimes, series, title="What corruption costs", xlabel=xlabel, zero=True)
+
+
+def _drift_figure(drift: Drift) -> bytes:
+    values = np.array([one["clean_to_corrupted"] for one in drift])
+    names = [one["modality"] for one in drift]
+    with figure_png((6.8, 1.7 + 0.42 * len(names))) as (figure, png):
+        panel = figure.subplots()
+        panel.barh(names, values, color=COLOURS[0], height=0.55)
+        panel.axvline(printed.P_DRIFT, color=PRINTED[0], linestyle=(0, (5, 2)), label=f"printed: {printed.P_DRIFT}")
+        positive = values[values > 0]
+        if len(positive):
+            panel.set_xscale("log")
+            panel.set_xlim(positive.min() / 5, max(printed.P_DRIFT, positive.max()) * 5)
+        panel.invert_yaxis()
+        panel.grid(False, axis="y")
+        panel.set_xlabel("mean squared deviation of μ̄ between clean and corrupted rows")
+        panel.set_title("How far corruption moves the property embeddings")
+        figure.legend(loc="outside lower center")
+    return png.getvalue()
+
+
+def _printed_loss(regime: str) -> float:
+    clean, corrupted = (getattr(printed.CORRUPTION[rows], regime.lower()).acc2 for rows in ("clean", "corrupted"))
+    return float(clean - corrupted)
+
+
+def _modest(scores: Scores, regimes: Sequence[str]) -> Finding:
+    lost = {regime: loss_by_corruption(scores.ours, regime, scores.primary) for regime in regimes}
+    bound = max(map(_printed_loss, regimes))
+    parts = [f"{text(found)} in {regime} (printed {_printed_loss(regime):.1f})" for regime, found in lost.items()]
+    return Finding(
+        "The degradation by corruption is modest.",
+        judged(all(found.mean <= bound for found in lost.values())),
+        f"{scores.ours.name} loses {listed(parts)} points of {TITLES[scores.primary]}. Judged by the larger printed "
+        f"loss, {bound:.1f}; how strong the paper's damage is, it does not say.",
+    )
+
+
+def _stabilised(scores: Scores, regimes: Sequence[str]) -> Finding:
+    claim = "Batch-averaged invariant estimates and the alignment margin stabilise the model."
+    lost = {m.name: [loss_by_corruption(m, r, scores.primary).mean for r in regimes] for m in scores.methods}
+    ours = lost.pop(scores.ours.name)
+    least = min(lost, key=lambda name: sum(lost[name]))
+    parts = [f"{regime} {a:.2f} against {b:.2f}" for regime, a, b in zip(regimes, ours, lost[least], strict=True)]
+    return Finding(
+        claim,
+        judged(all(a < b for a, b in zip(ours, lost[least], strict=True))),
+        f"Methods without property embeddings should then lose more. Of these {least} loses least: points of "
+        f"{TITLES[scores.primary]} lost by {scores.ours.name} and by it, {listed(parts)}.",
+    )
+
+
+def _moved(drift: Drift) -> Finding:
+    claim = f"Property embeddings from noisy and clean input differ little (MSE ≈ {printed.P_DRIFT})."
+    if not drift:
+        return Finding(claim, "not comparable", "The first model has no property embeddings.")
+    values = {one["modality"]: one["clean_to_corrupted"] for one in drift}
+    largest = max(values, key=values.__getitem__)
+    parts = [f"{modality} {value:.1e}" for modality, value in values.items()]
+    ratio = printed.P_DRIFT / values[largest] if values[largest] else float("inf")
+    return Finding(
+        claim,
+        judged(values[largest] <= printed.P_DRIFT),
+        f"{listed(parts)}: the largest is {_times(ratio)} what is printed. It is a mean over all rows of which few are "
+        "damaged, so it moves little whatever the model; it says nothing about single rows.",
+    )
+
+
+def _times(ratio: float) -> str:
+    if not np.isfinite(ratio):
+        return "none of"
+    return f"1/{ratio:.0f} of" if ratio >= 1 else f"{1 / ratio:.1f} times"

@@ -1,0 +1,123 @@
+"""t-SNE maps of the reconstructed embeddings X̂ of the test rows, without and with the property pathway.
+
+A map bends distances, so the claim is judged in the space before the map, by the silhouette of the sentiment: the mean
+over rows of (b − a) / max(a, b), with a the mean distance to rows of the same class and b to those of the nearest other
+one. It is 1 for classes that are compact and far apart, and 0 for classes that lie through each other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from mbd.evaluation.inside import map_of, reconstructed, sample_for_map, sentiment_classes
+from mbd.evaluation.regimes import build_bench
+from mbd.evaluation.spread import paired_t_test, spread
+from mbd.features.contract import FeatureSet
+from mbd.features.rows import Rows
+from mbd.model.predictor import load
+from mbd.params import load_params
+from mbd.report.figures import reconstruction_map
+from mbd.tensors import Array
+from studies.claims import judged, p_text, text
+from studies.layout import Layout
+from studies.outcome import Finding, Outcome, Table
+from studies.scores import JOINT
+
+WITHOUT = "no-property"
+CALLED = {WITHOUT: "without property pathway", JOINT: "with property pathway"}
+APART = 0.25
+"""below this silhouette, by a common rule of thumb, classes have no structure of their own"""
+_CLAIM = "With the property pathway, clusters of positive and negative sentiment are more compact and better separated."
+Silhouettes = Mapping[str, Mapping[int, float]]
+"""by model, then by seed"""
+
+
+def study(layout: Layout) -> Outcome:
+    """Map what the first seed of both models reconstructs, and judge every seed."""
+    plan, params = layout.plan, load_params().evaluation
+    data = FeatureSet.open(layout.features(plan.main))
+    bench = build_bench(data.split("test").load(), data.manifest.task, params)
+    labels, names = sentiment_classes(bench, data.manifest.classes)
+    chosen = sample_for_map(len(labels), params.seed)
+    shown = bench.rows.take(chosen), labels[chosen]
+    models = {
+        name: layout.by_seed(layout.models(plan.main, name)) for name in CALLED if name in (JOINT, *plan.variants)
+    }
+    found = {
+        name: {seed: silhouette(matrix, labels) for seed, matrix in _matrices(folders, bench.rows).items()}
+        for name, folders in models.items()
+    }
+    maps = {}
+    for name, folders in models.items():
+        matrix = next(iter(_matrices(dict([next(iter(folders.items()))]), shown[0]).values()), None)
+        if matrix is not None and len(matrix) > 3:
+            maps[CALLED[name]] = map_of(matrix, shown[1], params.seed)
+    return Outcome(
+        name="tsne",
+        title="Reconstructed embeddings",
+        question="Do reconstructed embeddings of one sentiment lie closer together with the property pathway?",
+        tables=[_table(plan.main, found, len(labels))],
+        figures={"tsne": reconstruction_map(maps, shown[1], names)} if maps else {},
+        findings=[_separated(found)],
+        data={"silhouette": {name: {str(seed): value for seed, value in s.items()} for name, s in found.items()}}
+        | _test(found),
+    )
+
+
+def _matrices(folders: Mapping[int, Path], rows: Rows) -> dict[int, Array]:
+    """Return what each model reconstructs; a model without generators is passed over."""
+    found = {seed: reconstructed(load(folder), rows) for seed, folder in folders.items()}
+    return {seed: matrix for seed, matrix in found.items() if matrix is not None}
+
+
+def silhouette(matrix: Array, labels: Array) -> float:
+    """Return the silhouette of `labels`, 0 where there is one class only."""
+    from sklearn.metrics import silhouette_score  # noqa: PLC0415 -- slow to import
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    with threadpool_limits(1):
+        return float(silhouette_score(matrix, labels)) if 1 < len(np.unique(labels)) < len(labels) else 0.0
+
+
+def _table(main: str, found: Silhouettes, rows: int) -> Table:
+    return Table(
+        f"{main}: silhouette of the sentiment in the reconstructed embeddings of {rows} test rows",
+        ["model", "silhouette", *(f"seed {seed}" for seed in next(iter(found.values()), {}))],
+        [
+            [CALLED[name], spread(list(values.values())) if values else None, *values.values()]
+            for name, values in found.items()
+            if values
+        ],
+        digits=4,
+        note="The map is of the first seed. The paper shows a map only, without a number.",
+    )
+
+
+def _test(found: Silhouettes) -> dict[str, object]:
+    if len(found) < 2 or not all(found.values()):
+        return {}
+    return {"with minus without": asdict(paired_t_test(*_pairs(found)))}
+
+
+def _pairs(found: Silhouettes) -> tuple[list[float], list[float]]:
+    seeds = [seed for seed in found[JOINT] if seed in found[WITHOUT]]
+    return [found[JOINT][seed] for seed in seeds], [found[WITHOUT][seed] for seed in seeds]
+
+
+def _separated(found: Silhouettes) -> Finding:
+    if len(found) < 2 or not all(found.values()):
+        return Finding(_CLAIM, "not comparable", f"It takes a model with generators and one of the variant {WITHOUT}.")
+    ours, theirs = _pairs(found)
+    test = paired_t_test(ours, theirs)
+    better = sum(a > b for a, b in zip(ours, theirs, strict=True))
+    weak = max(np.mean(ours), np.mean(theirs)) < APART
+    return Finding(
+        _CLAIM,
+        judged(better == len(ours)),
+        f"Silhouette {text(spread(ours), 4)} with the pathway and {text(spread(theirs), 4)} without it "
+        f"({test.difference:+.4f}, {p_text(test)}): higher in {better} of {len(ours)} "
+        f"seed{'s' * (len(ours) > 1)}."
+        + (f" Both are below {APART}: with or without it there are no clusters of sentiment." if weak else ""),
+    )
