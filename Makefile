@@ -27,6 +27,7 @@ run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a
 	@mbd show build
 	@mbd verify build/published --model build/deleted
 	@echo "look at build/certificate.html (a page that verifies in the browser), build/leakage/report.md, build/evaluation/report.md"
+	@echo "\`source $(VENV)/bin/activate\` puts mbd into your path"
 
 test: $(STAMP) ## all tests that need no server
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto -m 'not services'

@@ -28,7 +28,7 @@ def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
     def mbd_delete(
         params: str, modalities: list[str], subjects: list[str], request: str = "", purge_copies: bool = False
     ) -> None:
-        told = place(notify(params=params, pipeline="delete"), platform, cached=False)
+        told = place(notify(params=params, pipeline="delete"), platform, cached=False, opens=False)
         with dsl.ExitHandler(told, name="delete-and-certify"):
             data, model, never_exposed = model_and_reference(params, modalities, platform)
             deleted = place(

@@ -22,11 +22,13 @@ def place(
     retried: bool = True,
     signs: bool = False,
     keeps: bool = False,
+    opens: bool = True,
 ) -> Any:  # noqa: ANN401
     """Give a task its place.
 
     `trains`: on a GPU if there is one; `signs`: with the keys and the trust file; `keeps`: with the volume for what
-    must outlive the task (budget ledgers, what opens commitments).
+    must outlive the task (budget ledgers, what opens commitments); `opens`: with what encrypted models and feature data
+    are opened with, and memory for their plain form.
     """
     on_gpu = trains and platform.gpu.limit > 0
     image = platform.gpu_image if on_gpu else platform.image
@@ -47,9 +49,19 @@ def place(
         kubernetes.use_secret_as_volume(task, secret_name=platform.keys_secret, mount_path=platform.keys_path)
     if keeps and platform.state_claim:
         kubernetes.mount_pvc(task, pvc_name=platform.state_claim, mount_path=platform.state_path)
+    if opens and platform.data_keys_claim:
+        _let_decrypt(task, platform)
     if on_gpu:
         _ask_for_gpu(task, platform)
     return task
+
+
+def _let_decrypt(task: Any, platform: Platform) -> None:  # noqa: ANN401
+    kubernetes.mount_pvc(task, pvc_name=platform.data_keys_claim, mount_path=platform.data_keys_path)
+    if platform.wrapper_secret:
+        kubernetes.use_secret_as_volume(task, secret_name=platform.wrapper_secret, mount_path=platform.wrapper_path)
+    # What a container has there is 64 MiB; this counts as the pod's memory.
+    kubernetes.empty_dir_mount(task, volume_name="plaintext", mount_path="/dev/shm", medium="Memory")  # noqa: S108
 
 
 def _ask_for_gpu(task: Any, platform: Platform) -> None:  # noqa: ANN401

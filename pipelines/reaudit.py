@@ -24,7 +24,7 @@ def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
 
     @dsl.pipeline(name="mbd-reaudit", description="Attack what is published again; confirm or refute its certificate.")
     def mbd_reaudit(params: str, modality: str) -> None:
-        told = place(notify(params=params, pipeline="reaudit"), platform, cached=False)
+        told = place(notify(params=params, pipeline="reaudit"), platform, cached=False, opens=False)
         with dsl.ExitHandler(told, name="attack-again"):
             released = place(published(params=params, modality=modality), platform, cached=False, signs=True).outputs
             data = place(features(params=params), platform).outputs["dataset"]
@@ -49,6 +49,7 @@ def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
                 retried=False,
                 signs=True,
                 keeps=True,
+                opens=False,
             )
 
     return mbd_reaudit

@@ -25,7 +25,7 @@ def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
     def mbd_sweep(params: str, settings: list[str], modalities: list[str]) -> None:
         data, model, never_exposed = model_and_reference(params, modalities, platform)
         with dsl.ParallelFor(items=settings, name="each-setting") as setting:
-            own = place(overlay(params=params, setting=setting), platform).output
+            own = place(overlay(params=params, setting=setting), platform, opens=False).output
             deleted = place(
                 delete(
                     params=own,

@@ -150,7 +150,7 @@ def _largest(drops: Drops) -> Finding:
     for regime, found in drops.items():
         order = sorted(PARTS, key=lambda name: -found[name])
         right &= order[-1] == "no-fusion" and all(found[name] > 0 for name in order[:2])
-        parts.append(f"{regime}: {listed([f'{PARTS[name]} {found[name]:.1f}' for name in order])}")
+        parts.append(f"{regime}: {listed([f'{PARTS[name]} {found[name]:z.1f}' for name in order])}")
     return Finding(claim, judged(right), f"Points lost without each part, largest first: {listed(parts)}.")
 
 
@@ -161,7 +161,7 @@ def _together(drops: Drops) -> Finding:
         return Finding(claim, "not comparable", f"It takes the variant {BOTH} and those without one part.")
     worst = {regime: max(singles, key=found.__getitem__) for regime, found in drops.items()}
     parts = [
-        f"{regime}: {found[BOTH]:.1f} points lost by both together, {found[worst[regime]]:.1f} without "
+        f"{regime}: {found[BOTH]:z.1f} points lost by both together, {found[worst[regime]]:.1f} without "
         f"{PARTS[worst[regime]]} alone"
         for regime, found in drops.items()
     ]

@@ -119,5 +119,5 @@ def _separated(found: Silhouettes) -> Finding:
         f"Silhouette {text(spread(ours), 4)} with the pathway and {text(spread(theirs), 4)} without it "
         f"({test.difference:+.4f}, {p_text(test)}): higher in {better} of {len(ours)} "
         f"seed{'s' * (len(ours) > 1)}."
-        + (f" Both are below {APART}: with or without it there are no clusters of sentiment." if weak else ""),
+        + (f" Both are below {APART}: with or without it there are no clear clusters of sentiment." if weak else ""),
     )

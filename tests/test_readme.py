@@ -10,6 +10,7 @@ from mbd.cli import COMMANDS, group
 
 REPOSITORY = Path(__file__).parents[1]
 DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+LARGEST_PICTURE = 150_000
 COMMAND = re.compile(r"mbd ([a-z]+)((?: +(?:--?[a-z-]+|[\w./=,:{}\[\]-]+))*)")
 
 
@@ -57,5 +58,15 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 def test_make_targets_in_the_readme_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-    mentioned = set(re.findall(r"(?:`|    )make ([a-z-]+)", (REPOSITORY / "README.md").read_text()))
+    mentioned = set(re.findall(r"(?:`|^)make ([a-z-]+)", (REPOSITORY / "README.md").read_text(), re.MULTILINE))
     assert {"run", "test", "help"} <= mentioned <= targets
+
+
+def test_pictures_in_the_readme_are_described_and_small() -> None:
+    shown = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", (REPOSITORY / "README.md").read_text())
+    assert {Path(name) for _, name in shown} == {
+        path.relative_to(REPOSITORY) for path in (REPOSITORY / "docs" / "pictures").glob("readme-*")
+    }
+    for description, name in shown:
+        assert description
+        assert (REPOSITORY / name).stat().st_size < LARGEST_PICTURE, name

@@ -44,6 +44,12 @@ def test_every_command_is_listed_with_what_it_does() -> None:
         assert f"\n  {name} " in text
 
 
+@pytest.mark.parametrize("arguments", [[], ["request"], ["certificate"], ["purge"]])
+def test_no_help_breaks_off_in_the_middle_of_a_sentence(arguments: list[str]) -> None:
+    text = mbd(*arguments, "--help").stdout
+    assert "..." not in text.replace("[ARGS]...", "")
+
+
 def test_wrong_usage_ends_with_2() -> None:
     for arguments in (["fetures"], ["features"], ["features", "--out", "x", "--set", "training.epoch=1"]):
         result = mbd(*arguments)

@@ -176,7 +176,8 @@ def test_noise_of_a_public_seed_can_be_drawn_again_and_so_guarantees_nothing(ori
     settings = params("deletion.certified.finetune_epochs=0", "deletion.noise_seed=7")
     one, other = (delete(AUDIO, original, settings) for _ in range(2))
     assert same(one, other)
-    assert not same(one, delete(AUDIO, original, params("deletion.certified.finetune_epochs=0", "deletion.noise_seed=8")))
+    other_seed = params("deletion.certified.finetune_epochs=0", "deletion.noise_seed=8")
+    assert not same(one, delete(AUDIO, original, other_seed))
     assert (one.claim.kind, one.claim.epsilon, one.claim.delta) == ("empirical", None, None)
     assert (one.record.guarantee.kind, one.record.guarantee.epsilon) == ("empirical", None)
     assert one.facts["noise"]["key"] == "public"

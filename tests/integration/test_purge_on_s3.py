@@ -28,13 +28,6 @@ from tests.purge.estate import Estate, holding
 
 pytestmark = pytest.mark.services
 
-_EXPORT = """stages:
-  export:
-    cmd: mkdir -p build/exported && cp build/model/model.safetensors build/exported/model.bin
-    deps: [build/model/model.safetensors]
-    outs: [build/exported/model.bin]
-"""
-
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
@@ -67,13 +60,9 @@ def estate(home: Home, s3: S3, bucket: str, tmp_path: Path, environment: dict[st
     """A repository with an experiment, a tag, branches, a run cache and a pipeline's outputs, pushed and cloned."""
     remote = {"store": f"s3://{bucket}/dvc\n    endpointurl = {s3.endpoint}"}
     estate = Estate.make(home, tmp_path, remote, environment=environment)
-    (estate.work / "dvc.yaml").write_text(_EXPORT)
-    estate.repository.dvc("repro", "--quiet")
-    estate.repository.git("add", "--all")
-    estate.repository.git("commit", "--quiet", "--message", "exported")
-    estate.repository.dvc("exp", "save", "--quiet", "--name", "old-experiment")
+    estate.experiment()
     estate.scatter()
-    run_a_pipeline(estate)
+    estate.run_pipeline()
     estate.repository.dvc("push", "--quiet", "--run-cache")
     estate.repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
     DvcRepository(tmp_path / "clone", environment).dvc("pull", "--quiet")
@@ -84,26 +73,6 @@ def estate(home: Home, s3: S3, bucket: str, tmp_path: Path, environment: dict[st
     s3.client().delete_object(Bucket=bucket, Key=key)
     s3.client().put_object(Bucket=bucket, Key="kubeflow/run-1/train/model/weights", Body=body)
     return estate
-
-
-def run_a_pipeline(estate: Estate) -> None:
-    """Let kfp itself leave a model in the folder of local pipelines."""
-    from kfp import dsl, local
-
-    @dsl.component(base_image="python:3.11", install_kfp_package=False)  # type: ignore[untyped-decorator]
-    def train(source: str, model: dsl.Output[dsl.Model]) -> None:
-
-        import shutil as files
-
-        files.copyfile(source, model.path)
-
-    @dsl.pipeline(name="tiny")  # type: ignore[untyped-decorator]
-    def tiny(source: str) -> None:
-        train(source=source)
-
-    root = estate.work / "build" / "kfp"
-    local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
-    tiny(source=str(estate.work / "build" / "model" / WEIGHTS))
 
 
 def versions(s3: S3, bucket: str) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ from typing import Any
 from mbd.certificate.keyring import make_keys
 from mbd.kubeflow import tasks
 from mbd.params import load_params, to_yaml
+from mbd.params.shredding import Shredding
+from mbd.shredding.wrapper import FileWrapper
 from tests.pipelines.small import SETTINGS
 
 
@@ -28,6 +30,8 @@ class Bench:
 
     folder: Path
     artifacts: dict[str, Plain] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    """that go on top of the small ones in everything done here"""
 
     def artifact(self, name: str) -> Plain:
         """Return the artifact of this name."""
@@ -44,7 +48,7 @@ class Bench:
             f"store.url=file://{self.folder}/store",
             f"purge.tombstones={self.folder}/tombstones",
         )
-        return to_yaml(load_params(None, [*SETTINGS, *own, *settings]))
+        return to_yaml(load_params(None, [*SETTINGS, *own, *self.settings, *settings]))
 
     def prepare(self) -> None:
         """Make keys, data, model and reference."""
@@ -81,3 +85,16 @@ class Bench:
         """Publish the certificate."""
         given = self.artifact("certificate"), self.artifact("deleted")
         tasks.publish(self.params(), *given, self.artifact("published"), self.artifact("page"))
+
+
+def sealing(folder: Path) -> Shredding:
+    """Encryption with everything below one folder, and a key that wraps."""
+    FileWrapper(folder / "wrapper").make()
+    return Shredding(
+        enabled=True, keys=f"{folder}/data-keys", wrapper=f"file:{folder}/wrapper", temporary=f"{folder}/temporary"
+    )
+
+
+def as_settings(values: Shredding) -> tuple[str, ...]:
+    """Return the parameters as settings of a command line."""
+    return tuple(f"shredding.{name}={value}" for name, value in values.model_dump(exclude_none=True).items())

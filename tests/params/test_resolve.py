@@ -139,3 +139,16 @@ def test_parameters_are_frozen() -> None:
 def test_the_digest_is_the_same_just_for_the_same_parameters(one: int, other: int) -> None:
     digests = [params_digest(load_params(None, [f"training.seed={seed}"])) for seed in (one, other)]
     assert (digests[0] == digests[1]) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("features.source.kind=npz", "source.kind=npz reads a file: set features.source.path"),
+        ("features.source.path=own.npz", "source.kind=synthetic reads no file: set features.source.kind"),
+    ],
+)
+def test_a_source_and_its_file_belong_together(setting: str, problem: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        load_params(None, [setting])
+    assert refusal.value.problem.startswith(problem)

@@ -114,6 +114,22 @@ def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_what_opens_encrypted_artifacts_reaches_the_steps_that_read_or_write_them(name: str) -> None:
+    platform = Platform(keys_secret="signing", data_keys_claim="data-keys", wrapper_secret="wrapper")
+    _, kubernetes = documents(name, platform)
+    steps = {one.removeprefix("exec-").rstrip("-0123456789"): executor for one, executor in kubernetes.items()}
+    opening = {step for step, executor in steps.items() if "pvcMount" in executor}
+    assert set(steps) - opening == set(steps) & {"notify", "settings", "reaudit"}
+    for step in opening:
+        mounted = {one["secretName"]: one["mountPath"] for one in steps[step]["secretAsVolume"]}
+        assert mounted["wrapper"] == platform.wrapper_path
+        assert ("signing" in mounted) == (step in {"certify", "publish", "purge", "published"})
+        assert steps[step]["emptyDirMounts"] == [
+            {"medium": "Memory", "mountPath": "/dev/shm", "volumeName": "plaintext"}
+        ]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_step_runs_as_a_user_and_has_an_end(name: str) -> None:
     _, kubernetes = documents(name)
     for executor in kubernetes.values():

@@ -1,5 +1,7 @@
 """Pipelines on this machine, each step a process: the same bytes as on the command line, and no false success."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,10 +9,14 @@ from click.testing import CliRunner, Result
 
 from mbd.cli import group
 from mbd.files import path_digest, read_json
+from mbd.shredding.keys import KeyDestroyedError
 from pipelines.local import StepFailedError
 from tests.pipelines.small import as_options, only_run
+from tests.shredding.build import files_with, windows
 
 REPOSITORY = Path(__file__).parents[2]
+MODELS = {"train": "model", "reference": "reference", "delete": "deleted"}
+"""step → its artifact"""
 
 
 @pytest.fixture(autouse=True)
@@ -43,24 +49,66 @@ def by_command_line(folder: Path) -> None:
         assert done.exit_code == 0, (name, done.output, done.exception)
 
 
-def test_a_whole_deletion_has_the_bytes_of_the_command_line_and_a_certificate_that_verifies(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command line makes of the same parameters."""
+    folder = tmp_path_factory.mktemp("plain")
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(folder)
+        by_command_line(folder)
+    return folder
+
+
+def test_a_whole_deletion_has_the_bytes_of_the_command_line_and_a_certificate_that_verifies(
+    plain: Path, tmp_path: Path
+) -> None:
     done = run("pipeline", "run", "delete", "--root", str(tmp_path / "kfp"))
     assert done.exit_code == 0, (done.output[-3000:], done.exception)
     outputs = only_run(tmp_path / "kfp")
-    by_command_line(tmp_path / "plain")
-    for step, artifact in {
-        "train": "model",
-        "reference": "reference",
-        "delete": "deleted",
-        "attack": "leakage",
-    }.items():
-        assert path_digest(outputs / step / artifact) == path_digest(tmp_path / "plain" / step), step
+    for step, artifact in {**MODELS, "attack": "leakage"}.items():
+        assert path_digest(outputs / step / artifact) == path_digest(plain / step), step
     certificate = read_json(outputs / "publish" / "published" / "receipt.json")["certificate"]
     verified = run("verify", f"file://build/store/certificates/{certificate}")
     assert verified.exit_code == 0, verified.output
     assert "VERIFIED" in verified.output
     assert not (outputs / "purge").exists()  # nobody asked for it
     assert not [path for path in (tmp_path / "kfp").iterdir() if path != outputs]  # no feature data is left
+
+
+def test_with_shredding_no_artifact_is_plain_and_none_can_be_read_when_the_key_is_gone(
+    plain: Path, tmp_path: Path
+) -> None:
+    root, settings = tmp_path / "kfp", ("shredding.enabled=true", f"shredding.temporary={tmp_path}/temporary")
+    assert run("shred", "keys").exit_code == 0
+    done = run("pipeline", "run", "delete", "--root", str(root), settings=settings)
+    assert done.exit_code == 0, (done.output[-3000:], done.exception)
+    outputs = only_run(root)
+    for step, artifact in MODELS.items():
+        assert not list((outputs / step).rglob("*.safetensors")), step
+        opened = run("shred", "decrypt", str(outputs / step / artifact), "--out", f"opened/{step}")
+        assert opened.exit_code == 0, opened.output
+        assert path_digest(Path("opened", step)) == path_digest(plain / step), step
+    assert path_digest(outputs / "attack" / "leakage") == path_digest(plain / "attack")
+    shutil.rmtree("opened")
+
+    kept = [(plain / step / "model.safetensors").read_bytes() for step in ("delete", "reference")]
+    old = {piece for piece in windows(plain / "train" / "model.safetensors") if not any(piece in k for k in kept)}
+    audio = {piece for file in (plain / "features").rglob("audio.safetensors") for piece in windows(file)}
+    assert len(old) > 20 and len(audio) > 20
+    assert [*files_with(tmp_path, old | audio), *files_with(Path(), old | audio)] == []
+    assert not [path for path in root.iterdir() if path != outputs]
+
+    destroyed = run("shred", "destroy", "--modality", "audio", "--reason", "request 17", "--yes")
+    assert destroyed.output.count("DESTROYED") == 2, destroyed.output  # of features and of models
+    gone = run("shred", "decrypt", str(outputs / "train" / "model"), "--out", "opened/train")
+    assert isinstance(gone.exception, KeyDestroyedError)
+    assert run("shred", "decrypt", str(outputs / "delete" / "deleted"), "--out", "opened/delete").exit_code == 0
+    again = run("pipeline", "run", "delete", "--root", str(tmp_path / "again"), settings=settings)
+    assert isinstance(again.exception, StepFailedError)
+    assert "the key of audio (features of synthetic-mosi) was destroyed" in again.output
+    named = r"file: \S+/audio\.safetensors\s+key: key\s+value: [0-9a-f]{64}\s+way out: leave the revoked modality out"
+    assert re.search(named, again.output), again.output
+    assert list(files_with(tmp_path, old | audio)) == []
 
 
 def test_a_step_that_fails_fails_the_run_with_its_reason(tmp_path: Path) -> None:

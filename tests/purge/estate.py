@@ -22,6 +22,12 @@ from tests.certificate.office import Office
 from tests.features.dvc_repository import DvcRepository
 
 _IGNORED = "/config.local\n/tmp\n/cache\n"
+_EXPORT = """stages:
+  export:
+    cmd: mkdir -p build/exported && cp build/model/model.safetensors build/exported/model.bin
+    deps: [build/model/model.safetensors]
+    outs: [build/exported/model.bin]
+"""
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,33 @@ class Estate:
         (self.work / "notes.txt").write_text("nothing old\n")
         git("add", "notes.txt")
         git("commit", "--quiet", "--message", "later work")
+
+    def experiment(self) -> None:
+        """Let DVC run a stage that exports the model, and keep it as an experiment: a run cache comes with it."""
+        (self.work / "dvc.yaml").write_text(_EXPORT)
+        self.repository.dvc("repro", "--quiet")
+        self.repository.git("add", "--all")
+        self.repository.git("commit", "--quiet", "--message", "exported")
+        self.repository.dvc("exp", "save", "--quiet", "--name", "old-experiment")
+
+    def run_pipeline(self) -> None:
+        """Let kfp itself leave a model in the folder of local pipelines."""
+        from kfp import dsl, local
+
+        @dsl.component(base_image="python:3.11", install_kfp_package=False)  # type: ignore[untyped-decorator]
+        def train(source: str, model: dsl.Output[dsl.Model]) -> None:
+
+            import shutil as files
+
+            files.copyfile(source, model.path)
+
+        @dsl.pipeline(name="tiny")  # type: ignore[untyped-decorator]
+        def tiny(source: str) -> None:
+            train(source=source)
+
+        root = self.work / "build" / "kfp"
+        local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
+        tiny(source=str(self.work / "build" / "model" / WEIGHTS))
 
     def moved_to(self, folder: Path, environment: dict[str, str]) -> "Estate":
         """Return a copy of everything in another folder."""

@@ -1,6 +1,8 @@
 """Wrapped keys: by a file, by a KMS, and what goes wrong."""
 
 import secrets
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +52,21 @@ def test_the_file_is_ours_alone_and_never_replaced(kek: FileWrapper) -> None:
     assert kek.file.read_bytes() == before
     assert [file.name for file in kek.file.parent.iterdir()] == ["kek"]
     kek.file.chmod(0o640)
+    with pytest.raises(UsageError, match="others than its owner"):
+        kek.wrap(SECRET, CONTEXT)
+
+
+def test_a_secret_that_is_mounted_read_only_may_have_the_mode_that_a_cluster_gives_it(kek: FileWrapper) -> None:
+    kek.file.chmod(0o644)
+    folder = str(kek.file.parent)
+    use = f"from pathlib import Path; from mbd.shredding.wrapper import FileWrapper as W; W(Path({str(kek.file)!r}))"
+    steps = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"'
+    call = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    if shutil.which("unshare") is None or subprocess.run([*call, steps, "sh", folder], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    wrap = f'{steps} && "{sys.executable}" -c "$2"'
+    done = subprocess.run([*call, wrap, "sh", folder, f"{use}.wrap(bytes(32), {{}})"], check=False)
+    assert done.returncode == 0
     with pytest.raises(UsageError, match="others than its owner"):
         kek.wrap(SECRET, CONTEXT)
 

@@ -51,6 +51,13 @@ def test_the_same_models_give_the_same_bytes(home: Path, tmp_path: Path) -> None
     assert path_digest(tmp_path / "a") == path_digest(tmp_path / "b")
 
 
+def test_of_the_last_modality_no_map_is_drawn(home: Path, tmp_path: Path) -> None:
+    tiny_model(home / "data", tmp_path / "last", without=("audio", "visual"))
+    evaluate.run(load_params(), home / "data", [tmp_path / "last"], tmp_path / "out")
+    assert (tmp_path / "out" / "figures" / "losses.png").exists()
+    assert not (tmp_path / "out" / "figures" / "reconstructions.png").exists()
+
+
 def test_two_methods_end_to_end(home: Path, tmp_path: Path) -> None:
     folders = [home / "with", home / "plain"]
     metrics = evaluate.run(load_params(), home / "data", folders, tmp_path / "a", against=home / "plain")

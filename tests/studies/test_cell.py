@@ -64,21 +64,25 @@ def test_a_calibration_size_of_own_data_is_asked_of_its_source(layout: Layout) -
     assert "features.calibration.size=32" in cell.features(Layout(plan, layout.root), "mosi-b32")
 
 
-def test_exact_deletion_is_of_the_lattice_and_every_other_of_the_joint_model(layout: Layout) -> None:
-    plan = layout.plan.model_copy(
-        update={"settings": {**layout.plan.settings, "exact": {}, "surgery": {"deletion.method": "surgery"}}}
-    )
-    layout = Layout(plan, layout.root)
-    for deletion, backbone in (("exact", "lattice"), ("surgery", "joint")):
+def test_exact_deletion_is_of_the_lattice_and_every_other_of_the_joint_model() -> None:
+    layout = Layout.of(read_plan(SHIPPED))
+    main, revoked = layout.plan.main, layout.plan.revoked
+    for deletion in layout.plan.deletions:
+        backbone = "lattice" if deletion == "exact" else "joint"
         command = cell.delete(layout, deletion, "1")
-        assert str(layout.models("mosi", backbone) / "seed-1") in command
+        assert command[command.index("--model") + 1] == str(layout.models(main, backbone) / "seed-1")
         assert command[command.index("--reference") + 1] == str(layout.references(backbone) / "seed-1")
-        assert command[command.index("--modality") + 1] == "audio"
+        assert command[command.index("--modality") + 1] == revoked
 
 
-def test_noise_of_a_study_can_be_drawn_again(layout: Layout) -> None:
-    plan = layout.plan.model_copy(update={"settings": {**layout.plan.settings, "surgery": {}}})
-    assert "deletion.noise_seed=1" in cell.delete(Layout(plan, layout.root), "surgery", "1")
+def test_noise_of_a_study_can_be_drawn_again_and_nothing_else_has_a_noise_seed() -> None:
+    layout = Layout.of(read_plan(SHIPPED))
+    for deletion in layout.plan.deletions:
+        command = cell.delete(layout, deletion, "1")
+        settings = [part for part, before in zip(command[1:], command, strict=False) if before == "--set"]
+        params = load_params(None, settings).deletion
+        noisy = params.method == "certified" or (params.method == "surgery" and params.surgery.edit == "noise")
+        assert params.noise_seed == (1 if noisy else None), deletion
 
 
 def test_scans_lie_beside_the_deletions_and_are_attacked_quickly(layout: Layout) -> None:

@@ -2,44 +2,44 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import requires
 
 import click
 
 from mbd import __version__
+from mbd.cli.common import Group
 from mbd.errors import ExitCode, MbdError, MissingExtraError
 
-COMMANDS = (
-    "features",
-    "train",
-    "evaluate",
-    "predict",
-    "delete",
-    "attack",
-    "certify",
-    "publish",
-    "purge",
-    "shred",
-    "guard",
-    "verify",
-    "certificate",
-    "report",
-    "request",
-    "exporter",
-    "pipeline",
-    "keys",
-    "log",
-    "params",
-    "show",
-    "doctor",
-)
+SECTIONS = {
+    "The steps, in order": (
+        "features",
+        "train",
+        "evaluate",
+        "predict",
+        "delete",
+        "attack",
+        "certify",
+        "publish",
+        "purge",
+    ),
+    "For those who rely on the result": ("verify", "guard", "report", "certificate"),
+    "For those who run it": ("request", "keys", "log", "shred", "exporter", "pipeline"),
+    "To find your way": ("params", "show", "doctor"),
+}
+COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 
-_EPILOG = """Exit codes: 0 done, 1 failure, 2 wrong usage or parameters, 3 refused by the gate, 4 verification failed,
+_EPILOG = """`mbd COMMAND --help` tells the options of a command, `mbd params` every parameter with its meaning.
+
+Exit codes: 0 done, 1 failure, 2 wrong usage or parameters, 3 refused by the gate, 4 verification failed,
 5 bad data."""
 
 
-class _Commands(click.Group):
+class _Commands(Group):
+    def sections(self, ctx: click.Context) -> dict[str, Sequence[str]]:
+        return dict(SECTIONS)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, with_params
+from mbd.cli.common import FOLDER, Group, with_params
 from mbd.errors import GateRefusedError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _CERTIFICATE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """List, show, revoke and replace published certificates, and tell of new audits."""
 

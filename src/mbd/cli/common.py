@@ -1,6 +1,6 @@
 """What all commands share: the parameter options, folders, and how errors end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,25 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 FOLDER = click.Path(file_okay=False, path_type=Path)
+_NO_LIMIT = 1000
+
+
+class Group(click.Group):
+    """A command with commands of its own, whose help tells the whole first sentence of each."""
+
+    def sections(self, ctx: click.Context) -> dict[str, Sequence[str]]:
+        """Return the names of the commands under the titles that they are listed by."""
+        return {"Commands": self.list_commands(ctx)}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        for title, names in self.sections(ctx).items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            told = [
+                (name, below.get_short_help_str(_NO_LIMIT)) for name, below in commands if below and not below.hidden
+            ]
+            with formatter.section(title):
+                formatter.write_dl(told)
 
 
 def with_params(command: Command) -> Command:

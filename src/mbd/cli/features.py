@@ -27,7 +27,11 @@ def command(
     dvc_path: str | None,
     dvc_remote: str | None,
 ) -> None:
-    """Bring feature data of any source into one checked form, a FeatureSet."""
+    """Bring feature data of any source into one checked form, a FeatureSet.
+
+    The source is features.source of the parameters: synthetic data, unless they say otherwise, as by
+    --set features.source.kind=npz --set features.source.path=FILE.
+    """
     from mbd.report.text import features_summary
     from mbd.steps import features
 
@@ -37,7 +41,10 @@ def command(
     elif not dvc_path:
         raise UsageError("--dvc-repo needs --dvc-path, the folder of the FeatureSet in the repository")
     else:
-        summary = features.run_revision(out, dvc_repo, dvc_rev or "HEAD", dvc_path, dvc_remote)
+        from mbd.shredding.vault import made_plain
+
+        prepare = made_plain(params.shredding, lambda text: click.echo(text, err=True))
+        summary = features.run_revision(out, dvc_repo, dvc_rev or "HEAD", dvc_path, dvc_remote, prepare)
     click.echo(features_summary(summary))
     click.echo(f"\nwritten to {out}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.common import with_params
+from mbd.cli.common import Group, with_params
 from mbd.errors import DataError, ExitCode
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _of_a_store(run: Callable[..., Any]) -> Callable[..., Any]:
     return store(trust(run))
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Read and check the transparency log of a store."""
 

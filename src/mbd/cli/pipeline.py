@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.common import FOLDER, with_params
+from mbd.cli.common import FOLDER, Group, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _ARGUMENT = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Kubeflow pipelines: compile them, run them here, submit and schedule them on a cluster."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, with_params
+from mbd.cli.common import FOLDER, Group, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -20,7 +20,7 @@ _YES = click.option("--yes", is_flag=True, help="Remove without asking.")
 _SHOWN = 20
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option(
     "--receipt",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -27,7 +27,7 @@ def command(params: "Params", bundle: Path | None, store: str | None, out: Path,
     if (bundle is None) == (store is None):
         raise click.UsageError("give either a BUNDLE or --store URL")
     if bundle is not None:
-        click.echo(f"nothing was verified; open {report.of_bundle(bundle, out)} and check it there")
+        click.echo(f"open {report.of_bundle(bundle, out)} and check it there: making it has verified nothing")
         return
     done = report.of_store(params, store or "", out, trust=trust)
     click.echo(f"{len(done['certificates'])} certificates; open {done['page']}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, with_params
+from mbd.cli.common import FOLDER, Group, with_params
 from mbd.errors import MbdError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class UnfulfilledError(MbdError):
 _STORE = click.option("--store", "url", metavar="URL", help="Store of the requests [default: store.url].")
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Enter requests to forget, look at them, carry them out."""
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, with_params
+from mbd.cli.common import FOLDER, Group, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mbd.shredding.record import KeyEntry, Kind
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Encrypt feature data and models by modality, and make them unreadable everywhere by destroying a key."""
 

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 @click.option("--seeds", metavar="N,N,…", help="Train one model for each seed, in OUT/seed-N.")
 @with_params
 def command(params: "Params", features: Path, out: Path, without: tuple[str, ...], seeds: str | None) -> None:
-    """Train a model; run again after a kill, it goes on where it was."""
+    """Train a model; run again after a kill, it goes on where it was.
+
+    model.backbone says which: joint (for surgery and certified deletion) or lattice (for exact deletion).
+    """
     from mbd.report.training import training_summary
     from mbd.steps import train
 

@@ -22,6 +22,7 @@ from mbd.tensors import Array
 _LARGEST_MAP = 500
 _ITERATIONS = 500
 _DIGITS = 4
+_SMALLEST_DEVIATION = 1e-6
 
 
 @runtime_checkable
@@ -39,14 +40,20 @@ class Inside(Protocol):
 
 
 def reconstructed(model: Model, rows: Rows) -> Array | None:
-    """Return the standardised reconstructions of all modalities side by side, or None if there are none."""
+    """Return the standardised reconstructions of all modalities side by side, or None if there are none to tell apart.
+
+    The last modality that is left is generated from nothing: the same for every row.
+    """
     if not isinstance(model.backbone, Inside):
         return None
     parts = model.backbone.reconstruct(*_inputs(model, rows))
     if not parts:
         return None
     matrix = np.hstack(list(parts.values())).astype(np.float64)
-    standardised: Array = (matrix - matrix.mean(0)) / np.maximum(matrix.std(0), 1e-6)
+    deviation = matrix.std(0)
+    if deviation.max() < _SMALLEST_DEVIATION:
+        return None
+    standardised: Array = (matrix - matrix.mean(0)) / np.maximum(deviation, _SMALLEST_DEVIATION)
     return standardised
 
 

@@ -12,6 +12,12 @@ from mbd.features.rows import Collection, Rows
 from mbd.params.features import Features
 from mbd.tensors import Array
 
+_APART = {
+    "id": "an id names one row of the whole data set: put the split into it, as train-7",
+    "group": "no speaker or video may be in two splits; if the part of the id taken as its group is not one, set "
+    "features.source.group_pattern",
+}
+
 
 def check_collection(collection: Collection, params: Features) -> None:
     """Raise the first thing that is wrong with `collection`."""
@@ -70,7 +76,10 @@ def _check_shape(split: str, rows: Rows, dims: dict[str, int]) -> None:
             )
         if len(matrix) != len(rows):
             raise DataError(
-                "there must be as many feature rows as ids", key=key, value=f"{len(matrix)} and {len(rows)}"
+                "there must be as many feature rows as ids",
+                key=key,
+                value=f"{len(matrix)} and {len(rows)}",
+                way_out="give a row for every id; where the modality is missing, one of zeros marked as unavailable",
             )
     if len(rows.labels) != len(rows):
         raise DataError(
@@ -101,7 +110,8 @@ def _check_values(split: str, rows: Rows) -> None:
                 f"{int((~np.isfinite(matrix)).sum())} feature values are NaN or infinite",
                 key=f"{split}_{modality}",
                 value=f"{matrix[row, column]} in row {row} (id {rows.ids[row]}), column {column}",
-                way_out="repair them, or mark the rows as unavailable and set them to zero",
+                way_out="repair them, or set these rows to zero and mark them as unavailable (.npz: an array "
+                f"{split}_{modality}_available of booleans)",
             )
     nothing = ~np.any(list(rows.available.values()), axis=0)
     if nothing.any():
@@ -121,11 +131,11 @@ def _check_labels(split: str, rows: Rows, collection: Collection, label_range: t
         low, high = 0.0, float(len(collection.classes) - 1)
         way_out = "classes are numbered from 0; set features.source.task=regression if these are not classes"
     else:
-        (low, high), way_out = label_range, "set features.label_range if these labels are right"
+        (low, high), way_out = label_range, "set features.label_range=[low, high] if these labels are right"
     outside = (labels < low) | (labels > high)
     if outside.any():
         raise DataError(
-            f"{int(outside.sum())} labels lie outside {low} … {high}",
+            f"{int(outside.sum())} labels lie outside {low:g} … {high:g}",
             key=key,
             value=f"{labels[outside][0]} (id {rows.ids[outside][0]})",
             way_out=way_out,
@@ -143,8 +153,7 @@ def _check_disjoint(collection: Collection) -> None:
                     f"the splits {one} and {other} share {len(common)} {what}{'s' * (len(common) > 1)}",
                     key=f"{one}_{what}s",
                     value=min(common),
-                    way_out="no speaker or video may be in two splits; if the part of the id taken as its group is not "
-                    "one, set features.source.group_pattern",
+                    way_out=_APART[what],
                 )
 
 

@@ -8,7 +8,7 @@ Credentials are those of git and of the DVC remote (environment, helpers, profil
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ from mbd.files import sha256_file
 from mbd.remote_errors import Trouble, trouble_with
 from mbd.urls import without_credentials
 
+Prepare = Callable[[Path], Collection[str]]
+"""makes a fetched folder plain, where it is; returns the modalities that nobody can read any more"""
 _NOT_THERE = (
     "the data of the revision is neither in the DVC remote nor in the cache",
     "`dvc push` it from a machine that has it, or name another remote with --dvc-remote",
@@ -46,9 +48,18 @@ class Revision:
     commit: str
     path: str
     manifest_digest: str
+    unreadable: tuple[str, ...] = ()
+    """modalities that are missing, because nobody can read them any more"""
 
 
-def fetch_revision(repository: str, rev: str, path: str, folder: Path, remote: str | None = None) -> Revision:
+def as_it_is(_: Path) -> tuple[str, ...]:
+    """Leave a fetched folder as it is."""
+    return ()
+
+
+def fetch_revision(
+    repository: str, rev: str, path: str, folder: Path, remote: str | None = None, prepare: Prepare = as_it_is
+) -> Revision:
     """Copy the FeatureSet at `path` in revision `rev` (branch, tag, commit, `HEAD`) into the empty `folder`.
 
     `remote` is the name of the DVC remote to read from, if it is not the default one.
@@ -57,8 +68,9 @@ def fetch_revision(repository: str, rev: str, path: str, folder: Path, remote: s
         commit = git.resolve(clone, rev)
         place = _Place(clone, commit, path.strip("/"), f"{without_credentials(repository)} at {commit[:12]}")
         committed_md5 = _copy(place, folder, remote)
-    _verify(place, folder, committed_md5)
-    return Revision(without_credentials(repository), commit, place.path, sha256_file(folder / MANIFEST))
+    unreadable = tuple(prepare(folder))
+    _verify(place, folder, committed_md5, unreadable)
+    return Revision(without_credentials(repository), commit, place.path, sha256_file(folder / MANIFEST), unreadable)
 
 
 @dataclass(frozen=True)
@@ -133,7 +145,7 @@ def _find_manifest(files: Any, place: _Place) -> str | None:  # noqa: ANN401 -- 
     return md5
 
 
-def _verify(place: _Place, folder: Path, committed_md5: str | None) -> None:
+def _verify(place: _Place, folder: Path, committed_md5: str | None, unreadable: tuple[str, ...]) -> None:
     found = hashlib.md5((folder / MANIFEST).read_bytes(), usedforsecurity=False).hexdigest()
     if committed_md5 not in {None, found}:
         raise DataError(
@@ -143,7 +155,7 @@ def _verify(place: _Place, folder: Path, committed_md5: str | None) -> None:
             way_out="the DVC remote is damaged: push the FeatureSet again from a machine that has it",
         )
     try:
-        FeatureSet.open(folder, verify=True)
+        FeatureSet.open(folder, without=unreadable, verify=True)
     except DataError as error:
         raise DataError(
             f"the FeatureSet in {place.shown} is damaged: {error.problem}",

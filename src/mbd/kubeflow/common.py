@@ -77,12 +77,6 @@ def each(option: str, values: Sequence[str]) -> list[str]:
     return [part for value in values for part in (option, value)]
 
 
-def checked(artifact: Artifact) -> str:
-    """Return the path of an artifact that is what its step wrote."""
-    verify(Path(artifact.path))
-    return artifact.path
-
-
 def verify(folder: Path) -> None:
     """Compare a step's folder with what its `step.json` lists."""
     try:

@@ -3,21 +3,27 @@
 A pipeline's artifact store would keep a copy of every modality of every run, out of reach of a revocation. So the step
 `features` hands on only where the FeatureSet comes from (a DVC revision, or the parameters of its source) and its
 digest. Each step that needs the data brings it into a folder of its own, compares the digest, and leaves nothing.
+Where crypto-shredding is enabled that folder is a private one, encrypted files become plain only there, and what steps
+on one machine share is encrypted.
 """
 
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, read_json
+from mbd.kubeflow.common import say
+from mbd.kubeflow.sealing import workshop
 from mbd.params import Params
+from mbd.params.shredding import Shredding
 from mbd.records import Record, read_record
+from mbd.shredding.keys import Keyring
+from mbd.shredding.vault import encrypt_folder, made_plain, naming_destroyed_keys, opened
 from mbd.steps import features
 
 SHARED_FOLDER = "MBD_PIPELINE_FEATURES"
@@ -44,7 +50,8 @@ def make_reference(params: Params, out: Path) -> tuple[FeatureReference, dict[st
     if revision.repository is None:
         summary, commit = features.run(params, out), None
     else:
-        summary = features.run_revision(out, revision.repository, revision.rev, revision.path, revision.remote)
+        prepare = made_plain(params.shredding, say)
+        summary = features.run_revision(out, revision.repository, revision.rev, revision.path, revision.remote, prepare)
         commit = read_json(out / STEP_FILE)["inputs"]["revision"]["commit"]
     reference = FeatureReference(
         name=str(summary["name"]),
@@ -66,9 +73,7 @@ def read_reference(file: Path) -> FeatureReference:
 def feature_set(file: Path, params: Params) -> Iterator[Path]:
     """Within: the FeatureSet that the reference in `file` names, in a folder of its own, with the right digest."""
     reference = read_reference(file)
-    with _folder(reference) as folder:
-        if not folder.exists():
-            _bring(reference, params, folder)
+    with _plain(reference, params) as folder:
         if (found := _digest(folder)) != reference.digest:
             raise DataError(
                 "the FeatureSet is not the one that this pipeline started with",
@@ -79,30 +84,55 @@ def feature_set(file: Path, params: Params) -> Iterator[Path]:
         yield folder
 
 
+@contextmanager
+def _plain(reference: FeatureReference, params: Params) -> Iterator[Path]:
+    """Within: the FeatureSet, plain: that which the steps on this machine share, or one that is brought here."""
+    settings, shared = params.shredding, _shared(reference)
+    if shared is not None:
+        if not shared.exists():
+            with workshop(settings, "mbd-features-") as work:
+                _bring(reference, params, work / "features")
+                keep_shared(work / "features", reference, settings)
+        with opened(shared, settings, say) as folder:
+            yield folder
+        return
+    with workshop(settings, "mbd-features-") as work:
+        folder = work / "features"
+        _bring(reference, params, folder)
+        with _naming_keys(reference, folder, settings):
+            yield folder
+
+
+def _naming_keys(reference: FeatureReference, folder: Path, settings: Shredding) -> AbstractContextManager[None]:
+    if not settings.enabled:
+        return nullcontext()
+    return naming_destroyed_keys(folder, Path(reference.path or folder), Keyring.of(settings), settings.lineage)
+
+
 def _bring(reference: FeatureReference, params: Params, folder: Path) -> None:
     if reference.repository is None:
         features.run(params, folder)
     else:
         path, rev = reference.path or "", reference.commit or "HEAD"
-        features.run_revision(folder, reference.repository, rev, path, reference.remote)
+        prepare = made_plain(params.shredding, say)
+        features.run_revision(folder, reference.repository, rev, path, reference.remote, prepare)
 
 
-@contextmanager
-def _folder(reference: FeatureReference) -> Iterator[Path]:
-    shared = os.environ.get(SHARED_FOLDER)
-    if shared:
-        yield Path(shared) / reference.digest
-        return
-    with TemporaryDirectory(prefix="mbd-features-") as folder:
-        yield Path(folder) / "features"
-
-
-def keep_shared(folder: Path, reference: FeatureReference) -> None:
+def keep_shared(folder: Path, reference: FeatureReference, settings: Shredding) -> None:
     """Let the other steps of a run on this machine have the FeatureSet that was just made."""
-    shared = os.environ.get(SHARED_FOLDER)
-    if shared and not (goal := Path(shared) / reference.digest).exists():
-        goal.parent.mkdir(parents=True, exist_ok=True)
+    goal = _shared(reference)
+    if goal is None or goal.exists():
+        return
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    if settings.enabled:
+        encrypt_folder(folder, goal, Keyring.of(settings), settings.lineage)
+    else:
         shutil.move(folder, goal)
+
+
+def _shared(reference: FeatureReference) -> Path | None:
+    shared = os.environ.get(SHARED_FOLDER)
+    return Path(shared) / reference.digest if shared else None
 
 
 def _digest(folder: Path) -> str:

@@ -2,18 +2,23 @@
 
 The parameters travel as one text, the whole of `params.yaml`. What comes in is checked against the digests of its
 `step.json`, and so is what goes out: a step has succeeded when its output verifies, not when its process ended well.
+Models go in and out encrypted where crypto-shredding is enabled (:mod:`mbd.kubeflow.sealing`).
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from mbd.errors import GateRefusedError
+from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest, read_json, to_json, write_file
-from mbd.kubeflow.common import Artifact, checked, each, environment, mbd, numbers, say, settled, task, verify
+from mbd.kubeflow.common import Artifact, each, environment, mbd, numbers, say, settled, task, verify
 from mbd.kubeflow.reference import feature_set, keep_shared, make_reference, read_reference
+from mbd.kubeflow.sealing import have_keys, readable, sealed, workshop
 from mbd.params import load_params, to_yaml
+from mbd.params.shredding import Shredding
 
 NOT_ATTACKED = "Single subjects were forgotten; attacks are about whole modalities, so nothing was attacked.\n"
 _LEAKAGE, _REPORT = "leakage.json", "report.md"
@@ -22,13 +27,13 @@ _LEAKAGE, _REPORT = "leakage.json", "report.md"
 @task
 def features(params: str, dataset: Artifact, metrics: Artifact) -> None:
     """Make or fetch the FeatureSet; hand on a reference to it."""
-    with settled(params) as (_, values), TemporaryDirectory(prefix="mbd-features-") as work:
-        folder = Path(work) / "features"
+    with settled(params) as (_, values), workshop(values.shredding, "mbd-features-") as work:
+        folder = work / "features"
         reference, summary = make_reference(values, folder)
         dataset.metadata |= {"name": reference.name, "digest": reference.digest, "commit": reference.commit or ""}
         metrics.metadata |= numbers(summary["ridge"])
         write_file(Path(dataset.path), to_json(reference.model_dump(mode="json")))
-        keep_shared(folder, reference)
+        keep_shared(folder, reference, values.shredding)
 
 
 @task
@@ -37,7 +42,11 @@ def train(
 ) -> None:
     """Train, as if there were no modalities `without`; a seed from 0 on overrides that of the parameters."""
     chosen = ["--set", f"training.seed={seed}"] if seed >= 0 else []
-    _on_features(params, dataset, model, "train", *each("--without", without), *chosen)
+    with settled(params) as (file, values), feature_set(Path(dataset.path), values) as folder:
+        data = FeatureSet.open(folder, without=tuple(without))
+        have_keys(values.shredding, data.manifest.name, data.modalities)
+        with sealed(values.shredding, model) as out:
+            mbd(file, "train", "--features", str(folder), *each("--without", without), *chosen, "--out", out)
     model.metadata["sha256"] = read_json(Path(model.path) / "model.json")["sha256"]
     metrics.metadata |= numbers(read_json(Path(model.path) / "metrics.json"))
 
@@ -47,8 +56,9 @@ def evaluate(
     params: str, dataset: Artifact, models: Sequence[Artifact], evaluation: Artifact, metrics: Artifact, page: Artifact
 ) -> None:
     """Evaluate models side by side."""
-    folders = [checked(model) for model in models]
-    _on_features(params, dataset, evaluation, "evaluate", *each("--model", folders))
+    with _on_features(params, dataset, *(("--model", model) for model in models)) as (file, _, given):
+        mbd(file, "evaluate", *given, "--out", evaluation.path)
+    verify(Path(evaluation.path))
     metrics.metadata |= numbers(read_json(Path(evaluation.path) / "metrics.json"))
     _show(evaluation, page)
 
@@ -64,9 +74,10 @@ def delete(
     deleted: Artifact,
 ) -> None:
     """Carry out the request."""
-    given = ["--model", checked(model), *([] if subjects else ["--reference", checked(reference)])]
     asked = [*each("--modality", modalities), *each("--subject", subjects)]
-    _on_features(params, dataset, deleted, "delete", *given, *asked)
+    read = [("--model", model), *([] if subjects else [("--reference", reference)])]
+    with _on_features(params, dataset, *read) as (file, shredding, given), sealed(shredding, deleted) as out:
+        mbd(file, "delete", *given, *asked, "--out", out)
     record = read_json(Path(deleted.path) / "deletion.json")
     deleted.metadata |= {"sha256": record["after"], "guarantee": record["guarantee"]["kind"]}
 
@@ -91,13 +102,13 @@ def attack(
         leakage.metadata["decision"] = "not attacked"
         _show(leakage, page)
         return
-    given = ["--after", checked(after), "--reference", checked(reference), *each("--modality", modalities)]
-    given += ["--before", checked(before)] if before else []
-    try:
-        _on_features(params, dataset, leakage, "attack", *given)
-    except GateRefusedError as refusal:
-        say(f"refused: {refusal}")
-        verify(Path(leakage.path))
+    read = [("--after", after), ("--reference", reference), *([("--before", before)] if before else [])]
+    with _on_features(params, dataset, *read) as (file, _, given):
+        try:
+            mbd(file, "attack", *given, *each("--modality", modalities), "--out", leakage.path)
+        except GateRefusedError as refusal:
+            say(f"refused: {refusal}")
+    verify(Path(leakage.path))
     leakage.metadata["decision"] = read_json(Path(leakage.path) / _LEAKAGE)["decision"]
     metrics.metadata |= numbers(read_json(Path(leakage.path) / "metrics.json"))
     _show(leakage, page)
@@ -115,23 +126,24 @@ def certify(
     certificate: Artifact,
 ) -> None:
     """Certify what was shown, or refuse; the certificate tells the data's revision and the run it came from."""
-    given = ["--deletion", checked(deleted), "--evaluation", checked(evaluation)]
-    given += ["--leakage", checked(leakage)] if leakage.metadata.get("decision") != "not attacked" else []
+    read = [("--deletion", deleted), ("--evaluation", evaluation)]
+    read += [("--leakage", leakage)] if leakage.metadata.get("decision") != "not attacked" else []
     origin = {"MBD_DVC_REVISION": read_reference(Path(dataset.path)).commit or "", "MBD_RUN_ID": run}
-    with settled(params) as (file, _), TemporaryDirectory(prefix="mbd-request-") as work, environment(origin):
+    with settled(params) as (file, values), TemporaryDirectory(prefix="mbd-request-") as work, environment(origin):
+        asked = ["--request", str(Path(work) / "request.json")] if request else []
         if request:
             write_file(Path(work) / "request.json", request)
-            given += ["--request", str(Path(work) / "request.json")]
-        mbd(file, "certify", *given, "--out", certificate.path)
+        with _reading(values.shredding, *read) as given:
+            mbd(file, "certify", *given, *asked, "--out", certificate.path)
     verify(Path(certificate.path))
 
 
 @task
 def publish(params: str, certificate: Artifact, deleted: Artifact, published: Artifact, page: Artifact) -> None:
     """Publish the certificate and the deleted model to the store of the parameters."""
-    with settled(params) as (file, values):
-        given = ["--certificate", checked(certificate), "--model", checked(deleted), "--store", values.store.url]
-        mbd(file, "publish", *given, "--out", published.path)
+    read = ("--certificate", certificate), ("--model", deleted)
+    with settled(params) as (file, values), _reading(values.shredding, *read) as given:
+        mbd(file, "publish", *given, "--store", values.store.url, "--out", published.path)
     verify(Path(published.path))
     published.metadata["certificate"] = read_json(Path(published.path) / "receipt.json")["certificate"]
     _show(published, page)
@@ -140,10 +152,9 @@ def publish(params: str, certificate: Artifact, deleted: Artifact, published: Ar
 @task
 def purge(params: str, published: Artifact, deleted: Artifact, proof: Artifact) -> None:
     """Remove every copy of the old weights; fails if one is left, or a place could not be searched."""
-    with settled(params) as (file, values):
-        receipt = str(Path(checked(published)) / "receipt.json")
-        given = ["--receipt", receipt, "--deletion", checked(deleted), "--store", values.store.url, "--yes"]
-        mbd(file, "purge", *given, "--out", proof.path)
+    with settled(params) as (file, values), readable(values.shredding, published, deleted) as (receipt, deletion):
+        given = ["--receipt", str(Path(receipt) / "receipt.json"), "--deletion", deletion, "--yes"]
+        mbd(file, "purge", *given, "--store", values.store.url, "--out", proof.path)
     verify(Path(proof.path))
     proof.metadata["claim"] = read_json(Path(proof.path) / "purge.json")["erasure"]["claim"]
 
@@ -154,10 +165,8 @@ def published(params: str, modality: str, model: Artifact) -> tuple[list[str], l
 
     Return what its certificate deleted, all that was ever revoked, and the certificate's digest.
     """
-    with settled(params) as (file, values):
-        given = ["--modality", modality, "--store", values.store.url, "--out", model.path]
-        mbd(file, "certificate", "fetch", *given)
-    verify(Path(model.path))
+    with settled(params) as (file, values), sealed(values.shredding, model) as out:
+        mbd(file, "certificate", "fetch", "--modality", modality, "--store", values.store.url, "--out", out)
     found = read_json(Path(model.path) / "published.json")
     model.metadata |= {"certificate": found["certificate"], "revoked": ", ".join(found["revoked"])}
     return found["modalities"], found["revoked"], found["certificate"]
@@ -166,8 +175,8 @@ def published(params: str, modality: str, model: Artifact) -> tuple[list[str], l
 @task
 def reaudit(params: str, certificate: str, leakage: Artifact) -> None:
     """Tell the log what new attacks found; where the gate refused, the certificate is refuted and the run fails."""
-    with settled(params) as (file, values):
-        given = ["--certificate", certificate, "--leakage", checked(leakage), "--store", values.store.url]
+    with settled(params) as (file, values), readable(values.shredding, leakage) as (folder,):
+        given = ["--certificate", certificate, "--leakage", folder, "--store", values.store.url]
         mbd(file, "certificate", "reaudit", *given)
 
 
@@ -193,11 +202,24 @@ def overlaid(params: str, setting: str) -> str:
         return to_yaml(load_params(Path(file), [*setting.split(), ledgers]))
 
 
-def _on_features(params: str, dataset: Artifact, out: Artifact, command: str, *arguments: str) -> None:
-    """Run a command that reads the FeatureSet, and verify what it wrote."""
-    with settled(params) as (file, values), feature_set(Path(dataset.path), values) as folder:
-        mbd(file, command, "--features", str(folder), *arguments, "--out", out.path)
-    verify(Path(out.path))
+@contextmanager
+def _on_features(
+    params: str, dataset: Artifact, *read: tuple[str, Artifact]
+) -> Iterator[tuple[str, Shredding, list[str]]]:
+    """Within: what a command that reads the FeatureSet, and artifacts by these options, needs."""
+    with (
+        settled(params) as (file, values),
+        _reading(values.shredding, *read) as given,
+        feature_set(Path(dataset.path), values) as folder,
+    ):
+        yield file, values.shredding, ["--features", str(folder), *given]
+
+
+@contextmanager
+def _reading(settings: Shredding, *read: tuple[str, Artifact]) -> Iterator[list[str]]:
+    """Within: the options that artifacts are read with, each with a folder that verifies."""
+    with readable(settings, *(artifact for _, artifact in read)) as folders:
+        yield [part for (option, _), folder in zip(read, folders, strict=True) for part in (option, folder)]
 
 
 def _show(artifact: Artifact, page: Artifact) -> None:

@@ -82,7 +82,7 @@ class Source(Section):
     modalities: tuple[Name, ...] | None = None
     """modalities to take; null: all that the source has"""
     task: Task | None = None
-    """regression | classification, where the source does not say; null: classification if labels are whole numbers"""
+    """regression | classification, where the source does not say; null: classification if labels are integers"""
     group_pattern: str | None = r"^(.+?)(?:\$_\$|_)[^_$]+$"
     """what part of an id (the first parenthesis) names its video or speaker, if the source does not say; null: none"""
     synthetic: Synthetic = Synthetic()
@@ -95,6 +95,11 @@ class Source(Section):
     def _path_where_one_is_read(self) -> Self:
         if self.kind != "synthetic" and not self.path:
             raise ValueError(f"source.kind={self.kind} reads a file: set features.source.path")
+        if self.kind == "synthetic" and self.path:
+            raise ValueError(
+                f"source.kind=synthetic reads no file: set features.source.kind to what {self.path} is (npz, …), or "
+                "features.source.path=null"
+            )
         return self
 
 

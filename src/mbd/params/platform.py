@@ -87,4 +87,12 @@ class Platform(Section):
     """persistent volume claim with the budget ledgers, mounted at state_path; certified deletions need one"""
     state_path: str = "/workspace/build/ledgers"
     """where deletion.ledgers is in a container"""
+    data_keys_claim: str | None = None
+    """persistent volume claim with the wrapped data keys, mounted at data_keys_path; shredding.enabled needs one"""
+    data_keys_path: str = "/workspace/build/shredding"
+    """where shredding.keys is in a container"""
+    wrapper_secret: str | None = None
+    """secret with the key that wraps data keys, mounted read-only at wrapper_path; null: a KMS wraps"""
+    wrapper_path: str = "/workspace/build/wrapper"
+    """where shredding.wrapper expects that key in a container"""
     features: Revision = Revision()

@@ -15,6 +15,8 @@ class Purge(Section):
     """whether the deleted modality's feature files and cached vectors go, too"""
     also: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
     """SHA-256 of further files that go: exports, dumps, models of other experiments"""
+    keys: bool = False
+    """whether the deleted modality's data keys are destroyed: no encrypted model that took it can be read then"""
     folders: tuple[Url, ...] = ()
     """further places to search: folders, file:// or s3:// URLs (model registries, exports, backups, clones)"""
     kfp_root: str = "build/kfp"

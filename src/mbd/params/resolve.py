@@ -153,7 +153,7 @@ def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
     key = ".".join(str(part) for part in first["loc"])
     value = first["input"]
     return UsageError(
-        first["msg"],
+        first["msg"].removeprefix("Value error, "),
         file=file,
         key=key,
         value=None if isinstance(value, dict) else repr(value),

@@ -33,13 +33,18 @@ def features_summary(summary: Mapping[str, Any]) -> str:
         "",
         _by_row("ridge on test", summary["ridge"]),
     ]
-    parts += [f"\nnote: {name}: {value}" for name, value in summary["notes"].items()]
+    if summary["notes"]:
+        parts += ["", *(f"note: {name}: {_note(value)}" for name, value in summary["notes"].items())]
     return "\n".join(parts)
 
 
 def _by_row(title: str, values: Mapping[str, Mapping[str, object]]) -> str:
     columns = list(dict.fromkeys(key for row in values.values() for key in row))
     return table([title, *columns], [[name, *(row.get(c, "–") for c in columns)] for name, row in values.items()])
+
+
+def _note(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _cell(value: object) -> str:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -34,6 +34,10 @@ from mbd.shredding.record import (
 )
 from mbd.shredding.wrapper import KEY_BYTES, UnwrapError, Wrapper, open_wrapper
 
+_UNREADABLE = (
+    "nobody can decrypt this any more: work without this modality, and make again without it what was made with it"
+)
+
 
 class WrappedKey(Record):
     """Everything a key's file says."""
@@ -48,12 +52,13 @@ class WrappedKey(Record):
 class KeyDestroyedError(DataError):
     """What was to be decrypted can never be read again."""
 
-    def __init__(self, entry: KeyEntry, way_out: str) -> None:
+    def __init__(self, entry: KeyEntry, way_out: str, file: Path | None = None) -> None:
         assert entry.destroyed is not None  # noqa: S101 -- callers have looked
         self.entry = entry
         when = entry.destroyed.done or entry.destroyed.requested
         super().__init__(
             f"the key of {entry.name} was destroyed on {when:%Y-%m-%d %H:%M:%S} UTC: {entry.destroyed.reason}",
+            file=file,
             key="key",
             value=entry.id,
             way_out=way_out,
@@ -76,7 +81,7 @@ class Keyring:
         """Return id and key for encrypting; it is made if there is none. One that was destroyed is not made again."""
         with self._locked():
             record = read_shredding(self.folder)
-            entry = next((key for key in reversed(record.keys) if key.name == name), None)
+            entry = record.last(name)
             if entry and entry.destroyed:
                 raise KeyDestroyedError(
                     entry, "leave the revoked modality out, or set shredding.lineage to the name of a new lineage"
@@ -90,6 +95,13 @@ class Keyring:
             self._known[entry.id] = secret
             return entry.id, secret
 
+    def refuse_destroyed(self, names: Iterable[KeyName], file: Path) -> None:
+        """Raise a KeyDestroyedError about `file` if one of its keys was destroyed."""
+        record = read_shredding(self.folder)
+        for entry in map(record.last, names):
+            if entry and entry.destroyed:
+                raise KeyDestroyedError(entry, _UNREADABLE, file)
+
     def find(self, identity: str, name: KeyName) -> bytes:
         """Return the key with this id, for decrypting what says that it was encrypted with the key called `name`."""
         entry = next((key for key in read_shredding(self.folder).keys if key.id == identity), None)
@@ -101,7 +113,7 @@ class Keyring:
                 way_out="set shredding.keys to the folder of keys that it was encrypted with",
             )
         if entry.destroyed:
-            raise KeyDestroyedError(entry, "nobody can decrypt this any more; work without it")
+            raise KeyDestroyedError(entry, _UNREADABLE)
         if identity not in self._known:
             self._known[identity] = self._unwrap(entry, self.wrapper)
         return self._known[identity]

@@ -67,6 +67,10 @@ class ShreddingRecord(Record):
         wanted = {(lineage, kind, modality) for kind in kinds for modality in modalities}
         return tuple(key for key in self.keys if (key.name.lineage, key.name.kind, key.name.modality) in wanted)
 
+    def last(self, name: KeyName) -> KeyEntry | None:
+        """Return the key of this name that was made last, if there is or was one."""
+        return next((key for key in reversed(self.keys) if key.name == name), None)
+
     def replaced(self, entry: KeyEntry) -> "ShreddingRecord":
         """Return the record with this entry in place of the one with its id, or after all others."""
         keys = {key.id: key for key in self.keys} | {entry.id: entry}
@@ -109,7 +113,11 @@ def shredding_facts(
     folder: Path, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...] = KINDS
 ) -> ShreddingFacts | None:
     """Return what can be stated of these modalities' keys in `folder`; None if there never were any."""
-    keys = read_shredding(folder).of(lineage, modalities, kinds)
+    return facts_of(folder, read_shredding(folder).of(lineage, modalities, kinds))
+
+
+def facts_of(folder: Path, keys: tuple[KeyEntry, ...]) -> ShreddingFacts | None:
+    """Return what can be stated of some of the keys in `folder`; None if there are none of them."""
     gone = [(key, key.destroyed.done) for key in keys if key.destroyed and key.destroyed.done]
     if not keys:
         return None

@@ -7,7 +7,7 @@ whose key was destroyed are left out of a FeatureSet; a model with such a key ca
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +18,7 @@ from mbd.params.shredding import Shredding
 from mbd.shredding.cipher import decrypt, encrypt, read_header
 from mbd.shredding.contents import SUFFIX, Unit, units
 from mbd.shredding.keys import KeyDestroyedError, Keyring
+from mbd.shredding.record import KeyName
 from mbd.shredding.workspace import private_folder, refuse_without_room
 
 Tell = Callable[[str], object]
@@ -65,25 +66,26 @@ def encrypt_in_place(folder: Path, keyring: Keyring, lineage: str | None = None)
 def decrypt_folder(
     folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, tell: Tell = lambda _: None
 ) -> int:
-    """Write the plain form of a folder into `out`, an empty folder; return how many files were decrypted."""
+    """Write the plain form of a folder into `out`, an empty folder; return how many files were encrypted."""
     found = units(folder, lineage)
     sealed = {file for unit in found for file in unit.encrypted()}
-    left_out: dict[str, KeyDestroyedError] = {}
     shutil.copytree(folder, out, dirs_exist_ok=True, ignore=_but(lambda file: _stays(file, sealed)))
-    for unit in found:
-        for file in unit.encrypted():
-            plain = out / file.relative_to(folder).with_suffix("")
-            try:
-                with _new_file(plain) as target:
-                    _decrypt_file(unit, file, target, keyring)
-            except KeyDestroyedError as error:
-                plain.unlink()
-                if error.entry.name.kind == "models":
-                    raise
-                left_out[error.entry.id] = error
-    for gone in left_out.values():
-        tell(f"{gone.problem}; its files are left out of {folder}")
+    pairs = [
+        (unit, file, out / file.relative_to(folder).with_suffix("")) for unit in found for file in unit.encrypted()
+    ]
+    _decrypt_files(pairs, folder, keyring, tell)
     return len(sealed)
+
+
+def decrypt_in_place(
+    folder: Path, keyring: Keyring, lineage: str | None = None, tell: Tell = lambda _: None
+) -> set[str]:
+    """Replace the encrypted files of a FeatureSet by their plain form; return the modalities that are left out."""
+    pairs = [(unit, file, file.with_suffix("")) for unit in units(folder, lineage) for file in unit.encrypted()]
+    gone = _decrypt_files(pairs, folder, keyring, tell)
+    for _, file, _ in pairs:
+        file.unlink()
+    return {name.modality for name in gone}
 
 
 def decrypted(
@@ -100,22 +102,79 @@ def opened(folder: Path, settings: Shredding, tell: Tell = lambda _: None) -> It
     if not is_encrypted(folder):
         yield folder
         return
+    _refuse_disabled(folder, settings)
+    keyring = Keyring.of(settings)
+    with private_folder(settings.temporary) as private:
+        refuse_without_room(private, sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
+        plain = private / folder.resolve().name
+        decrypt_folder(folder, plain, keyring, settings.lineage, tell)
+        with naming_destroyed_keys(plain, folder, keyring, settings.lineage):
+            yield plain
+
+
+def made_plain(settings: Shredding, tell: Tell = lambda _: None) -> Callable[[Path], set[str]]:
+    """Return what makes a folder that was fetched plain, if it is encrypted, and returns what is left out of it."""
+
+    def prepare(folder: Path) -> set[str]:
+        if not is_encrypted(folder):
+            return set()
+        _refuse_disabled(folder, settings)
+        return decrypt_in_place(folder, Keyring.of(settings), settings.lineage, tell)
+
+    return prepare
+
+
+def _refuse_disabled(folder: Path, settings: Shredding) -> None:
     if not settings.enabled:
         raise UsageError(
             "the folder is encrypted",
             file=folder,
             way_out="set shredding.enabled=true, shredding.keys and shredding.wrapper; or `mbd shred decrypt` it",
         )
-    with private_folder(settings.temporary) as private:
-        refuse_without_room(private, sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
-        plain = private / folder.resolve().name
-        decrypt_folder(folder, plain, Keyring.of(settings), settings.lineage, tell)
-        yield plain
+
+
+@contextmanager
+def naming_destroyed_keys(plain: Path, origin: Path, keyring: Keyring, lineage: str | None = None) -> Iterator[None]:
+    """Within: whoever misses a file of `plain` whose key was destroyed is told of that, and of the file in `origin`."""
+    try:
+        yield
+    except DataError as error:
+        missing = Path(error.file or "")
+        if missing.is_relative_to(plain) and not missing.exists():
+            for unit in units(plain, lineage):
+                if missing.is_relative_to(unit.folder):
+                    sealed = origin / f"{missing.relative_to(plain)}{SUFFIX}"
+                    keyring.refuse_destroyed(unit.subject(missing).key_names, sealed)
+        raise
+
+
+def _decrypt_files(
+    pairs: Sequence[tuple[Unit, Path, Path]], folder: Path, keyring: Keyring, tell: Tell
+) -> dict[KeyName, KeyDestroyedError]:
+    """Decrypt files to where their plain form has to be; leave out, tell and return those whose key was destroyed."""
+    gone: dict[KeyName, KeyDestroyedError] = {}
+    for unit, file, plain in pairs:
+        try:
+            with _new_file(plain) as target:
+                _decrypt_file(unit, file, target, keyring)
+        except KeyDestroyedError as error:
+            plain.unlink()
+            error.file = file
+            if error.entry.name.kind == "models":
+                raise
+            gone[error.entry.name] = error
+    for one in gone.values():
+        tell(f"{one.problem}; its files are left out of {folder}")
+    return gone
 
 
 def _encrypt_file(unit: Unit, file: Path, out: Path, keyring: Keyring) -> None:
     subject = unit.subject(file)
-    keys = [keyring.make(name) for name in subject.key_names]
+    try:
+        keys = [keyring.make(name) for name in subject.key_names]
+    except KeyDestroyedError as error:
+        error.file = file
+        raise
     with file.open("rb", buffering=0) as source, out.open("wb") as target:
         encrypt(source, target, subject, keys)
         target.flush()

@@ -103,6 +103,8 @@ class FileWrapper:
         try:
             with self.file.open("r", encoding="ascii") as stream:
                 mode, text = os.fstat(stream.fileno()).st_mode, stream.read()
+                # A secret in a container is mounted read-only, with the mode that whoever mounted it has chosen.
+                mounted = os.fstatvfs(stream.fileno()).f_flag & os.ST_RDONLY
         except OSError as error:
             raise UsageError(
                 f"the key that wraps data keys cannot be read: {error.strerror}",
@@ -110,8 +112,8 @@ class FileWrapper:
                 way_out="`mbd shred keys` makes one; shredding.wrapper says where it is",
             ) from error
         except UnicodeDecodeError:
-            mode, text = 0, ""
-        if mode & 0o077:
+            mode, text, mounted = 0, "", 0
+        if mode & 0o077 and not mounted:
             raise UsageError(
                 "others than its owner may read the key that wraps data keys",
                 file=self.file,

@@ -13,7 +13,7 @@ from mbd.evaluation.baseline import ridge_baselines
 from mbd.features.check import check_collection
 from mbd.features.contract import MANIFEST, CalibrationEntry, FeatureSet, write_manifest, write_splits
 from mbd.features.corruption import corrupt, corrupted_rows
-from mbd.features.revision import fetch_revision
+from mbd.features.revision import Prepare, as_it_is, fetch_revision
 from mbd.features.rows import Collection
 from mbd.features.sources import read_source
 from mbd.features.splits import with_calibration
@@ -40,10 +40,12 @@ def run(params: Params, out: Path) -> dict[str, Any]:
     return summary
 
 
-def run_revision(out: Path, repository: str, rev: str, path: str, remote: str | None = None) -> dict[str, Any]:
-    """Write the FeatureSet at `path` of a DVC repository's revision to `out`; return its summary."""
+def run_revision(
+    out: Path, repository: str, rev: str, path: str, remote: str | None = None, prepare: Prepare = as_it_is
+) -> dict[str, Any]:
+    """Write the FeatureSet at `path` of a DVC repository's revision to `out`, made plain; return its summary."""
     with step_run(NAME, out, {}) as step:
-        revision = fetch_revision(repository, rev, path, step.folder, remote)
+        revision = fetch_revision(repository, rev, path, step.folder, remote, prepare)
         step.inputs["revision"] = {
             "repository": revision.repository,
             "commit": revision.commit,
@@ -51,7 +53,7 @@ def run_revision(out: Path, repository: str, rev: str, path: str, remote: str | 
             "digest": revision.manifest_digest,
             "step": _origin(step.folder / STEP_FILE),
         }
-        feature_set = FeatureSet.open(step.folder)
+        feature_set = FeatureSet.open(step.folder, without=revision.unreadable)
         step.known_digests = feature_set.digests()
         step.look_at = SUMMARY if (step.folder / SUMMARY).is_file() else MANIFEST
         return _summary(_loaded(feature_set))

@@ -9,7 +9,7 @@ In this order, so that it can be killed anywhere and run again:
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mbd.certificate.keys import load_signer
@@ -27,6 +27,7 @@ from mbd.purge.discovery import complete, feature_files, old_weights, snapshots
 from mbd.purge.feature_sets import feature_sets
 from mbd.purge.inventory import Finding, remove_all, take_inventory
 from mbd.purge.places import Surroundings, surroundings
+from mbd.purge.places.data_keys import DataKeys, data_keys
 from mbd.purge.places.elsewhere import Unsearchable
 from mbd.purge.places.place import Place
 from mbd.purge.proof import PURGE, Purged, PurgeRecord, purge_record, purge_statement
@@ -35,7 +36,7 @@ from mbd.purge.shared import needed_by_others, published_models
 from mbd.purge.targets import Target, Targets
 from mbd.purge.tombstones import bring_up_to_date, buried, bury
 from mbd.records import read_record
-from mbd.shredding.record import shredding_facts
+from mbd.shredding.record import ShreddingFacts
 from mbd.steps.reporting import tell
 from mbd.steps.step import step_run
 from mbd.storage import open_store
@@ -87,10 +88,10 @@ def plan(params: Params, receipt: Path, store: str, deletion: Path | None = None
     excepted = needed_by_others(targets, before, around, sets, published_models(opened, trust, now()))
     targets = targets.without(needed.sha256 for needed in excepted)
     refs = around.history.refs_naming(targets)
-    lineage = params.shredding.lineage or found.statement.predicate.lineage.data_name
-    keys = shredding_facts(Path(params.shredding.keys), lineage, tuple(modalities))
-    purged = Purged(received.certificate, whole, targets, excepted, refs, keys)
-    return Plan(purged, around, (*around.places, *_source(params, around.root)))
+    # Feature files that another model needs must stay readable where they are encrypted, too.
+    keys = data_keys(params, received.certificate, found.statement, features=bool(whole) and not excepted)
+    places = (*around.places, *_source(params, around.root), *([keys] if keys else []))
+    return Plan(Purged(received.certificate, whole, targets, excepted, refs), around, places)
 
 
 def run(params: Params, planned: Plan, store: str, out: Path | None = None) -> Done:
@@ -103,7 +104,7 @@ def run(params: Params, planned: Plan, store: str, out: Path | None = None) -> D
     bring_up_to_date(params, purged.targets)
     removal = remove_all(planned.places, purged.targets)
     fresh = take_inventory(planned.places, purged.targets)
-    record = purge_record(purged, removal, fresh, now())
+    record = purge_record(replace(purged, shredding=_destroyed_keys(planned)), removal, fresh, now())
     proof = _keep(record, Path(params.certificate.private))
     statement = announce(purge_statement(record), params.certificate, publisher)
     if out is not None:
@@ -148,6 +149,11 @@ def _refuse_released(targets: Targets, statement: DeletionStatement) -> None:
                 value=sha256,
                 way_out="list only files that hold something of the revoked modality",
             )
+
+
+def _destroyed_keys(planned: Plan) -> ShreddingFacts | None:
+    """Return what can be stated of data keys, those destroyed in this run among them."""
+    return next((place.facts() for place in planned.places if isinstance(place, DataKeys)), None)
 
 
 def _source(params: Params, root: Path) -> list[Place]:

@@ -1,5 +1,6 @@
 """Source npz: arrays by name."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from mbd.params import load_params
 from mbd.steps import features
 from tests.features.build import npz_arrays, small_collection, write_npz
 
+SPLITS = ("train", "valid", "test")
 MOSI = Path(__file__).parents[3] / "../shared/data/mosi.npz"
 
 
@@ -79,11 +81,53 @@ def test_a_modality_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "text, audio, visual" in str(refusal.value)
 
 
-def test_objects_are_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_objects_are_not_read_and_the_array_is_named(tmp_path: Path, save: Callable[..., None]) -> None:
     arrays = npz_arrays(small_collection())
     arrays["train_ids"] = arrays["train_ids"].astype(object)
-    with pytest.raises(DataError, match="Python objects"):
+    save(tmp_path / "d.npz", **arrays)
+    with pytest.raises(DataError, match="Python objects") as refusal:
+        read(tmp_path / "d.npz")
+    assert refusal.value.key == "train_ids"
+
+
+def test_a_file_with_other_names_is_told_how_to_name_its_arrays(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no array belongs to a split") as refusal:
+        read(write_npz(tmp_path / "d.npz", {"X": np.ones((3, 2)), "y": np.ones(3)}))
+    assert refusal.value.value == "X, y"
+    assert "train_text" in (refusal.value.way_out or "")
+
+
+def test_a_sequence_is_refused_and_not_left_out_silently(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    arrays |= {f"{split}_audio": np.stack([arrays[f"{split}_audio"]] * 4, axis=1) for split in SPLITS}
+    file = write_npz(tmp_path / "d.npz", arrays)
+    with pytest.raises(DataError, match="must be a matrix") as refusal:
+        read(file)
+    assert refusal.value.key == "train_audio"
+    assert read(file, "features.source.modalities=[text, visual]").modalities == {"text": 5, "visual": 4}
+
+
+def test_arrays_that_are_no_modality_are_noted(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    arrays |= {f"{split}_transcript": arrays[f"{split}_ids"] for split in SPLITS}
+    assert read(write_npz(tmp_path / "d.npz", arrays)).notes == {"arrays not used": ["transcript"]}
+
+
+@pytest.mark.parametrize("what", ["labels", "text"])
+def test_texts_where_numbers_belong_are_refused(tmp_path: Path, what: str) -> None:
+    arrays = npz_arrays(small_collection())
+    arrays[f"train_{what}"] = np.full(arrays[f"train_{what}"].shape, "happy")
+    with pytest.raises(DataError, match=f"train_{what} must be numbers"):
         read(write_npz(tmp_path / "d.npz", arrays))
+
+
+def test_scores_that_look_like_classes_are_noted(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    arrays |= {f"{split}_labels": np.abs(arrays[f"{split}_labels"].round()) for split in SPLITS}
+    file = write_npz(tmp_path / "d.npz", arrays)
+    assert "features.source.task=classification" in read(file).notes["labels"]
+    assert "labels" not in read(file, "features.source.task=regression").notes
 
 
 def test_a_missing_file_or_another_format_is_named(tmp_path: Path) -> None:

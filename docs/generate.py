@@ -1,0 +1,170 @@
+"""Write what the handbook says by the code: commands.md, parameters.md, and the rooms in architecture.md.
+
+Run `python docs/generate.py` after a change of a command, a parameter or a room; a test fails while a page is stale.
+"""
+
+import ast
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import click
+import yaml
+from pydantic.fields import FieldInfo
+
+from mbd.cli import group
+from mbd.params import Params
+from mbd.params.base import Section
+
+HERE = Path(__file__).parent
+WIDTH = 100
+_PLAIN = {int: "whole number", float: "number", str: "text", bool: "true | false", type(None): "null"}
+NOTE = "<!-- written by `python docs/generate.py` -->\n"
+
+
+def commands_page() -> str:
+    """Return `--help` of every command and of the commands below it."""
+    parts = [
+        NOTE,
+        "# Commands\n",
+        "What `--help` prints, command by command.\n",
+        *_helps(group, _context(group, "mbd", None), 2),
+    ]
+    return "\n".join(parts)
+
+
+def parameters_page() -> str:
+    """Return every parameter with its default and its meaning, a table for each section."""
+    parts = [
+        NOTE,
+        "# Parameters\n",
+        "`params.yaml` holds them all; `--set a.b=value` sets one for a single command, `mbd params` prints what is in "
+        "force.\nValues are YAML. A key that is not here is an error.\n",
+        *_tables(Params(), ""),
+    ]
+    return "\n".join(parts)
+
+
+def architecture_page() -> str:
+    """Return the page as it is, with its table of rooms as tests/test_architecture.py has them."""
+    page = (HERE / "architecture.md").read_text(encoding="utf-8")
+    rooms = "\n".join(_rooms())
+    return re.sub(
+        r"(<!-- rooms -->\n).*(<!-- /rooms -->)", lambda mark: f"{mark[1]}{rooms}\n{mark[2]}", page, flags=re.DOTALL
+    )
+
+
+PAGES = {"commands.md": commands_page, "parameters.md": parameters_page, "architecture.md": architecture_page}
+
+
+def _rooms() -> Iterator[str]:
+    sys.path.insert(0, str(HERE.parent))  # the rule is a part of the tests, not of the package
+    from tests.test_architecture import LAYERS, NEIGHBOURS, ONLY_HERE, SOURCE, TOOLS, WITHOUT_TORCH  # noqa: PLC0415
+
+    yield "| level | room | what it is | never imports torch |\n| --- | --- | --- | --- |"
+    for level, rooms in enumerate(LAYERS, 1):
+        for room in sorted(rooms):
+            about = (ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text())) or "").splitlines()[0]
+            about = re.sub(r":\w+:`([^`]+)`", r"`\1`", about)
+            yield f"| {level} | `{room}` | {_cell(about)} | {'yes' if room in WITHOUT_TORCH else ''} |"
+    exceptions = ", ".join(f"`{one}` may import `{other}`" for one, other in sorted(NEIGHBOURS))
+    yield f"\nBetween neighbours: {exceptions}. Tools: {', '.join(f'`{tool}`' for tool in sorted(TOOLS))}."
+    yield "\n| package | imported only in |\n| --- | --- |"
+    for package, places in ONLY_HERE.items():
+        yield f"| `{package}` | {', '.join(f'`{place}`' for place in sorted(places)) or 'none of the rooms'} |"
+
+
+def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+    settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    return click.Context(command, parent=parent, info_name=name, **settings)
+
+
+def _helps(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {context.command_path}\n"
+    yield f"```text\n{command.get_help(context).rstrip()}\n```\n"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is None:
+                raise RuntimeError(f"{context.command_path} lists {name} and does not have it")
+            yield from _helps(below, _context(below, name, context), min(level + 1, 3))
+
+
+def _tables(section: Section, prefix: str) -> Iterator[str]:
+    fields = type(section).model_fields
+    below = {name for name in fields if isinstance(getattr(section, name), Section)}
+    if prefix:
+        yield f"{'##' if '.' not in prefix.rstrip('.') else '###'} {prefix.rstrip('.')}\n"
+        if about := inspect.getdoc(type(section)):
+            yield f"{about}\n"
+    if leaves := [name for name in fields if name not in below]:
+        yield "| parameter | default | takes | meaning |\n| --- | --- | --- | --- |"
+        values = section.model_dump(mode="json")
+        for name in leaves:
+            field = fields[name]
+            cells = f"`{prefix}{name}`", _code(_yaml(values[name])), _takes(field), field.description or ""
+            yield f"| {' | '.join(_cell(cell) for cell in cells)} |"
+        yield ""
+    for name in fields:
+        if name in below:
+            yield from _tables(getattr(section, name), f"{prefix}{name}.")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    if "|" not in text:
+        return f"`{text}`"
+    # A bar ends a table's cell even between backticks.
+    return "<code>" + "".join(char if char.isalnum() else f"&#{ord(char)};" for char in text) + "</code>"
+
+
+def _yaml(value: object) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)
+    return text.removesuffix("...\n").strip()
+
+
+def _takes(field: FieldInfo) -> str:
+    """Return what kind of value a parameter takes, and its bounds, in words."""
+    return ", ".join([_kind(field.annotation), *_bounds(field.metadata)])
+
+
+def _kind(annotation: Any) -> str:  # noqa: ANN401
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        words = ", ".join([_kind(inner[0]), *_bounds(getattr(inner[1], "metadata", []))])
+    elif origin is Literal:
+        words = " | ".join(str(value) for value in inner)
+    elif origin in (Union, types.UnionType):
+        words = " | ".join(_kind(part) for part in inner)
+    elif origin is tuple:
+        words = f"list of {_kind(inner[0])}"
+    elif origin is dict:
+        words = f"mapping of {_kind(inner[0])} to {_kind(inner[1])}"
+    else:
+        words = _PLAIN.get(annotation) or f"mapping ({', '.join(annotation.model_fields)})"
+    return words
+
+
+def _bounds(metadata: list[Any]) -> Iterator[str]:
+    for bound in metadata:
+        for sign, name in {"≥": "ge", ">": "gt", "≤": "le", "<": "lt"}.items():
+            if (value := getattr(bound, name, None)) is not None:
+                yield f"{sign} {value}"
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page(), encoding="utf-8")
+        click.echo(f"written: {HERE / name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""`mbd` without its start-up: a server that has imported what commands import and forks for each of them.
+
+Most of a short command's time is Python importing torch. The server imports it once; `client(socket)` is the text of an
+executable that hands over its arguments, folder, environment and open files, and ends with the exit code of the fork.
+"""
+
+import atexit
+import gc
+import inspect
+import json
+import os
+import pkgutil
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+_HEAVY = ("torch._dynamo", "scipy.stats", "sklearn.linear_model", "dvclive", "kfp.compiler", "kfp.kubernetes")
+_UNUSED = "mbd.features.media"
+_CLIENT = """#!{python} -IS
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({path!r})
+socket.send_fds(server, [b"."], [0, 1, 2])
+server.sendall(json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode())
+server.shutdown(socket.SHUT_WR)
+sys.exit(int(server.recv(8) or b"1"))
+"""
+
+
+def client(path: Path) -> str:
+    """Return the executable that has the server at `path` run a command."""
+    return _CLIENT.format(python=sys.executable, path=str(path))
+
+
+def serve(path: Path) -> None:
+    """Run commands until the process that started this one has ended."""
+    import mbd
+
+    ours = (found.name for found in pkgutil.walk_packages(mbd.__path__, "mbd."))
+    for module in [*_HEAVY, *(name for name in ours if not name.startswith(_UNUSED))]:
+        import_module(module)
+    inspect.getmodule(sys._getframe())  # looks at the file of every module, and remembers them all
+    gc.freeze()
+    parent = os.getppid()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks but their clients
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{path}.new")
+        listener.listen()
+        Path(f"{path}.new").rename(path)
+        listener.settimeout(1)
+        while os.getppid() == parent:
+            with suppress(TimeoutError):
+                connection, _ = listener.accept()
+                if os.fork() == 0:
+                    _answer(connection)
+                connection.close()
+
+
+def _answer(connection: socket.socket) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _, files, _, _ = socket.recv_fds(connection, 1, 3)
+    with connection.makefile("rb") as request:
+        sys.argv, folder, environment = json.load(request)
+    for target, file in enumerate(files):
+        os.dup2(file, target)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None  # it was found in another environment
+    os.chdir(folder)
+    code = _run()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    connection.sendall(str(code).encode())
+    os._exit(code)
+
+
+def _run() -> int:
+    from mbd.cli import main
+
+    try:
+        main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))

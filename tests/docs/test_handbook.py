@@ -1,0 +1,83 @@
+"""The handbook as a whole: it builds without a warning and without a network, and says what the code says."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.docs.blocks import PAGES, REPOSITORY, RUN, SERVICES, UNEXECUTED, blocks, prose
+
+LOADED = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=["']?(?:https?:)?//[^"'> ]+""")
+IMPORTED = re.compile(r"""@import|url\(["']?(?:https?:)?//""")
+KINDS = {RUN, SERVICES, UNEXECUTED, "python", "text"}
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", REPOSITORY / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "site"
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", REPOSITORY / "mkdocs.yml", "-d", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
+    return folder
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert {"index.html", "commands.html", "concepts.html"} <= {page.name for page in pages}
+    assert not {(page.name, found) for page in pages for found in LOADED.findall(page.read_text(encoding="utf-8"))}
+    assert not [style for style in site.rglob("*.css") if IMPORTED.search(style.read_text(encoding="utf-8"))]
+
+
+def test_scripts_of_the_tools_are_no_pages(site: Path) -> None:
+    assert not list(site.rglob("*.py"))
+
+
+@pytest.mark.parametrize("name", generator().PAGES)
+def test_generated_pages_are_up_to_date(name: str) -> None:
+    written = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
+    assert written == generator().PAGES[name](), f"docs/{name} is stale: run `python docs/generate.py`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_stand_in_fences_that_tests_know(page: Path) -> None:
+    for block in blocks(page):
+        assert block.kind in KINDS, f"{block.place}: ```{block.kind} is none of {sorted(KINDS)}"
+    indented = re.findall(r"^    (?:mbd|make|dvc|pip|git|docker) .*", prose(page), re.MULTILINE)
+    assert not indented, f"{page.name}: put commands into a fence of kind sh: {indented}"
+    assert not re.search(r"^    \S", prose(page), re.MULTILINE) or page.name == "README.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", prose(page)):
+        if "://" in target:
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name} links to {target}, which is not there"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}; there are {sorted(anchors(file))}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that MkDocs and code hosts give to headings."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

@@ -1,0 +1,125 @@
+"""A small workspace in which the commands of the handbook run: a clone with few rows, where `make run` has run once."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from tests.docs.blocks import PYTHON, REPOSITORY, Block
+from tests.docs.forks import client
+from tests.test_dvc_pipeline import SMALL, merge
+
+_SECONDS = 600
+_SMALLER: dict[str, object] = {
+    "attacks": {"resamples": 100, "relearn_rows": [8], "variants": ["int8"], "proxy_parameters": 10},
+    "deletion": {"certified": {"finetune_epochs": 2}},
+    "evaluation": {"missing_rates": [0.3]},
+}
+
+
+@contextmanager
+def quick_mbd(folder: Path) -> Iterator[Path]:
+    """Yield a folder to be taken for a virtual environment, whose `mbd` needs no start-up."""
+    with tempfile.TemporaryDirectory() as short:  # the path of a socket has to be
+        socket, executable = Path(short) / "socket", folder / "bin" / "mbd"
+        executable.parent.mkdir(parents=True)
+        executable.write_text(client(socket))
+        executable.chmod(0o755)
+        (folder / ".installed").touch()
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.docs.forks", str(socket)],
+            cwd=REPOSITORY,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        try:
+            while not socket.exists():
+                assert server.poll() is None, "the server of commands has ended"
+                time.sleep(0.05)
+            yield folder
+        finally:
+            server.terminate()
+            server.wait()
+
+
+class Workspace:
+    """A clone of the repository as it lies here, changed files included."""
+
+    def __init__(self, folder: Path, venv: Path, environment: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        programs = [str(venv / "bin"), str(Path(sys.executable).parent)]
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "DVC_", "AWS_", "MBD_", "PYTEST"))
+        }
+        (folder.parent / "tmp").mkdir(parents=True, exist_ok=True)
+        self.environment = {
+            **inherited,
+            "PATH": os.pathsep.join([*programs, inherited["PATH"]]),
+            "HOME": str(folder.parent),
+            "TMPDIR": str(folder.parent / "tmp"),
+            "DVC_NO_ANALYTICS": "1",
+            "DVC_SITE_CACHE_DIR": str(folder.parent / "site"),
+            "GIT_CONFIG_COUNT": "2",
+            "GIT_CONFIG_KEY_0": "user.name",
+            "GIT_CONFIG_VALUE_0": "reader",
+            "GIT_CONFIG_KEY_1": "user.email",
+            "GIT_CONFIG_VALUE_1": "reader@example.org",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "VENV": str(venv),
+            **(environment or {}),
+        }
+
+    def fill(self) -> None:
+        """Copy the tracked files, make the parameters small, and run the main job."""
+        listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=REPOSITORY, text=True)
+        for name in filter(None, listed.split("\0")):
+            if (REPOSITORY / name).is_file():
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(REPOSITORY / name, self.folder / name)
+        params = self.folder / "params.yaml"
+        small = merge(merge(yaml.safe_load(params.read_text()), SMALL), _SMALLER)
+        params.write_text(yaml.safe_dump(small, sort_keys=False))
+        os.utime(self.folder / "pyproject.toml", (0, 0))  # older than the stamp of the installation
+        os.utime(self.folder / "constraints.txt", (0, 0))
+        self.bash("git init -q && git add . && git commit -q -m start && make run", "the workspace")
+
+    def run(self, block: Block) -> None:
+        """Run a block as a reader does."""
+        script = f"python - <<'END-OF-BLOCK'\n{block.text}END-OF-BLOCK\n" if block.kind == PYTHON else block.text
+        self.bash(script, block.place)
+
+    def bash(self, script: str, place: str) -> None:
+        """Run a script that has to succeed."""
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
+        )
+        assert done.returncode == 0, f"{place} ends with {done.returncode}\n{script}\n{done.stdout[-6000:]}"
+
+
+def workspace_to_copy(shared: Path, venv: Path) -> Path:
+    """Return the workspace that pages copy; of several processes with one `shared` folder, one makes it."""
+    shared.mkdir(parents=True, exist_ok=True)
+    with (shared / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "done").exists():
+            shutil.rmtree(shared / "workspace", ignore_errors=True)
+            (shared / "workspace").mkdir()
+            Workspace(shared / "workspace", venv).fill()
+            (shared / "done").touch()
+    return shared / "workspace"

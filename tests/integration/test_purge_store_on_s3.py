@@ -1,0 +1,204 @@
+"""A purge where the store itself is a versioned bucket of a real S3 server, and the DVC remote another one."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from mbd.certificate.layout import object_name, tombstone_name
+from mbd.certificate.receipt import Receipt
+from mbd.certificate.registry import entry
+from mbd.certificate.statement import PurgeStatement
+from mbd.certificate.trust import now
+from mbd.files import read_json, sha256_file
+from mbd.model.checkpoint import WEIGHTS
+from mbd.params.operations import Store as Settings
+from mbd.purge.tombstones import buried
+from mbd.records import read_record
+from mbd.storage import open_store
+from mbd.storage.store import Store
+from tests.certificate.build import Home, make_home
+from tests.features.dvc_repository import isolated
+from tests.integration.command import mbd
+from tests.integration.servers.rgw import S3
+from tests.purge.estate import Estate, holding
+
+pytestmark = pytest.mark.services
+
+
+@dataclass(frozen=True)
+class Office:
+    """Who publishes into one bucket and has data in another; every command is a process of its own."""
+
+    estate: Estate
+    s3: S3
+    store_bucket: str
+    remote_bucket: str
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.store_bucket}/mbd"
+
+    @property
+    def store(self) -> Store:
+        settings = Settings.model_validate({"endpoint": self.s3.endpoint, "timeout_seconds": 30.0})
+        return open_store(self.url, settings)
+
+    @property
+    def receipt(self) -> Path:
+        return self.estate.folder / "published" / "receipt.json"
+
+    @property
+    def certificate(self) -> str:
+        return read_record(self.receipt, Receipt, "receipt", "").certificate
+
+    def run(self, *arguments: str | Path, store: bool = True) -> tuple[int, str]:
+        """Run a command; steps ask the store itself for tombstones."""
+        settings = (
+            *self.estate.office.settings,
+            f"store.endpoint={self.s3.endpoint}",
+            f"purge.tombstones={self.url}",
+        )
+        given = [*arguments, *(("--store", self.url) if store else ())]
+        given += [part for setting in settings for part in ("--set", setting)]
+        done = mbd(*given, environment=self.estate.repository.environment, folder=self.estate.work)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    def verify(self) -> dict[str, Any]:
+        """Verify the certificate from its URL as a stranger does; return what it claims of erasure."""
+        place = f"{self.url}/certificates/{self.certificate}"
+        code, text = self.run("verify", place, "--json", store=False)
+        assert code == 0, text
+        found = json.loads(text)
+        assert {check["outcome"] for check in found["checks"]} == {"passed"}
+        return dict(found["claims"]["erasure"])
+
+    def contents(self) -> dict[tuple[str, str, str], str]:
+        """Return the SHA-256 of every version of every object in both buckets, by bucket, key and version."""
+        client, found = self.s3.client(), {}
+        for bucket in (self.store_bucket, self.remote_bucket):
+            for page in client.get_paginator("list_object_versions").paginate(Bucket=bucket):
+                for one in page.get("Versions", []):
+                    place = {"Bucket": bucket, "Key": one["Key"], "VersionId": one["VersionId"]}
+                    body = client.get_object(**place)["Body"].read()
+                    found[bucket, one["Key"], one["VersionId"]] = hashlib.sha256(body).hexdigest()
+        return found
+
+    def old_versions(self) -> set[tuple[str, str, str]]:
+        weights = self.estate.old_weights()
+        return {place for place, digest in self.contents().items() if digest == weights}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return make_home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def office(s3: S3, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Office:
+    """A deletion published in a bucket, whose old weights lie in versions of that bucket and of the DVC remote's."""
+    temporary = tmp_path / "machine" / "tmp"
+    temporary.mkdir(parents=True)
+    machine = isolated(tmp_path / "machine") | s3.environment | {"TMPDIR": str(temporary)}
+    for name, value in machine.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    client, names = s3.client(), [f"{what}-{uuid.uuid4().hex[:8]}" for what in ("store", "remote")]
+    client.create_bucket(Bucket=names[0], ObjectLockEnabledForBucket=True)  # which keeps versions as well
+    client.create_bucket(Bucket=names[1])
+    client.put_bucket_versioning(Bucket=names[1], VersioningConfiguration={"Status": "Enabled"})
+    remote = {"store": f"s3://{names[1]}/dvc\n    endpointurl = {s3.endpoint}"}
+    estate = Estate.make(home, tmp_path, remote, environment=machine)
+    shutil.rmtree(estate.office.folder / "store")  # what this test is about lies in the bucket, and only there
+    estate.repository.dvc("push", "--quiet")
+    office = Office(estate, s3, *names)
+    given = ("--certificate", estate.office.bundle("surgery"), "--model", home.deletion("surgery"))
+    code, text = office.run("publish", *given, "--out", office.receipt.parent)
+    assert code == 0, text
+    # A worker left the old weights in the store; somebody "deleted" the file here and in the remote.
+    body = (home.folder / "model" / WEIGHTS).read_bytes()
+    for key in (f"mbd/{object_name(estate.old_weights())}", f"mbd/batches/files/{estate.old_weights()}"):
+        for _ in range(2):
+            client.put_object(Bucket=names[0], Key=key, Body=body)
+        client.delete_object(Bucket=names[0], Key=key)
+    for bucket, key, _ in office.old_versions():
+        if bucket == names[1]:
+            client.delete_object(Bucket=bucket, Key=key)
+    return office
+
+
+def denied(bucket: str) -> str:
+    """Return a policy under which no version below the store's `batches` can be removed."""
+    statement = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": ["s3:DeleteObject", "s3:DeleteObjectVersion"],
+        "Resource": [f"arn:aws:s3:::{bucket}/mbd/batches/*"],
+    }
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+def test_certificate_proof_and_tombstones_in_the_bucket_and_no_old_byte_by_any_version(office: Office) -> None:
+    client, estate = office.s3.client(), office.estate
+    old, before = office.old_versions(), office.contents()
+    assert sorted(bucket for bucket, _, _ in old) == sorted([office.store_bucket] * 4 + [office.remote_bucket])
+    assert office.verify()["claim"] == "none"
+    purge = ("purge", "--receipt", office.receipt, "--yes", "--out", estate.folder / "proof")
+
+    client.put_bucket_policy(Bucket=office.store_bucket, Policy=denied(office.store_bucket))
+    code, text = office.run(*purge)
+    assert (code, "erasure: partial" in text, "get s3:DeleteObject" in text) == (1, True, True), text
+    assert {key.split("/")[1] for _, key, _ in office.old_versions()} == {"batches"}
+    assert office.verify()["claim"] == "partial"
+
+    client.delete_bucket_policy(Bucket=office.store_bucket)
+    code, text = office.run(*purge)
+    assert (code, "erasure: complete" in text) == (0, True), text
+    for bucket, key, version in old:
+        with pytest.raises(ClientError):
+            client.get_object(Bucket=bucket, Key=key, VersionId=version)
+    after = office.contents()
+    assert not [place for place, digest in after.items() if digest == estate.old_weights()]
+    assert holding([estate.old_weights()], estate.work) == []
+    kept = {place: digest for place, digest in before.items() if place not in old}
+    assert {place: after.get(place) for place in kept} == kept
+    added = {key.split("/")[1] for bucket, key, _ in after.keys() - before.keys() if bucket == office.store_bucket}
+    assert {"tombstones", "about", "certificates", "log"} >= added >= {"tombstones", "about", "certificates"}
+
+    assert office.store.stat(tombstone_name("sha256", estate.old_weights()))
+    assert [target.sha256 for target in buried(office.store, office.certificate)] == [estate.old_weights()]
+    about = entry(office.store, office.certificate, estate.office.trust, now()).about  # signed, and in the log
+    assert [type(one) for one in about] == [PurgeStatement, PurgeStatement]
+    said = {one.predicate.erasure.claim: one for one in about if isinstance(one, PurgeStatement)}
+    assert said["complete"].predicate.proof == sha256_file(estate.folder / "proof" / "purge.json")
+    assert read_json(estate.folder / "proof" / "purge.json")["erasure"]["claim"] == "complete"
+    claimed = office.verify()
+    assert claimed["claim"] == "complete"
+    assert office.store_bucket not in json.dumps(claimed) and office.remote_bucket not in json.dumps(claimed)
+
+
+def test_what_comes_back_is_refused_by_steps_found_by_a_scan_and_removed(office: Office) -> None:
+    code, text = office.run("purge", "--receipt", office.receipt, "--yes")
+    assert code == 0, text
+    assert office.run("purge", "scan")[0] == 0
+    home, weights = office.estate.office.home, office.estate.old_weights()
+    key = f"mbd/{object_name(weights)}"
+    office.s3.client().upload_file(str(home.folder / "model" / WEIGHTS), office.store_bucket, key)
+    code, text = office.run("purge", "scan", "--json")
+    assert (code, [(one["kind"], one["sha256"]) for one in json.loads(text)["resurrections"]]) == (
+        1,
+        [("store", weights)],
+    )
+    assert office.run("purge", "scan", "--remove", "--yes")[0] == 0
+    assert office.old_versions() == set()
+    given = ("--features", home.folder / "data", "--model", home.folder / "model", "--out", office.estate.folder / "e")
+    code, text = office.run("evaluate", *given, store=False)
+    assert (code, "this file was purged because a modality was revoked" in text) == (5, True), text

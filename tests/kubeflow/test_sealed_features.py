@@ -1,0 +1,111 @@
+"""Encrypted feature data in Kubeflow steps: opened for the step only, and not at all when the key is gone."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.files import path_digest
+from mbd.kubeflow import tasks
+from mbd.kubeflow.reference import SHARED_FOLDER, feature_set
+from mbd.params import Params, load_params
+from mbd.shredding.keys import KeyDestroyedError, Keyring
+from mbd.shredding.vault import encrypt_folder
+from tests.features.build import synthetic_set
+from tests.features.dvc_repository import DvcRepository, isolated
+from tests.kubeflow.bench import Bench, as_settings, sealing
+from tests.shredding.build import files_with, windows
+
+TENSORS = {"_rows", "text", "audio", "visual"}
+
+
+def params_of(bench: Bench, *settings: str) -> Params:
+    (bench.folder / "params.yaml").write_text(bench.params(*settings))
+    return load_params(bench.folder / "params.yaml")
+
+
+def read_all(folder: Path, *without: str) -> None:
+    data = FeatureSet.open(folder, without=without)
+    for split in data.manifest.splits:
+        data.split(split).load()
+
+
+def nothing_plain_is_left(folder: Path) -> bool:
+    return not any(path.is_file() for path in (folder / "temporary").rglob("*"))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, settings=as_settings(sealing(tmp_path)))
+
+
+def test_what_steps_on_one_machine_share_is_encrypted_by_modality(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "shared"))
+    params, data = params_of(bench), bench.artifact("data")
+    tasks.features(bench.params(), data, bench.artifact("metrics"))
+    (shared,) = (tmp_path / "shared").iterdir()
+    assert {path.name for path in shared.glob("splits/*/*")} == {f"{part}.safetensors.mbdx" for part in TENSORS}
+    with feature_set(data.folder, params) as folder:
+        audio = {piece for file in folder.rglob("audio.safetensors") for piece in windows(file)}
+        assert list(files_with(tmp_path, audio))
+    assert len(audio) > 20
+    assert list(files_with(tmp_path, audio)) == []
+
+    Keyring.of(params.shredding).destroy("synthetic-mosi", ("audio",), ("features",), "request 17")
+    with feature_set(data.folder, params) as folder:
+        read_all(folder, "audio")
+    with pytest.raises(KeyDestroyedError, match="request 17") as caught, feature_set(data.folder, params) as folder:
+        read_all(folder)
+    assert str(caught.value.file).startswith(str(shared / "splits"))
+    assert str(caught.value.file).endswith("/audio.safetensors.mbdx")
+    assert nothing_plain_is_left(tmp_path)
+
+
+@pytest.fixture
+def repository(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DvcRepository:
+    """A DVC repository whose remote and history hold encrypted feature files only."""
+    found = isolated(tmp_path / "machine")
+    for name, value in found.items():
+        monkeypatch.setenv(name, value)
+    repository = DvcRepository.make(tmp_path / "repository", found, str(tmp_path / "remote"))
+    synthetic_set(tmp_path / "made")
+    keyring = Keyring.of(params_of(bench).shredding)
+    encrypt_folder(tmp_path / "made", repository.folder / "build" / "features", keyring)
+    repository.dvc("add", "--quiet", "build/features")
+    repository.git("add", "--all")
+    repository.git("commit", "--quiet", "--message", "encrypted")
+    repository.dvc("push", "--quiet")
+    return repository
+
+
+def test_an_encrypted_revision_is_opened_for_the_step_only(
+    bench: Bench, repository: DvcRepository, tmp_path: Path
+) -> None:
+    revision = f"platform.features.repository={repository.folder}"
+    params, data = params_of(bench, revision), bench.artifact("data")
+    tasks.features(bench.params(revision), data, bench.artifact("metrics"))
+    with feature_set(data.folder, params) as folder:
+        assert folder.is_relative_to(tmp_path / "temporary")
+        assert path_digest(folder) == path_digest(tmp_path / "made")
+    audio = {piece for file in (tmp_path / "made").rglob("audio.safetensors") for piece in windows(file)}
+    shutil.rmtree(tmp_path / "made")
+    assert audio
+    assert list(files_with(tmp_path, audio)) == []
+    off = params_of(bench, revision, "shredding.enabled=false")
+    with pytest.raises(UsageError, match="the folder is encrypted"), feature_set(data.folder, off):
+        pass
+
+    lineage = FeatureSet.open(repository.folder / "build" / "features").manifest.name
+    Keyring.of(params.shredding).destroy(lineage, ("audio",), ("features",), "request 17")
+    with feature_set(data.folder, params) as folder:
+        read_all(folder, "audio")
+    with pytest.raises(DataError, match="request 17") as caught, feature_set(data.folder, params) as folder:
+        read_all(folder)
+    assert str(caught.value.file).startswith("build/features/splits/")
+    tasks.features(bench.params(revision), bench.artifact("again"), bench.artifact("metrics"))
+    assert bench.artifact("again").folder.read_bytes() == data.folder.read_bytes()
+    assert nothing_plain_is_left(tmp_path)

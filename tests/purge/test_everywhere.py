@@ -1,0 +1,70 @@
+"""The whole estate at once, as on S3: a plain folder is the DVC remote, and there is no git remote."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.features.dvc_repository import DvcRepository, isolated
+from tests.integration.command import mbd
+from tests.purge.estate import Estate, digests_below, holding
+
+
+@pytest.fixture
+def full(first_estate: Estate, tmp_path: Path, alone: dict[str, str]) -> Estate:
+    """An experiment, a tag, two branches, a second clone and a run of kfp, all with old copies."""
+    estate = first_estate.moved_to(tmp_path, alone)
+    estate.experiment()
+    estate.scatter()
+    estate.run_pipeline()
+    estate.repository.dvc("push", "--quiet", "--run-cache")
+    estate.repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
+    DvcRepository(tmp_path / "clone", alone).dvc("pull", "--quiet")
+    return estate
+
+
+def run(estate: Estate, *arguments: str | Path, folder: Path | None = None) -> tuple[int, str]:
+    environment = estate.repository.environment
+    done = mbd(*estate.command(*arguments), environment=environment, folder=folder or estate.work)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout
+
+
+def test_no_old_byte_is_left_and_the_clone_that_nobody_thought_of_is_kept_out(full: Estate) -> None:
+    assert full.repository.git("remote") == ""
+    remote, weights = full.folder / "remote", full.old_weights()
+    everything = (full.work, remote, full.folder / "machine" / "tmp")
+    kinds = {path.relative_to(full.folder).parts[:3] for path in holding([weights], *everything)}
+    assert {("work", "build", "kfp"), ("work", "build", "exported"), ("work", ".dvc", "cache")} <= kinds
+    assert list((remote / "runs").rglob("*"))
+    before = digests_below(*everything)
+
+    code, text = run(full, "--receipt", full.receipt, "--yes")
+    assert (code, "erasure: complete" in text) == (0, True), text
+    for ref in ("refs/tags/v1", "refs/heads/main", "refs/heads/release", "old-experiment"):
+        assert ref in text
+    after = digests_below(*everything)
+    assert weights not in after.values()
+    gone = {path for path, digest in before.items() if after.get(path) != digest and ".dvc/tmp" not in str(path)}
+    assert {path for path in gone if before[path] != weights and "runs" not in path.parts} == {
+        path for path in gone if ".model.resume" in str(path)
+    }
+    assert run(full, "scan")[0] == 0
+
+    # On another machine: DVC keeps there which files a remote had.
+    clone = DvcRepository(full.folder / "clone", full.repository.environment | isolated(full.folder / "elsewhere"))
+    assert len(holding([weights], clone.folder)) >= 2
+    origin = full.folder / "origin.git"
+    full.repository.git("clone", "--quiet", "--bare", ".", str(origin))
+    clone.git("remote", "set-url", "origin", str(origin))
+    assert run(full, "hook", "install", folder=clone.folder)[0] == 0
+    (clone.folder / "build" / "model" / "notes.txt").write_text("the old model is a good one\n")
+    clone.dvc("add", "--quiet", "build/model")
+    clone.git("commit", "--quiet", "--all", "--message", "old work")
+    with pytest.raises(AssertionError, match="would bring purged files back"):
+        clone.git("push", "--quiet", "origin", "HEAD:refs/heads/old-work")
+    clone.git("push", "--quiet", "--no-verify", "origin", "HEAD:refs/heads/old-work")
+    clone.dvc("push", "--quiet")
+    code, text = run(full, "scan", "--json")
+    found = [(one["kind"], one["what"], one["sha256"]) for one in json.loads(text)["resurrections"]]
+    assert (code, found) == (1, [("DVC remote", "weights", weights)])
