@@ -22,7 +22,8 @@ from mbd.features.sources.synthetic import PRESETS
 from studies.layout import Layout
 from studies.plan import read_plan
 
-_QUICK = ("attacks.variants=[]", "attacks.relearn_rows=[8]", "attacks.proxy_parameters=0", "attacks.figures=false")
+_PLAIN = ("attacks.figures=false",)
+_QUICK = ("attacks.variants=[]", "attacks.relearn_rows=[8]", "attacks.proxy_parameters=0")
 
 
 def features(layout: Layout, data: str) -> list[str]:
@@ -83,9 +84,10 @@ def attack(layout: Layout, deletion: str, seed: str) -> list[str]:
         "--after": layout.deleted(deletion),
         "--reference": layout.references(backbone),
     }
-    quick = [] if deletion in plan.deletions else [part for setting in _QUICK for part in ("--set", setting)]
+    quick = _PLAIN if deletion in plan.deletions else (*_PLAIN, *_QUICK)
     return [
-        *("attack", "--features", str(layout.features(plan.main)), "--modality", plan.revoked, *quick),
+        *("attack", "--features", str(layout.features(plan.main)), "--modality", plan.revoked),
+        *(part for setting in quick for part in ("--set", setting)),
         *(part for option, folder in folders.items() for part in (option, str(folder / f"seed-{seed}"))),
         *("--out", str(layout.leakage(deletion) / f"seed-{seed}")),
     ]
@@ -104,7 +106,8 @@ def evaluate(layout: Layout, group: str) -> list[str]:
         "scans": [layout.deleted(scan) for scan in scans(layout)],
     }.get(group, [layout.models(data, backbone) for backbone in plan.backbones])
     models = [part for folder in folders for part in ("--model", str(folder))]
-    return ["evaluate", "--features", str(layout.features(data)), *models, "--out", str(layout.evaluation(group))]
+    given = ["--features", str(layout.features(data)), *models, "--set", "evaluation.figures=false"]
+    return ["evaluate", *given, "--out", str(layout.evaluation(group))]
 
 
 def scans(layout: Layout) -> list[str]:

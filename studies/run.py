@@ -38,6 +38,18 @@ class Stages:
                 open_ends += self.needs[name]
         return found
 
+    def heights(self) -> dict[str, int]:
+        """Return for each stage the length of the longest chain of stages that wait for it."""
+        heights = dict.fromkeys(self.needs, 0)
+        waiting = list(self.needs)
+        while waiting:
+            name = waiting.pop()
+            for needed in self.needs[name]:
+                if heights[needed] <= heights[name]:
+                    heights[needed] = heights[name] + 1
+                    waiting.append(needed)
+        return heights
+
 
 def read_stages(project: Path = PROJECT) -> Stages:
     """Read the stages of a DVC project."""
@@ -57,6 +69,7 @@ def run_stages(stages: Stages, names: Collection[str], *, jobs: int, logs: Path,
     logs.mkdir(parents=True, exist_ok=True)
     left, running = stages.upstream(names), dict[Future[bool], str]()
     changed, done, ran = changed_stages(project), set[str](), set[str]()
+    heights = stages.heights()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["dvc.repo.reproduce", "dvc.stage.run"])
     failed: MbdError | None = None
@@ -66,6 +79,7 @@ def run_stages(stages: Stages, names: Collection[str], *, jobs: int, logs: Path,
     ):
         while running or (left and not failed):
             ready = [] if failed else sorted(name for name in left if stages.needs[name] <= done)
+            ready.sort(key=lambda name: -heights[name])  # what most others wait for comes first
             if fresh := {name for name in ready if name not in changed and not stages.needs[name] & ran}:
                 left -= fresh
                 done |= fresh

@@ -35,7 +35,7 @@ def study(layout: Layout) -> Outcome:
     counted = {seed: thresholds.read(folder) for seed, folder in layout.by_seed(layout.thresholds()).items()}
     return Outcome(
         name="sensitivity",
-        title="Sensitivity to r, η_s and |B|",
+        title="Sensitivity to budget, threshold and calibration size",
         question=(
             f"Surgery without the structural cut deletes {layout.plan.revoked}: what changes with how many parameters "
             "it may edit, how salient they must be, and how many calibration rows it looks at?"

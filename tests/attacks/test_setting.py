@@ -50,6 +50,13 @@ def test_rows_of_several_splits_up_to_a_number(home: Path) -> None:
     assert len(setting_of(home, rows=100).rows) == 100
 
 
+def test_too_few_rows_are_no_audit(home: Path) -> None:
+    with pytest.raises(DataError, match="too few to tell") as refusal:
+        setting_of(home, rows=30)
+    assert refusal.value.key == "attacks.least_rows"
+    assert len(setting_of(home, rows=30, least_rows=5).score) < 20
+
+
 def test_the_own_part_of_a_modality_is_what_the_others_do_not_tell(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = small_rows("test", 400)

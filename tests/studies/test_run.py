@@ -61,3 +61,4 @@ def test_what_a_study_needs_is_found_through_all_levels() -> None:
         {"table": frozenset({"cell"}), "cell": frozenset({"data"}), "data": frozenset(), "other": frozenset()}
     )
     assert stages.upstream(["table"]) == {"table", "cell", "data"}
+    assert stages.heights() == {"data": 2, "cell": 1, "table": 0, "other": 0}

@@ -109,6 +109,14 @@ def make_setting(
     rows = _attacked(data, modality, retained, params)
     half = _parts(rows.groups, 2, stream(params.seed, "attacks", "halves"))
     fit, score = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
+    if len(score) < params.least_rows:
+        raise DataError(
+            f"{len(score)} rows to score attacks on are too few to tell a model that forgot from one that did not",
+            file=data.folder,
+            key="attacks.least_rows",
+            value=params.least_rows,
+            way_out="attack more rows: name more of them in attacks.splits, or hold out a larger test split",
+        )
     attribute = find_attribute(data, rows, modality, retained, params)
     for part, name in ((fit, "fits on"), (score, "is scored on")):
         if len(np.unique(attribute.values[part])) < 2:

@@ -16,6 +16,8 @@ class Attacks(Section):
     """splits whose rows are attacked: none that the models were trained on"""
     rows: Count = 1000
     """attacked rows at most"""
+    least_rows: Count = 20
+    """with fewer scored rows than this there is no audit: intervals would be so wide that everything passes"""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     """confidence of every interval"""
     resamples: Count = 1000
