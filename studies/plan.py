@@ -56,15 +56,15 @@ def read_plan(file: Path = PLAN) -> Plan:
 
 def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -> None:
     """Let the plan be about the file `data`, or about synthetic data again; the file is written only if it changes."""
-    text = file.read_text("utf-8")
+    text = re.sub(r"(?m)^  \w+: {features\.source\.kind: npz, .*\n", "", file.read_text("utf-8"))
     if data is None:
         lines = {"name": SYNTHETIC, "main": "mosi", "compared": "[mosi, mosei, iemocap]"}
         lines["calibrations"] = "[2000, 5000, 10000]"
     else:
         if not data.is_file():
             raise UsageError("there is no such file", key="DATA", value=data, way_out="give the path of an .npz file")
-        name = re.sub(r"[^A-Za-z0-9_]+", "_", data.stem)
-        text = _with_entry(text, name, data)
+        name = re.sub(r"[^A-Za-z0-9_]+", "_", data.stem) + "_npz"  # no other setting is called so
+        text += f'  {name}: {{features.source.kind: npz, features.source.path: "{data.resolve()}"}}\n'
         lines = {"name": name, "main": name, "compared": f"[{name}]", "calibrations": "[5000]"}
     if revoked:
         lines["revoked"] = revoked
@@ -74,12 +74,6 @@ def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -
         text = re.sub(rf"(?m)^{key}: [^#\n]*?(?=( #|$))", f"{key}: {value}", text, count=1)
     if text != file.read_text("utf-8"):
         write_file(file, text)
-
-
-def _with_entry(text: str, name: str, data: Path) -> str:
-    entry = f'  {name}: {{features.source.kind: npz, features.source.path: "{data.resolve()}"}}'
-    text = re.sub(rf"(?m)^  {name}: .*features\.source\.kind: npz.*\n", "", text)
-    return text.rstrip("\n") + f"\n{entry}\n"
 
 
 def _text(value: object) -> str:
