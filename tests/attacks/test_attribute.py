@@ -42,4 +42,4 @@ def test_the_attribute_that_the_data_names_comes_first(home: Path, tmp_path: Pat
     assert setting.attribute.origin == "data"
     assert setting.attribute.values.tolist() == setting.rows.attributes["audio"].tolist()
     joint_data(tmp_path / "data")
-    assert setting_of(tmp_path).attribute.origin == "principal component"
+    assert setting_of(tmp_path, least_rows=10).attribute.origin == "principal component"
