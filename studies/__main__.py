@@ -13,7 +13,7 @@ import click
 
 from mbd.errors import MbdError, UsageError
 from studies.layout import Layout
-from studies.plan import read_plan, use_data
+from studies.plan import read_plan, using
 from studies.run import read_stages, run_stages
 
 ALL = "page"
@@ -26,7 +26,11 @@ ALL = "page"
 @click.option("--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True, help="Cells at a time.")
 def main(names: tuple[str, ...], data: Path | None, revoked: str | None, jobs: int) -> None:
     """Make the paper's tables and figures: all of them, or those with these names."""
-    use_data(data, revoked)
+    with using(data, revoked):
+        _run(names, jobs)
+
+
+def _run(names: tuple[str, ...], jobs: int) -> None:
     layout, stages = Layout.of(read_plan()), read_stages()
     known = sorted(name for name in stages.needs if "@" not in name)
     if unknown := [name for name in names if name not in known]:

@@ -1,6 +1,8 @@
 """`studies/params.yaml`: which data, seeds and settings are measured, and the same for a file of one's own."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from mbd.files import write_file
 
 PLAN = Path("studies/params.yaml")
 SYNTHETIC = "synthetic"
+_OWN = "_npz"
 
 
 class Budget(BaseModel):
@@ -54,6 +57,21 @@ def read_plan(file: Path = PLAN) -> Plan:
         raise DataError(f"the plan of the studies cannot be read: {error}", file=file) from error
 
 
+@contextmanager
+def using(data: Path | None, revoked: str | None = None, file: Path = PLAN) -> Iterator[None]:
+    """Within: the plan is about the file `data` and the modality `revoked`; afterwards it is what it was."""
+    if read_plan(file).name.endswith(_OWN):  # left by a run that was killed
+        use_data(None, file=file)
+    before = file.read_text("utf-8")
+    try:
+        if data or revoked:
+            use_data(data, revoked, file)
+        yield
+    finally:
+        if file.read_text("utf-8") != before:
+            write_file(file, before)
+
+
 def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -> None:
     """Let the plan be about the file `data`, or about synthetic data again; the file is written only if it changes."""
     text = re.sub(r"(?m)^  \w+: {features\.source\.kind: npz, .*\n", "", file.read_text("utf-8"))
@@ -63,7 +81,7 @@ def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -
     else:
         if not data.is_file():
             raise UsageError("there is no such file", key="DATA", value=data, way_out="give the path of an .npz file")
-        name = re.sub(r"[^A-Za-z0-9_]+", "_", data.stem) + "_npz"  # no other setting is called so
+        name = re.sub(r"[^A-Za-z0-9_]+", "_", data.stem) + _OWN  # no other setting is called so
         text += f'  {name}: {{features.source.kind: npz, features.source.path: "{data.resolve()}"}}\n'
         lines = {"name": name, "main": name, "compared": f"[{name}]", "calibrations": "[5000]"}
     if revoked:

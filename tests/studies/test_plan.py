@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mbd.errors import DataError, UsageError
 from mbd.params import load_params
-from studies.plan import Plan, read_plan, use_data
+from studies.plan import Plan, read_plan, use_data, using
 from tests.studies.cells import small_plan
 
 SHIPPED = Path(__file__).parents[2] / "studies" / "params.yaml"
@@ -66,6 +66,22 @@ def test_synthetic_data_comes_back_as_it_was(file: Path, tmp_path: Path) -> None
     assert file.read_bytes() != before
     use_data(None, file=file)
     assert file.read_bytes() == before
+
+
+def test_after_a_run_the_plan_is_what_it_was_even_if_the_run_before_was_killed(file: Path, tmp_path: Path) -> None:
+    data = tmp_path / "talks.npz"
+    data.write_bytes(b"")
+    before = file.read_bytes()
+    use_data(data, "voice", file)  # and nobody takes it back
+    with pytest.raises(RuntimeError), using(data, "voice", file):
+        assert read_plan(file).revoked == "voice"
+        raise RuntimeError
+    assert file.read_bytes() == before
+    own = before.replace(b"seeds: [0, 1, 2]", b"seeds: [7]")
+    file.write_bytes(own)
+    with using(None, file=file):
+        assert read_plan(file).seeds == (7,)
+    assert file.read_bytes() == own
 
 
 def test_a_file_may_be_called_like_a_synthetic_set(file: Path, tmp_path: Path) -> None:
