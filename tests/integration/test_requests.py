@@ -25,23 +25,12 @@ from mbd.steps import features, train, verify
 from mbd.storage import open_store
 from tests.certificate.office import key_settings
 from tests.integration.servers.rgw import S3
+from tests.requests.small import SETTINGS as SMALL
 
 pytestmark = pytest.mark.services
 
 MODELS, REQUESTS, WORKERS, KILLS = 6, 200, 8, 20
-SETTINGS = [
-    "features.source.synthetic.dims={text: 12, audio: 6, visual: 8}",
-    "features.source.synthetic.rows={train: 400, valid: 100, test: 200, calibration: 64}",
-    "model.backbone=lattice",
-    "model.lattice.components=4",
-    "model.lattice.landmarks=8",
-    "deletion.method=exact",
-    "evaluation.figures=false",
-    "evaluation.missing_rates=[0.3]",
-    "attacks.figures=false",
-    "attacks.resamples=200",
-    "requests.lease_seconds=15",
-]
+SETTINGS = (*SMALL, "requests.lease_seconds=15")
 DEADLINE_SECONDS = 900
 
 

@@ -17,19 +17,7 @@ from mbd.steps import features, train, verify
 from mbd.steps.request import Worker
 from mbd.storage import open_store
 from tests.certificate.office import key_settings
-
-SETTINGS = [
-    "features.source.synthetic.dims={text: 12, audio: 6, visual: 8}",
-    "features.source.synthetic.rows={train: 400, valid: 100, test: 200, calibration: 64}",
-    "model.backbone=lattice",
-    "model.lattice.components=4",
-    "model.lattice.landmarks=8",
-    "deletion.method=exact",
-    "evaluation.figures=false",
-    "evaluation.missing_rates=[0.3]",
-    "attacks.figures=false",
-    "attacks.resamples=200",
-]
+from tests.requests.small import SETTINGS
 
 
 @pytest.fixture
