@@ -1,8 +1,9 @@
 """The paper's tables and figures, measured on synthetic or on your own data, and set beside what the paper prints.
 
     params.yaml    what is measured: data, seeds, variants, deletions
-    dvc.yaml       the cells (one for each seed and setting) and the studies that are made of them
+    cells/         the cells, one for each seed and setting: pipeline files
     cell.py        a cell is one command of `mbd`
+    dvc.yaml       the studies that are made of the cells
     layout.py      where every cell lies, and how it is read
     outcome.py     what every study is: tables, figures, findings
     printed.py     the numbers of the paper

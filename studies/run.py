@@ -1,4 +1,4 @@
-"""Run stages of `dvc.yaml` side by side, each after those it depends on; what is up to date is left alone.
+"""Run the stages of a DVC project side by side, each after those it depends on; what is up to date is left alone.
 
 DVC itself runs one stage after the other. A process for each stage asks DVC for that stage alone, and DVC's own
 lock keeps them apart while they read and write its records; the commands themselves run at the same time. Killed
@@ -24,9 +24,10 @@ _PATIENCE = 2.0  # seconds
 
 @dataclass(frozen=True)
 class Stages:
-    """Names of stages, and for each of them what it depends on."""
+    """Names of stages, what each of them depends on, and in which pipeline file it stands."""
 
     needs: Mapping[str, frozenset[str]]
+    files: Mapping[str, str]
 
     def upstream(self, names: Collection[str]) -> set[str]:
         """Return `names` and everything they depend on."""
@@ -57,7 +58,8 @@ def read_stages(project: Path = PROJECT) -> Stages:
 
     with Repo(str(project)) as repo:
         graph = repo.index.graph
-        return Stages({stage.name: frozenset(other.name for other in graph.successors(stage)) for stage in graph})
+        needs = {stage.name: frozenset(other.name for other in graph.successors(stage)) for stage in graph}
+        return Stages(needs, {stage.name: stage.path_in_repo for stage in graph})
 
 
 def run_stages(stages: Stages, names: Collection[str], *, jobs: int, logs: Path, project: Path = PROJECT) -> int:
@@ -87,7 +89,7 @@ def run_stages(stages: Stages, names: Collection[str], *, jobs: int, logs: Path,
                 continue
             for name in ready[: jobs - len(running)]:
                 left.remove(name)
-                running[pool.submit(reproduce, name, project, log_of(name, logs))] = name
+                running[pool.submit(reproduce, name, stages.files[name], project, log_of(name, logs))] = name
             bar.set_postfix_str(", ".join(running.values()))
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 name = running.pop(future)
@@ -120,21 +122,21 @@ def log_of(name: str, logs: Path) -> Path:
     return logs / f"{name}.log"
 
 
-def reproduce(name: str, project: Path, log: Path) -> bool:
+def reproduce(name: str, file: str, project: Path, log: Path) -> bool:
     """Let DVC bring one stage up to date, in this process; return whether it had to run."""
     from dvc.exceptions import DvcException  # noqa: PLC0415 -- slow to import
     from dvc.lock import LockError  # noqa: PLC0415
     from dvc.repo import Repo  # noqa: PLC0415
 
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+    with log.open("wb") as printed:
+        os.dup2(printed.fileno(), 1)
+        os.dup2(printed.fileno(), 2)
     os.chdir(project)
     try:
         while True:
             try:
                 with Repo(_wait_for_lock=True) as repo:
-                    return bool(repo.reproduce(name, single_item=True))
+                    return bool(repo.reproduce(f"{file}:{name}", single_item=True))
             except LockError:  # a stage of a run that was killed is still at work on the same files
                 time.sleep(_PATIENCE)
     except DvcException as error:

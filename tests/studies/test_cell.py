@@ -1,6 +1,5 @@
 """Cells are commands of `mbd`, made from the names of the plan."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -96,14 +95,6 @@ def with_plan(folder: Path, plan: Plan) -> None:
     (folder / "studies" / "params.yaml").write_text(yaml.safe_dump(plan.model_dump(mode="json")))
 
 
-def stand_in(folder: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a command `mbd` on the path that only ends with a code."""
-    script = folder / "mbd"
-    script.write_text(f"#!/bin/sh\nexit {code}\n")
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-
-
 @pytest.mark.parametrize(
     ("kind", "names", "code", "expected"),
     [
@@ -114,16 +105,15 @@ def stand_in(folder: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_only_an_attack_may_be_refused_by_the_gate(
-    kind: str, names: tuple[str, ...], code: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, names: tuple[str, ...], code: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_plan(Path.cwd(), small_plan())
-    stand_in(tmp_path, code, monkeypatch)
+    monkeypatch.setattr(cell, "mbd_main", lambda _: sys.exit(code))
     assert cell.main(kind, *names) == expected
 
 
-def test_a_cell_runs_and_says_what_it_is(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_runs_and_says_what_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     with_plan(Path.cwd(), small_plan())
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert cell.main("features", "mosi") == 0
     assert capfd.readouterr().out.startswith("$ mbd features --set ")
     assert (Path.cwd() / "studies" / "build" / "synthetic" / "features" / "mosi" / "manifest.json").is_file()

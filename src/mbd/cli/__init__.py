@@ -56,10 +56,10 @@ def group() -> None:
     """Missing-by-Design: make a trained multimodal model forget a modality, attack the result, prove it."""
 
 
-def main() -> None:
-    """Run the command line; every error ends with its own exit code."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line, or the command with these arguments; every error ends with its own exit code."""
     try:
-        group(prog_name="mbd", standalone_mode=False)
+        group(arguments, prog_name="mbd", standalone_mode=False)
     except MbdError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
