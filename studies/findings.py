@@ -15,7 +15,7 @@ from mbd.files import write_file
 from studies.claims import OWN_TABLE
 from studies.layout import ROOT
 from studies.outcome import Finding
-from studies.plan import SYNTHETIC
+from studies.plan import SYNTHETIC, called, command_about
 from studies.written import Study, counted, read_studies
 
 PAGE = Path("docs/findings.md")
@@ -67,7 +67,7 @@ def chapter(results: Results) -> str:
     for folder, study in _first(results).values():
         parts += [f"## {study.title}", study.question]
         if study.figures:
-            parts.append(f"![{study.title}, {_called(folder)}](pictures/study-{study.name}.png)")
+            parts.append(f"![{study.title}, {called(folder)}](pictures/study-{study.name}.png)")
         for name, studies in results.items():
             parts += _section(name, studies, study.name)
         if study.name in INSTEAD:
@@ -88,7 +88,7 @@ def _first(results: Results) -> dict[str, tuple[str, Study]]:
 def _introduction(results: Results) -> list[str]:
     """Tell what reproduces and what does not, and where the reasons are."""
     judged = [
-        f"on {_called(name)}, of {len(_findings(studies))} claims {counted(_findings(studies))}"
+        f"on {called(name)}, of {len(_findings(studies))} claims {counted(_findings(studies))}"
         for name, studies in results.items()
     ]
     own = [finding for finding in _findings(next(iter(results.values()))) if OWN_TABLE in finding.claim]
@@ -139,7 +139,7 @@ def _verdicts(results: Results) -> dict[Claim, dict[str, str]]:
 def _claims(results: Results) -> str:
     titles = {name: study.title for name, (_, study) in _first(results).items()}
     lines = [
-        f"| what the paper says | {' | '.join(map(_called, results))} | study |",
+        f"| what the paper says | {' | '.join(map(called, results))} | study |",
         f"| --- |{' --- |' * len(results)} --- |",
     ]
     for (study, claim), verdicts in _verdicts(results).items():
@@ -157,7 +157,7 @@ def _section(name: str, studies: Sequence[Study], wanted: str) -> list[str]:
     key = next((shown for shown in study.tables if not shown.printed), None)
     parts = []
     if key:
-        parts += [f"**{key.title}** ({_called(name)})", key.table, *([key.note] if key.note else [])]
+        parts += [f"**{key.title}** ({called(name)})", key.table, *([key.note] if key.note else [])]
     findings = [
         f"- *{finding.claim}* **{finding.verdict.capitalize()}.** {finding.reason}" for finding in study.findings
     ]
@@ -167,17 +167,11 @@ def _section(name: str, studies: Sequence[Study], wanted: str) -> list[str]:
 def _commands(results: Results, study: Study) -> str:
     """Return the command of every result that has the study."""
     names = [name for name, studies in results.items() if any(study.name == other.name for other in studies)]
-    own = [f"`{study.command} DATA={name}.npz` for {_called(name)}" for name in names if name != SYNTHETIC]
-    first = [f"`{study.command}`"] if SYNTHETIC in names else []
-    return " and ".join([*first, *own])
+    return " and ".join(f"`{command_about(name, study.command)}`" for name in names)
 
 
 def _findings(studies: Sequence[Study]) -> list[Finding]:
     return [finding for study in studies for finding in study.findings]
-
-
-def _called(name: str) -> str:
-    return "synthetic data" if name == SYNTHETIC else f"“{name}”"
 
 
 def _anchor(title: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from mbd.files import STEP_FILE, to_json, whole_folder, write_file
 from studies.layout import Layout
 from studies.outcome import Finding
-from studies.plan import SYNTHETIC, Plan, read_plan
+from studies.plan import SYNTHETIC, Plan, called, command_about, read_plan
 from studies.written import Study, counted, read_studies
 
 _STYLE = """
@@ -66,7 +66,7 @@ def write_page(layout: Layout) -> None:
 
 def heading(plan: Plan) -> str:
     """Return the title of the page."""
-    return f"What holds of the paper’s claims: {plan.name if plan.name != SYNTHETIC else 'synthetic data'}"
+    return f"What holds of the paper’s claims: {called(plan.name)}"
 
 
 def introduction(plan: Plan, studies: list[Study]) -> str:
@@ -75,7 +75,7 @@ def introduction(plan: Plan, studies: list[Study]) -> str:
     about = (
         f"Synthetic data in the shape of {', '.join(plan.compared)}"
         if plan.name == SYNTHETIC
-        else f"The data of {plan.name}"
+        else f"The data of {called(plan.name)}"
     )
     findings = [finding for study in studies for finding in study.findings]
     return (
@@ -104,7 +104,7 @@ def markdown_page(plan: Plan, studies: list[Study]) -> str:
         for shown in study.tables:
             mark = " (printed in the paper)" if shown.printed else ""
             parts += [f"**{shown.title}**{mark}", shown.table, *([shown.note] if shown.note else [])]
-        parts.append(f"Made by `{_command(plan, study)}`.")
+        parts.append(f"Made by `{command_about(plan.name, study.command)}`.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -176,12 +176,8 @@ def _section(plan: Plan, study: Study) -> str:
         + _reasons(study)
         + (f'\n<div class="figures">{figures}</div>\n' if figures else "")
         + f'<div class="tables">{"".join(tables)}</div>\n'
-        + f'<p class="soft">Made by <code>{_command(plan, study)}</code>.</p>'
+        + f'<p class="soft">Made by <code>{command_about(plan.name, study.command)}</code>.</p>'
     )
-
-
-def _command(plan: Plan, study: Study) -> str:
-    return study.command if plan.name == SYNTHETIC else f"{study.command} DATA={plan.name}.npz"
 
 
 def _html_table(text: str) -> str:

@@ -1,8 +1,10 @@
 """`studies/params.yaml`: which data, seeds and settings are measured, and the same for a file of one's own."""
 
+import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from mbd.errors import DataError, UsageError
-from mbd.files import write_file
+from mbd.files import locked, write_file
 
 PLAN = Path("studies/params.yaml")
 SYNTHETIC = "synthetic"
 _OWN = "_npz"
+_WAS = " #was"  # a line of the plan that stands for a while: what stood there before comes after this
 
 
 class Budget(BaseModel):
@@ -57,41 +60,57 @@ def read_plan(file: Path = PLAN) -> Plan:
         raise DataError(f"the plan of the studies cannot be read: {error}", file=file) from error
 
 
+def called(name: str) -> str:
+    """Return what readers call the data of the plan `name`."""
+    return "synthetic data" if name == SYNTHETIC else f"{name.removesuffix(_OWN)}.npz"
+
+
+def command_about(name: str, command: str) -> str:
+    """Return the command that measures the data of the plan `name`, given the one for synthetic data."""
+    return command if name == SYNTHETIC else f"{command} DATA={called(name)}"
+
+
 @contextmanager
 def using(data: Path | None, revoked: str | None = None, file: Path = PLAN) -> Iterator[None]:
     """Within: the plan is about the file `data` and the modality `revoked`; afterwards it is what it was."""
-    if read_plan(file).name.endswith(_OWN):  # left by a run that was killed
-        use_data(None, file=file)
-    before = file.read_text("utf-8")
-    try:
-        if data or revoked:
-            use_data(data, revoked, file)
-        yield
-    finally:
-        if file.read_text("utf-8") != before:
-            write_file(file, before)
+    with _alone(file.parent):
+        try:
+            use_data(data, revoked, file)  # also takes back what a run that was killed has left
+            yield
+        finally:
+            use_data(None, file=file)
 
 
 def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -> None:
-    """Let the plan be about the file `data`, or about synthetic data again; the file is written only if it changes."""
-    text = re.sub(r"(?m)^  \w+: {features\.source\.kind: npz, .*\n", "", file.read_text("utf-8"))
-    if data is None:
-        lines = {"name": SYNTHETIC, "main": "mosi", "compared": "[mosi, mosei, iemocap]"}
-        lines["calibrations"] = "[2000, 5000, 10000]"
-    else:
+    """Let the plan be about the file `data`, or about what it was before; the file is written only if it changes."""
+    before = file.read_text("utf-8")
+    text = re.sub(rf"(?m)^.*{_WAS}\n", "", before)
+    text = re.sub(rf"(?m)^.*{_WAS} (.*)$", r"\1", text)
+    lines = {}
+    if data:
         if not data.is_file():
             raise UsageError("there is no such file", key="DATA", value=data, way_out="give the path of an .npz file")
         name = re.sub(r"[^A-Za-z0-9_]+", "_", data.stem) + _OWN  # no other setting is called so
-        text += f'  {name}: {{features.source.kind: npz, features.source.path: "{data.resolve()}"}}\n'
-        lines = {"name": name, "main": name, "compared": f"[{name}]", "calibrations": "[5000]"}
+        source = {"features.source.kind": "npz", "features.source.path": str(data.resolve())}
+        text += f"  {name}: {json.dumps(source)}{_WAS}\n"
+        lines = {"name": name, "main": name, "compared": [name], "calibrations": [5000]}
     if revoked:
         lines["revoked"] = revoked
-    elif data is None:
-        lines["revoked"] = "audio"
     for key, value in lines.items():
-        text = re.sub(rf"(?m)^{key}: [^#\n]*?(?=( #|$))", f"{key}: {value}", text, count=1)
-    if text != file.read_text("utf-8"):
+        replaced = partial("{0}: {1}{2} {3[0]}".format, key, json.dumps(value), _WAS)
+        text = re.sub(rf"(?m)^{key}: .*$", replaced, text, count=1)
+    if text != before:
         write_file(file, text)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder, wait=False))
+        except BlockingIOError as error:
+            raise UsageError("other studies are running", file=folder, way_out="wait until they are done") from error
+        yield
 
 
 def _text(value: object) -> str:

@@ -90,7 +90,7 @@ def whole_folder(out: Path, step: str) -> Iterator[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(out)
     temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial."))
-    with _locked(temporary):
+    with locked(temporary, wait=False):
         try:
             yield temporary
             temporary.chmod(0o755)
@@ -138,17 +138,18 @@ def _remove_abandoned(out: Path) -> None:
         if not folder.is_dir():
             continue
         try:
-            with _locked(folder):
+            with locked(folder, wait=False):
                 shutil.rmtree(folder)
         except (BlockingIOError, FileNotFoundError):
             continue  # another process is at work in it, or has just removed it
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Be alone in a folder among those who ask; without `wait`, a BlockingIOError if another is there."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(handle)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mbd.errors import DataError, UsageError
 from mbd.params import load_params
-from studies.plan import Plan, read_plan, use_data, using
+from studies.plan import Plan, called, command_about, read_plan, use_data, using
 from tests.studies.cells import small_plan
 
 SHIPPED = Path(__file__).parents[2] / "studies" / "params.yaml"
@@ -82,6 +82,35 @@ def test_after_a_run_the_plan_is_what_it_was_even_if_the_run_before_was_killed(f
     with using(None, file=file):
         assert read_plan(file).seeds == (7,)
     assert file.read_bytes() == own
+
+
+def test_only_one_run_at_a_time_may_change_the_plan(file: Path, tmp_path: Path) -> None:
+    before = file.read_bytes()
+    with using(None, "voice", file):
+        within = file.read_bytes()
+        with pytest.raises(UsageError, match="other studies are running"), using(None, file=file):
+            pytest.fail("the first is not done")
+        assert file.read_bytes() == within
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["my talks #was.npz", 'quoted "talks".npz', "übung.npz"])
+def test_a_path_may_hold_what_is_special_in_a_plan(name: str, file: Path, tmp_path: Path) -> None:
+    data = tmp_path / name
+    data.write_bytes(b"")
+    before = file.read_bytes()
+    with using(data, "a: b", file):
+        plan = read_plan(file)
+        assert plan.settings[plan.main]["features.source.path"] == str(data)
+        assert plan.revoked == "a: b"
+    assert file.read_bytes() == before
+
+
+def test_readers_see_the_name_of_the_file_and_the_command_that_measures_it() -> None:
+    assert called("synthetic") == "synthetic data"
+    assert called("mosi_npz") == "mosi.npz"
+    assert command_about("synthetic", "make study NAME=proxy") == "make study NAME=proxy"
+    assert command_about("mosi_npz", "make study NAME=proxy") == "make study NAME=proxy DATA=mosi.npz"
 
 
 def test_a_file_may_be_called_like_a_synthetic_set(file: Path, tmp_path: Path) -> None:

@@ -6,8 +6,6 @@
 A command that was killed is simply run again: a private key that the trust file does not know yet is taken up.
 """
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -29,7 +27,7 @@ from mbd.certificate.trust import (
     write_trust,
 )
 from mbd.errors import UsageError
-from mbd.files import write_file
+from mbd.files import locked, write_file
 
 TRUST = "trust.json"
 LOG = "log"
@@ -148,12 +146,8 @@ def _valid(trust: Trust) -> Trust:
 def _editing(folder: Path) -> Iterator[None]:
     """Be alone in the folder; what a killed predecessor has left half-written is removed."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(folder, wait=True):
         for pattern in (".*.pem.*.partial", ".*.pub.partial.*", f".{TRUST}.partial.*"):
             for left in folder.glob(pattern):
                 left.unlink()
         yield
-    finally:
-        os.close(handle)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mbd.errors import UsageError
+from mbd.files import locked
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- what is made in it is ours alone
 _PREFIX = "plain-"
@@ -24,7 +25,7 @@ _PREFIX = "plain-"
 def private_folder(parent: str | None) -> Iterator[Path]:
     """Within: an empty folder that only we can enter. What killed processes have left is removed first."""
     home = _home(parent)
-    with _locked(home, fcntl.LOCK_EX):
+    with locked(home, wait=True):
         _remove_abandoned(home)
         folder = Path(tempfile.mkdtemp(dir=home, prefix=_PREFIX))
         handle = os.open(folder, os.O_RDONLY)
@@ -39,7 +40,7 @@ def private_folder(parent: str | None) -> Iterator[Path]:
 def remove_abandoned(parent: str | None) -> None:
     """Remove what killed processes have left."""
     home = _home(parent)
-    with _locked(home, fcntl.LOCK_EX):
+    with locked(home, wait=True):
         _remove_abandoned(home)
 
 
@@ -84,17 +85,7 @@ def _default() -> Path:
 def _remove_abandoned(home: Path) -> None:
     for folder in home.glob(f"{_PREFIX}*"):
         try:
-            with _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            with locked(folder, wait=False):
                 shutil.rmtree(folder)
         except (BlockingIOError, FileNotFoundError):
             continue  # a process is at work in it, or has just removed it
-
-
-@contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, how)
-        yield
-    finally:
-        os.close(handle)

@@ -5,8 +5,6 @@ cache at the same time can leave one's code under the other's name, and whoever 
 happens here, by one process at a time: they take turns by a lock on the folder that librosa is installed in.
 """
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -15,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from mbd.errors import MissingExtraError
+from mbd.files import locked
 
 
 @contextmanager
@@ -22,12 +21,8 @@ def _taking_turns() -> Iterator[None]:
     spec = find_spec("librosa")
     if spec is None or spec.origin is None:
         raise MissingExtraError("reading sound", "extract", "librosa")
-    handle = os.open(Path(spec.origin).parent, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(Path(spec.origin).parent, wait=True):
         yield
-    finally:
-        os.close(handle)
 
 
 with _taking_turns():
