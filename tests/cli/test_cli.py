@@ -58,6 +58,16 @@ def test_wrong_usage_ends_with_2() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "nearest"), [(["fetures"], "'features'"), (["keys", "rotat"], "'rotate'"), (["xyzzy"], None)]
+)
+def test_a_command_that_does_not_exist_gets_the_nearest_one_named(arguments: list[str], nearest: str | None) -> None:
+    error = mbd(*arguments).stderr
+    assert f"No such command '{arguments[-1]}'." in error
+    assert ("Did you mean" in error) == (nearest is not None)
+    assert (nearest or "") in error
+
+
+@pytest.mark.parametrize(
     ("module", "extra"),
     [("torch", "train"), ("threadpoolctl", "train"), ("dp_accounting", "privacy"), ("h5py", "data")],
 )

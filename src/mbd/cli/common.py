@@ -1,5 +1,6 @@
 """What all commands share: the parameter options, folders, and how errors end."""
 
+import difflib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -34,6 +35,17 @@ class Group(click.Group):
             ]
             with formatter.section(title):
                 formatter.write_dl(told)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; of one that does not exist, the nearest is named."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            nearest = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise click.UsageError(error.message + hint, ctx) from error
 
 
 def with_params(command: Command) -> Command:
