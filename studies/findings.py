@@ -101,6 +101,8 @@ def _introduction(results: Results) -> list[str]:
         "comparable. What can be judged anywhere is what a claim says of methods on the same rows: which is better, by "
         "how much, and what is lost. Some claims need no measurement, because the paper's own tables decide them"
         + (f": of {len(own)}, {counted(own)}." if own else "."),
+        "Where a claim has only a word (modest, stable, reliable, near), what it is judged by is ours, and the reason "
+        "names it. Some of these criteria were chosen after first results had been seen, and seeds are few.",
     ]
     titles = {name: study.title for name, (_, study) in _first(results).items()}
     for heading, claims in _by_verdict(results).items():
