@@ -41,7 +41,7 @@ def _check_splits_present(collection: Collection) -> None:
             raise DataError(
                 f"the split {split} is missing",
                 value=f"there is {', '.join(collection.splits) or 'none'}",
-                way_out="a data set needs train, valid and test",
+                way_out="a data set needs train, valid and test; set some groups (speakers, videos) aside for it",
             )
     for split, rows in collection.splits.items():
         if not len(rows):
