@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from mbd.evaluation.spread import Spread, spread
 from mbd.features.contract import FeatureSet
@@ -161,9 +162,9 @@ def _printed_table() -> Table:
 def _phases_table(layout: Layout) -> Table:
     rows: list[list[Cell]] = []
     for name in layout.plan.deletions:
-        steps = [read_json(folder / STEP_FILE) for folder in layout.by_seed(layout.deleted(name)).values()]
-        for phase in steps[0]["phases_seconds"]:
-            rows.append([name, phase, spread([step["phases_seconds"][phase] for step in steps])])
+        found = [step["phases_seconds"] for step in _timed(layout, layout.deleted(name))]
+        for phase in found[0] if found else ():
+            rows.append([name, phase, spread([seconds[phase] for seconds in found])])
     return Table("Seconds of each phase of a deletion, on this machine", ["deletion", "phase", "s"], rows, digits=3)
 
 
@@ -172,17 +173,26 @@ def _clock_table(layout: Layout) -> Table:
     rows: list[list[Cell]] = [[f"retraining, {b}", seconds, None] for b, seconds in training.items()]
     for name in layout.plan.deletions:
         seconds = _seconds(layout, layout.deleted(name))
-        rows.append([name, seconds, training[backbone_of(name)].mean / seconds.mean])
+        whole = training[backbone_of(name)]
+        rows.append([name, seconds, whole.mean / seconds.mean if whole and seconds else None])
     return Table(
         "Seconds of the whole command, on this machine",
         ["", "s", "retraining is … times that"],
         rows,
-        note="With reading, checking and writing of files; several commands may have run at once.",
+        note="With reading, checking and writing of files; several commands may have run at once. – is what DVC has "
+        "brought back from its cache instead of running it.",
     )
 
 
-def _seconds(layout: Layout, folder: Path) -> Spread:
-    return spread([read_json(cell / STEP_FILE)["duration_seconds"] for cell in layout.by_seed(folder).values()])
+def _seconds(layout: Layout, folder: Path) -> Spread | None:
+    found = _timed(layout, folder)
+    return spread([step["duration_seconds"] for step in found]) if found else None
+
+
+def _timed(layout: Layout, folder: Path) -> list[dict[str, Any]]:
+    """Read the clock of every cell that has run here; DVC's cache does not keep it."""
+    files = [cell / STEP_FILE for cell in layout.by_seed(folder).values()]
+    return [read_json(file) for file in files if file.is_file()]
 
 
 def findings(deletions: Mapping[str, Work], retraining: Mapping[str, Work], kinds: Mapping[str, Kind]) -> list[Finding]:

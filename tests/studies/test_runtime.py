@@ -39,6 +39,15 @@ def test_clock_readings_are_shown_and_not_kept(revoked: Layout, tmp_path: Path) 
     assert "Seconds of each phase" in (tmp_path / "one" / "report.md").read_text()
 
 
+def test_cells_from_a_cache_have_no_clock(revoked: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = runtime.study(revoked)
+    monkeypatch.setattr(runtime, "STEP_FILE", "which-a-cache-does-not-keep.json")
+    cached = runtime.study(revoked)
+    assert cached.readings[0].rows == []
+    assert all(row[1:] == [None, None] for row in cached.readings[1].rows)
+    assert cached.data == ran.data
+
+
 def test_the_ratio_is_judged_by_the_count() -> None:
     deletion = {"printed-1": Work("printed-1", 5000, None, 100, 1000)}
     for epochs, verdict in ((25, "does not hold"), (2500, "holds")):
