@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from mbd.errors import UsageError
+from mbd.features.contract import FeatureSet
 from mbd.files import write_file
 from studies.claims import OWN_TABLE
 from studies.layout import ROOT
@@ -46,14 +47,14 @@ INSTEAD = {
 
 def main(folders: Sequence[Path]) -> None:
     """Write the chapter, and the pictures it shows."""
-    results = {folder.name: read_studies(folder) for folder in folders or _with_page(ROOT)}
-    results = {name: studies for name, studies in results.items() if studies}
+    known = {folder.name: folder for folder in folders or _with_page(ROOT)}
+    results = {name: studies for name, folder in known.items() if (studies := read_studies(folder))}
     if not results:
         raise UsageError("there are no results to write about", key="FOLDER", way_out="run `make study` first")
     for _, study in _first(results).values():
         if study.figures:
             write_file(PICTURES / f"study-{study.name}.png", small_picture(study.figures[0]))
-    write_file(PAGE, chapter(results))
+    write_file(PAGE, chapter(results, [line for name in results for line in measured(known[name])]))
 
 
 def _with_page(root: Path) -> list[Path]:
@@ -61,9 +62,20 @@ def _with_page(root: Path) -> list[Path]:
     return sorted(found, key=lambda folder: (folder.name != SYNTHETIC, folder.name))
 
 
-def chapter(results: Results) -> str:
-    """Return the chapter about one or more results."""
-    parts = ["# What we found", *_introduction(results), "## All claims", _claims(results)]
+def measured(folder: Path) -> list[str]:
+    """Return what was measured in a result folder: the task, rows and modalities of each data set."""
+    told = []
+    for data in sorted(found.name for found in (folder / "evaluation" / "sets").glob("*")):
+        manifest = FeatureSet.open(folder / "features" / data).manifest
+        rows = ", ".join(f"{split} {entry.rows}" for split, entry in manifest.splits.items())
+        widths = ", ".join(f"{modality} {width}" for modality, width in manifest.modalities.items())
+        told.append(f"- {called(folder.name)}, {data}: {manifest.task}; rows: {rows}; dimensions: {widths}")
+    return told
+
+
+def chapter(results: Results, data: Sequence[str]) -> str:
+    """Return the chapter about one or more results; `data` tells what was measured."""
+    parts = ["# What we found", *_introduction(results, "\n".join(data)), "## All claims", _claims(results)]
     for folder, study in _first(results).values():
         parts += [f"## {study.title}", study.question]
         if study.figures:
@@ -85,7 +97,7 @@ def _first(results: Results) -> dict[str, tuple[str, Study]]:
     return found
 
 
-def _introduction(results: Results) -> list[str]:
+def _introduction(results: Results, data: str) -> list[str]:
     """Tell what reproduces and what does not, and where the reasons are."""
     judged = [
         f"on {called(name)}, of {len(_findings(studies))} claims {counted(_findings(studies))}"
@@ -103,6 +115,7 @@ def _introduction(results: Results) -> list[str]:
         + (f": of {len(own)}, {counted(own)}." if own else "."),
         "Where a claim has only a word (modest, stable, reliable, near), what it is judged by is ours, and the reason "
         "names it. Some of these criteria were chosen after first results had been seen, and seeds are few.",
+        *(["The data:", data] if data else []),
     ]
     titles = {name: study.title for name, (_, study) in _first(results).items()}
     for heading, claims in _by_verdict(results).items():

@@ -131,12 +131,19 @@ def test_the_chapter_tells_all_claims_of_all_results(written: Layout, talks: Lay
         for finding in found:
             assert finding.reason in text
     assert "| synthetic data | talks.npz |" in text
+    assert all(line in text for line in findings.measured(written.root))
     assert "`make study NAME=corruption` and `make study NAME=corruption DATA=talks.npz`." in text
     assert "**What reproduces**" in text
     for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text):
         assert (Path("docs") / picture).stat().st_size < findings.LARGEST_PICTURE
     headings = {re.sub(r"[^a-z]+", "-", line[3:].lower()) for line in text.splitlines() if line.startswith("## ")}
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= headings
+
+
+def test_readers_are_told_what_was_measured(talks: Layout) -> None:
+    (line,) = findings.measured(talks.root)
+    assert line.startswith("- talks.npz, talks: classification; rows: train ")
+    assert line.endswith("dimensions: voice 9, face 7")
 
 
 def test_a_claim_that_differs_between_data_is_said_to(written: Layout) -> None:
