@@ -229,7 +229,7 @@ def _reduction(work: Work, training: Work, deletions: Mapping[str, Work], kinds:
         claim,
         judged(times >= COMPARABLE * printed.RUNTIME.ratio),
         f"Counted as rows × gradients × parameters, training takes {training.products:.2g} and {work.name} "
-        f"{work.products:.2g}: a ratio of {times:.1f}; {COMPARABLE:.0%} of the printed one count as reached. "
+        f"{work.products:.2g}: a ratio of {times:.1f}; {100 * COMPARABLE:g} % of the printed one count as reached. "
         f"The printed ratio would need {epochs:.0f} epochs on these {training.rows} train rows, and the model here is "
         f"trained for {training.epochs}. The ratio tells how long one trains, not how cheap a deletion is.{instead}",
     )
