@@ -30,6 +30,7 @@ from mbd.training.lattice import train_lattice
 from tests.deletion.models import home_with_models
 from tests.evaluation.models import tiny_model
 from tests.features.build import synthetic_set
+from tests.training.two_processes import run_by_two
 
 SALIENT = "deletion.surgery.cut=false"
 EXACT = ("deletion.method=exact", "model.backbone=lattice", "model.lattice.components=4", "model.lattice.landmarks=8")
@@ -297,21 +298,8 @@ def test_two_processes_operate_as_one(tmp_path: Path) -> None:
     data = synthetic_set(tmp_path / "data", rows)
     model = tiny_model(data, tmp_path / "model")
     delete.run(params(SALIENT), data, model, ["audio"], [], tmp_path / "one")
-    mbd = Path(sys.executable).with_name("mbd")
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"),
-            *(str(mbd), "delete", "--features", str(data), "--model", str(model), "--modality", "audio"),
-            *("--out", str(tmp_path / "two"), "--set", SALIENT),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("written to") == 1
+    given = ("--features", str(data), "--model", str(model), "--modality", "audio", "--set", SALIENT)
+    run_by_two(tmp_path, "delete", *given, "--out", str(tmp_path / "two"))
     records = [read_deletion(tmp_path / name) for name in ("one", "two")]
     assert all(record and record.facts["importance"]["rows"] == 2100 for record in records)
     assert path_digest(tmp_path / "one") == path_digest(tmp_path / "two")

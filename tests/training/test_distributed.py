@@ -1,9 +1,6 @@
 """Two processes give the loss curve and the weights of one."""
 
 import csv
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ from mbd.params import load_params
 from mbd.steps import train
 from mbd.training.distributed import Group
 from tests.training.build import SMALL, joint_data
+from tests.training.two_processes import run_by_two
 
 # 107 rows: the last batch has one row, so the second process has none of it.
 SETTINGS = [*SMALL, "training.batch_size=53", "training.epochs=6", "model.joint.losses.gamma=0.5"]
@@ -29,21 +27,8 @@ def test_every_row_is_one_process_s(rows: int, size: int) -> None:
 def test_two_processes_give_the_loss_curve_of_one(tmp_path: Path) -> None:
     data = joint_data(tmp_path / "set")
     train.run(load_params(None, SETTINGS), data, tmp_path / "one")
-    mbd = Path(sys.executable).with_name("mbd")
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"),
-            *(str(mbd), "train", "--features", str(data), "--out", str(tmp_path / "two")),
-            *(part for setting in SETTINGS for part in ("--set", setting)),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("written to") == 1
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    run_by_two(tmp_path, "train", "--features", str(data), "--out", str(tmp_path / "two"), *settings)
     one, two = (_history(tmp_path / name / "history.csv") for name in ("one", "two"))
     np.testing.assert_allclose(two, one, rtol=2e-5, atol=1e-6)
     (_, alone), (_, together) = (load_model(tmp_path / name) for name in ("one", "two"))
