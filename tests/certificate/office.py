@@ -7,13 +7,13 @@ from typing import Any
 from mbd.certificate.keyring import make_keys
 from mbd.certificate.keys import load_signer
 from mbd.certificate.publish import Publisher
-from mbd.certificate.trust import Trust, now, read_trust
+from mbd.certificate.trust import now
 from mbd.certificate.verify import Verdict, from_folder, from_store, verify_bundle
 from mbd.params import Params
 from mbd.steps import publish
-from mbd.storage import open_store
 from mbd.storage.store import Store
 from tests.certificate.build import Home
+from tests.certificate.premises import Premises
 
 
 def key_settings(folder: Path) -> tuple[str, ...]:
@@ -29,39 +29,22 @@ def key_settings(folder: Path) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Office:
+class Office(Premises):
     """Who certifies, and where it is published."""
 
     home: Home
-    folder: Path
 
     @classmethod
     def make(cls, home: Home, folder: Path, *holders: str) -> "Office":
         """Make keys of these holders (by default of one) and of the log."""
         for name in holders or ("signer",):
             make_keys(folder / "keys", name)
-        return cls(home, folder)
+        return cls(folder, home)
 
     @property
     def settings(self) -> tuple[str, ...]:
         """Settings with which everything secret stays in this folder."""
         return key_settings(self.folder)
-
-    @property
-    def trust_file(self) -> Path:
-        return self.folder / "keys" / "trust.json"
-
-    @property
-    def trust(self) -> Trust:
-        return read_trust(self.trust_file)
-
-    @property
-    def url(self) -> str:
-        return f"file://{self.folder}/store"
-
-    @property
-    def store(self) -> Store:
-        return open_store(self.url)
 
     def params(self, *settings: str) -> Params:
         """Return the parameters of this office."""

@@ -26,8 +26,7 @@ from mbd.monitoring.exporter import Watch
 from mbd.monitoring.scan import Scanner
 from mbd.params.operations import Store as Settings
 from mbd.requests.book import Book
-from mbd.storage import open_store
-from mbd.storage.store import Store
+from tests.certificate.premises import Premises
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "certificates" / "v1"
 
@@ -41,10 +40,8 @@ def golden(kind: str) -> DeletionStatement:
 
 
 @dataclass(frozen=True)
-class Shop:
+class Shop(Premises):
     """Keys and a store."""
-
-    folder: Path
 
     @classmethod
     def open(cls, folder: Path) -> "Shop":
@@ -54,18 +51,6 @@ class Shop:
         write_trust(folder / "keys" / TRUST, trust.model_copy(update={"keys": long_valid}))
         (folder / "store").mkdir()
         return cls(folder)
-
-    @property
-    def url(self) -> str:
-        return f"file://{self.folder}/store"
-
-    @property
-    def store(self) -> Store:
-        return open_store(self.url)
-
-    @property
-    def trust_file(self) -> Path:
-        return self.folder / "keys" / TRUST
 
     @property
     def book(self) -> Book:

@@ -148,7 +148,7 @@ class Estate:
         """Return a copy of everything in another folder."""
         for part in ("work", "remote", "office"):
             shutil.copytree(self.folder / part, folder / part, symlinks=True)
-        office = Office(self.office.home, folder / "office")
+        office = Office(folder / "office", self.office.home)
         return Estate(folder, office, DvcRepository(folder / "work", environment), self.kind)
 
     def clone(self) -> DvcRepository:

@@ -21,11 +21,12 @@ from mbd.certificate.statement import (
     DeletionStatement,
     subjects_of,
 )
-from mbd.certificate.trust import Trust, now, read_trust
+from mbd.certificate.trust import now
 from mbd.certificate.verify.signing import proof_bytes
 from mbd.params import Params, load_params
 from mbd.storage import open_store
 from tests.certificate.office import key_settings
+from tests.certificate.premises import Premises
 
 Kind = Literal["surgery", "certified", "exact", "subjects"]
 KINDS: tuple[Kind, ...] = ("surgery", "certified", "exact", "subjects")
@@ -169,10 +170,8 @@ def leakage() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SmallOffice:
+class SmallOffice(Premises):
     """Keys, trust and a store in one folder."""
-
-    folder: Path
 
     @classmethod
     def make(cls, folder: Path, *holders: str) -> "SmallOffice":
@@ -180,18 +179,6 @@ class SmallOffice:
         for name in holders or ("signer",):
             make_keys(folder / "keys", name)
         return cls(folder)
-
-    @property
-    def trust_file(self) -> Path:
-        return self.folder / "keys" / "trust.json"
-
-    @property
-    def trust(self) -> Trust:
-        return read_trust(self.trust_file)
-
-    @property
-    def url(self) -> str:
-        return f"file://{self.folder}/store"
 
     @property
     def settings(self) -> tuple[str, ...]:

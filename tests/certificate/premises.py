@@ -1,0 +1,32 @@
+"""Where somebody keeps keys, trust and a store: one folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mbd.certificate.keyring import TRUST
+from mbd.certificate.trust import Trust, read_trust
+from mbd.storage import open_store
+from mbd.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Premises:
+    """Keys, trust and a store in one folder."""
+
+    folder: Path
+
+    @property
+    def trust_file(self) -> Path:
+        return self.folder / "keys" / TRUST
+
+    @property
+    def trust(self) -> Trust:
+        return read_trust(self.trust_file)
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.folder}/store"
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.url)
