@@ -6,12 +6,12 @@ make study DATA=FILE.npz        on your own data (REVOKED=voice: the modality th
 """
 
 import os
-import sys
 from pathlib import Path
 
 import click
 
-from mbd.errors import MbdError, UsageError
+from mbd.cli import run_command
+from mbd.errors import UsageError
 from studies.layout import Layout
 from studies.plan import read_plan, using
 from studies.run import read_stages, run_stages
@@ -44,11 +44,4 @@ def _run(names: tuple[str, ...], jobs: int) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main.main(prog_name="studies", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except MbdError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
+    run_command(main, "studies")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from mbd.cli import run_command
 from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import write_file
@@ -217,4 +218,4 @@ def command(folders: tuple[Path, ...]) -> None:
 
 
 if __name__ == "__main__":
-    command()
+    run_command(command, "studies.findings")

@@ -5,9 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from mbd.cli import COMMANDS
+from mbd.cli import COMMANDS, run_command
 from tests.features.build import npz_arrays, small_collection, write_npz
 
 HEAVY = ("torch", "kfp", "dvc", "boto3", "transformers", "numpy", "pydantic", "scipy", "sklearn", "h5py")
@@ -114,3 +115,14 @@ def test_params_prints_every_parameter_and_the_digest(tmp_path: Path) -> None:
     assert "# digest: sha256:" in result.stdout
     (tmp_path / "params.yaml").write_text(result.stdout)
     assert mbd("params", cwd=tmp_path).stdout == result.stdout
+
+
+def test_an_interrupted_command_says_so_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def endless() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as end:
+        run_command(endless, "endless", [])
+    assert end.value.code == 1
+    assert "interrupted" in capsys.readouterr().err

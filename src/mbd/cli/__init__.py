@@ -57,9 +57,14 @@ def group() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line, or the command with these arguments; every error ends with its own exit code."""
+    """Run the command line, or the command with these arguments."""
+    run_command(group, "mbd", arguments)
+
+
+def run_command(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> None:
+    """Run a command that is called `name`; every error ends with its own exit code."""
     try:
-        group(arguments, prog_name="mbd", standalone_mode=False)
+        command(arguments, prog_name=name, standalone_mode=False)
     except MbdError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
