@@ -3,7 +3,8 @@ VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-export PATH := $(abspath $(VENV))/bin:$(PATH)
+# Servers of Debian's packages lie in sbin, which not everybody has in the path.
+export PATH := $(abspath $(VENV))/bin:$(PATH):/usr/sbin:/sbin
 export DVC_NO_ANALYTICS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
