@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -
     before = file.read_text("utf-8")
     text = re.sub(rf"(?m)^.*{_WAS}\n", "", before)
     text = re.sub(rf"(?m)^.*{_WAS} (.*)$", r"\1", text)
-    lines = {}
+    lines: dict[str, str | list[Any]] = {}
     if data:
         if not data.is_file():
             raise UsageError("there is no such file", key="DATA", value=data, way_out="give the path of an .npz file")
@@ -97,10 +96,14 @@ def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -
     if revoked:
         lines["revoked"] = revoked
     for key, value in lines.items():
-        replaced = partial("{0}: {1}{2} {3[0]}".format, key, json.dumps(value), _WAS)
-        text = re.sub(rf"(?m)^{key}: .*$", replaced, text, count=1)
+        text = _with(text, key, value)
     if text != before:
         write_file(file, text)
+
+
+def _with(text: str, key: str, value: str | list[Any]) -> str:
+    """Return the text of a plan with another value of `key`, and the line that stood there behind it."""
+    return re.sub(rf"(?m)^{key}: .*$", lambda line: f"{key}: {json.dumps(value)}{_WAS} {line[0]}", text, count=1)
 
 
 @contextmanager
