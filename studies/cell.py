@@ -136,7 +136,7 @@ def main(kind: str, *names: str) -> int:
     arguments = CELLS[kind](Layout.of(read_plan()), *names)
     print("$", shlex.join(["mbd", *arguments]), flush=True)  # noqa: T201 -- what a cell is
     try:
-        mbd_main(arguments)  # in this process: starting another one takes longer than some cells
+        mbd_main(arguments)  # in this process, so that nothing is imported twice
     except SystemExit as end:
         return 0 if kind == "attack" and end.code == ExitCode.REFUSED else int(end.code or 0)
     return 0

@@ -33,6 +33,8 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
+    source: str
+    """what the features are made of, for DVC to watch"""
     main: str
     compared: tuple[str, ...]
     revoked: str
@@ -90,9 +92,9 @@ def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -
         if not data.is_file():
             raise UsageError("there is no such file", key="DATA", value=data, way_out="give the path of an .npz file")
         name = re.sub(r"[^A-Za-z0-9_]+", "_", data.stem) + _OWN  # no other setting is called so
-        source = {"features.source.kind": "npz", "features.source.path": str(data.resolve())}
-        text += f"  {name}: {json.dumps(source)}{_WAS}\n"
-        lines = {"name": name, "main": name, "compared": [name], "calibrations": [5000]}
+        path = str(data.resolve())
+        text += f"  {name}: {json.dumps({'features.source.kind': 'npz', 'features.source.path': path})}{_WAS}\n"
+        lines = {"name": name, "source": path, "main": name, "compared": [name], "calibrations": [5000]}
     if revoked:
         lines["revoked"] = revoked
     for key, value in lines.items():

@@ -49,6 +49,7 @@ def small_plan(
     }
     return Plan(
         name=name,
+        source="nowhere",
         main=data,
         compared=(data,),
         revoked=list(dims)[1],

@@ -45,3 +45,15 @@ def test_a_stage_depends_on_every_module_that_it_runs(stage: str, module: str, d
 
 def test_each_study_is_a_stage() -> None:
     assert {"page", "ablation", "increments", "thresholds"} <= stages().keys()
+
+
+def test_cells_depend_on_the_data_and_on_the_rooms_whose_commands_they_run() -> None:
+    rooms = {"features": "features", "train": "training", "delete": "deletion", "attack": "attacks"}
+    for file in STUDIES.glob("cells/*/dvc.yaml"):
+        for name, stage in yaml.safe_load(file.read_text())["stages"].items():
+            commands, deps = str(stage.get("do", stage)["cmd"]), stage.get("do", stage)["deps"]
+            for command, room in rooms.items():
+                if f"studies.cell {command} " in commands:
+                    assert f"../src/mbd/{room}" in deps, name
+            if "studies.cell features " in commands:
+                assert "${source}" in deps, name

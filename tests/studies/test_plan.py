@@ -55,6 +55,7 @@ def test_own_data_takes_the_place_of_the_synthetic_sets(file: Path, tmp_path: Pa
     assert plan.revoked == "voice"
     source = load_params(None, settings_of(plan, "my_talks_npz")).features.source
     assert (source.kind, source.path) == ("npz", str(data))
+    assert plan.source == str(data), "DVC sees that the file has changed"
     assert (plan.seeds, plan.variants, plan.deletions) == (before.seeds, before.variants, before.deletions)
 
 
