@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from mbd.attacks.case import open_case
+from mbd.attacks.audit_input import open_case
 from mbd.attacks.suite import Audit, run_suite
 from mbd.params import load_params
 from mbd.steps import delete, features, train

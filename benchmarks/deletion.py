@@ -26,7 +26,7 @@ from torch.func import functional_call, grad, vmap
 from mbd.deletion import certified, exact, surgery
 from mbd.deletion.calibration import Calibration, property_rows, reconstruction
 from mbd.deletion.gradients import sum_over_samples
-from mbd.deletion.outcome import Original, Request
+from mbd.deletion.outcome import DeletionTarget, ModelBefore
 from mbd.features.contract import FeatureSet
 from mbd.model.joint import from_tensors
 from mbd.model.networks import JointNetwork
@@ -36,7 +36,7 @@ from mbd.training.joint import train_joint
 from mbd.training.lattice import train_lattice
 
 GONE = "audio"
-REQUEST = Request((GONE,))
+REQUEST = DeletionTarget((GONE,))
 AT_ONCE = 32  # samples for which vmap holds all gradients at a time; more is slower here
 REPEATS = 5
 
@@ -95,7 +95,7 @@ def forward_and_backward(call: Reconstruction, parameters: dict[str, Tensor], ba
         torch.autograd.grad(functional_call(call, free, (batch,)).sum(), list(free.values()))
 
 
-def compare_saliency(original: Original) -> None:
+def compare_saliency(original: ModelBefore) -> None:
     network = from_tensors(original.record, original.tensors).network
     given = Calibration(original.data.split("calibration"), network, original.record.task)
     batches = [dict(batch) for batch in given.batches(having=GONE)]
@@ -127,7 +127,7 @@ def compare_saliency(original: Original) -> None:
     print(f"ratio closed form / (forward + backward): {ours / pass_once:.2f} (claim: at most 2)")
 
 
-def compare_retraining(features_folder: Path, params: Params, original: Original, work: Path) -> float:
+def compare_retraining(features_folder: Path, params: Params, original: ModelBefore, work: Path) -> float:
     """Return what training again takes."""
     without = FeatureSet.open(features_folder, without=(GONE,))
     again = seconds(lambda: train_joint(without, params, work=work, progress=False))
@@ -149,7 +149,7 @@ def compare_retraining(features_folder: Path, params: Params, original: Original
 def compare_exact(features_folder: Path, params: Params, joint: float, work: Path) -> None:
     data = FeatureSet.open(features_folder)
     trained = train_lattice(data, params, work=work, progress=False)
-    original = Original(trained.record, trained.tensors, data)
+    original = ModelBefore(trained.record, trained.tensors, data)
     without = FeatureSet.open(features_folder, without=(GONE,))
     again = seconds(lambda: train_lattice(without, params, work=work, progress=False))
     taken = median_seconds(lambda: exact.delete(REQUEST, original, params))
@@ -159,7 +159,7 @@ def compare_exact(features_folder: Path, params: Params, joint: float, work: Pat
     print(f"lattice trained again with everything: {everything:.2f} s; joint / lattice {joint / everything:.0f}")
     three = tuple(np.unique(data.split("train").groups)[:3].tolist())
     for m in data.modalities:
-        request = Request((m,), three)
+        request = DeletionTarget((m,), three)
         taken = median_seconds(lambda request=request: exact.delete(request, original, params))  # type: ignore[misc]
         print(f"exact, {m} of three subjects only: {taken:.2f} s; ratio {everything / taken:.1f} (claim: above 1)")
 
@@ -223,7 +223,7 @@ def main() -> None:
         features.run(params, root / "data")
         data = FeatureSet.open(root / "data")
         trained = train_joint(data, params, work=root / "work", progress=False)
-        original = Original(trained.record, trained.tensors, data)
+        original = ModelBefore(trained.record, trained.tensors, data)
         print(f"size of {preset}: {data.manifest.splits['train'].rows} train rows")
         compare_saliency(original)
         joint = compare_retraining(root / "data", params, original, root / "work")

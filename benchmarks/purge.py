@@ -25,9 +25,9 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.purge.inventory import remove_all, take_inventory
-from mbd.purge.places.buckets import Bucket
+from mbd.purge.places.buckets import BucketPlace
 from mbd.purge.targets import Target, Targets
 from mbd.storage import open_store
 
@@ -60,12 +60,12 @@ def fill(s3: S3, bucket: str, count: int) -> None:
         region_name="us-east-1",
         config=Config(s3={"addressing_style": "path"}, max_pool_connections=WRITERS, parameter_validation=False),
     )
-    client.create_bucket(Bucket=bucket)
-    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    client.create_bucket(BucketPlace=bucket)
+    client.put_bucket_versioning(BucketPlace=bucket, VersioningConfiguration={"Status": "Enabled"})
 
     def put(number: int) -> None:
         which = number % FILES if number < count - KEPT else number
-        client.put_object(Bucket=bucket, Key=name(which), Body=body(which))
+        client.put_object(BucketPlace=bucket, Key=name(which), Body=body(which))
 
     with ThreadPoolExecutor(WRITERS) as pool:
         for _ in pool.map(put, range(count)):
@@ -84,12 +84,12 @@ def purge(endpoint: str, bucket: str, count: int) -> None:
         )
         for content in files
     )
-    settings = Settings.model_validate({"endpoint": endpoint, "timeout_seconds": 120.0})
+    settings = StoreSettings.model_validate({"endpoint": endpoint, "timeout_seconds": 120.0})
     store = open_store(f"s3://{bucket}/dvc", settings)
     requests = Counter[str]()
     client: Any = store._bucket.client  # type: ignore[attr-defined]
     client.meta.events.register("before-send.s3", lambda event_name, **_: requests.update([event_name]))
-    place, before = Bucket("DVC remote", store, by_name=True), resident()
+    place, before = BucketPlace("DVC remote", store, by_name=True), resident()
     for what, run in (("inventory", take_inventory), ("removal", remove_all), ("fresh listing", take_inventory)):
         requests.clear()
         start = time.perf_counter()

@@ -17,11 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.shredding.cipher import Subject, decrypt, encrypt, read_header
+from mbd.shredding.cipher import CipherSubject, decrypt, encrypt, read_header
 from mbd.shredding.record import key_id
 from mbd.shredding.workspace import SHARED_MEMORY
 
-SUBJECT = Subject(name="model.safetensors", lineage="benchmark", kind="models", modalities=("text", "audio", "visual"))
+SUBJECT = CipherSubject(
+    name="model.safetensors", lineage="benchmark", kind="models", modalities=("text", "audio", "visual")
+)
 BLOCK = 1 << 24
 
 

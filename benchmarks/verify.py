@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from mbd.certificate.commitments import Commitments
-from mbd.certificate.compose import Circumstances, compose
+from mbd.certificate.compose import IssueContext, compose
 from mbd.certificate.envelope import PAYLOAD_TYPE, sign
+from mbd.certificate.inputs import CertificateInput
 from mbd.certificate.keyring import LOG, TRUST, make_keys
 from mbd.certificate.keys import load_signer
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.log.tiles import claim_name
-from mbd.certificate.material import Material
-from mbd.certificate.predicate import Evaluation, Request
+from mbd.certificate.predicate import EvaluationEvidence, RequestReference
 from mbd.certificate.publish import Publisher, publish_certificate
 from mbd.certificate.statement import (
     CERTIFICATE,
@@ -152,10 +152,10 @@ def certify(folder: Path, keys: Path, width: int) -> None:
         reference=None,
         facts={},
     )
-    evaluation = Evaluation(metrics_sha256=ZEROS, modalities=("text", "visual"), rows=0, metrics={})
-    material = Material(model, deletion, record, file_digests(model), leakage, evaluation, {})
+    evaluation = EvaluationEvidence(metrics_sha256=ZEROS, modalities=("text", "visual"), rows=0, metrics={})
+    material = CertificateInput(model, deletion, record, file_digests(model), leakage, evaluation, {})
     nowhere = dict.fromkeys(("dvc_revision", "git_commit", "image_digest", "run_id"))
-    circumstances = Circumstances("random", now(), 90, nowhere, {}, Request())
+    circumstances = IssueContext("random", now(), 90, nowhere, {}, RequestReference())
     predicate = compose(material, circumstances, Commitments())
     bundle.mkdir()
     for name in (MODEL, INDICES):

@@ -9,9 +9,9 @@ from typing import Any
 
 from kfp import dsl
 
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 
-IMAGE = Platform().image
+IMAGE = PlatformSettings().image
 
 
 def component(function: Callable[..., object]) -> Any:  # noqa: ANN401 -- kfp has no types

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from mbd.cli import group
 from mbd.params import Params
-from mbd.params.base import Section
+from mbd.params.base import Settings
 
 HERE = Path(__file__).parent
 WIDTH = 100
@@ -94,9 +94,9 @@ def _helps(command: click.Command, context: click.Context, level: int) -> Iterat
             yield from _helps(below, _context(below, name, context), min(level + 1, 3))
 
 
-def _tables(section: Section, prefix: str) -> Iterator[str]:
+def _tables(section: Settings, prefix: str) -> Iterator[str]:
     fields = type(section).model_fields
-    below = {name for name in fields if isinstance(getattr(section, name), Section)}
+    below = {name for name in fields if isinstance(getattr(section, name), Settings)}
     if prefix:
         yield f"{'##' if '.' not in prefix.rstrip('.') else '###'} {prefix.rstrip('.')}\n"
         if about := inspect.getdoc(type(section)):

@@ -24,10 +24,10 @@ def given(
     values |= dict(_parsed(argument) for argument in arguments)
     for key in values:
         if key not in wanted:
-            raise UsageError(f"the pipeline {name} takes no {key}", key=key, way_out=f"it takes {', '.join(wanted)}")
+            raise UsageError(f"the pipeline {name} takes no {key}", key=key, hint=f"it takes {', '.join(wanted)}")
     for key, entry in wanted.items():
         if key not in values and not entry.optional:
-            raise UsageError(f"the pipeline {name} needs {key}", key=key, way_out=f"give --argument {key}=…")
+            raise UsageError(f"the pipeline {name} needs {key}", key=key, hint=f"give --argument {key}=…")
     return values
 
 
@@ -37,7 +37,7 @@ def _only(modalities: Sequence[str], otherwise: str) -> str:
             "this pipeline takes one modality",
             key="--modality",
             value=", ".join(modalities),
-            way_out="name one of them: a certificate that covers several is found by any",
+            hint="name one of them: a certificate that covers several is found by any",
         )
     return modalities[0] if modalities else otherwise
 
@@ -45,7 +45,7 @@ def _only(modalities: Sequence[str], otherwise: str) -> str:
 def _parsed(argument: str) -> tuple[str, Any]:
     key, equals, text = argument.partition("=")
     if not equals:
-        raise UsageError("an argument is KEY=JSON", key="--argument", value=argument, way_out="for example seeds=[0,1]")
+        raise UsageError("an argument is KEY=JSON", key="--argument", value=argument, hint="for example seeds=[0,1]")
     try:
         return key, json.loads(text)
     except ValueError:

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from mbd.errors import MbdError, UsageError
 from mbd.files import canonical_digest
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 from mbd.urls import without_credentials
 from pipelines.compiling import compiled
 
@@ -50,7 +50,12 @@ class Submission:
 
 
 def submission(
-    name: str, platform: Platform, arguments: Mapping[str, Any], *, cron: str | None = None, title: str | None = None
+    name: str,
+    platform: PlatformSettings,
+    arguments: Mapping[str, Any],
+    *,
+    cron: str | None = None,
+    title: str | None = None,
 ) -> Submission:
     """Return what a run (or, with `cron`, a schedule) of the pipeline `name` would be."""
     version = f"mbd-{name}-{canonical_digest(compiled(name, platform))[:12]}"
@@ -70,12 +75,12 @@ def submission(
 class Cluster:
     """The Kubeflow Pipelines API of `platform.kubeflow_host`; a token comes from the environment."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: PlatformSettings) -> None:
         if platform.kubeflow_host is None:
             raise UsageError(
                 "no Kubeflow host is named",
                 key="platform.kubeflow_host",
-                way_out="set it to the URL of the Pipelines API; --dry-run shows what would be sent without one",
+                hint="set it to the URL of the Pipelines API; --dry-run shows what would be sent without one",
             )
         self.platform = platform
         with self._asking("connect"), warnings.catch_warnings():
@@ -208,14 +213,14 @@ class Cluster:
                 f"Kubeflow refused to {what}: {error.status} {error.reason}",
                 key="platform.kubeflow_host",
                 value=host,
-                way_out=f"set a valid token in {TOKEN}" if credentials else "see the API server's log",
+                hint=f"set a valid token in {TOKEN}" if credentials else "see the API server's log",
             ) from error
         except (HTTPError, TimeoutError, OSError) as error:
             raise ClusterError(
                 f"Kubeflow cannot be reached to {what}",
                 key="platform.kubeflow_host",
                 value=host,
-                way_out="check the URL and the network; --dry-run needs neither",
+                hint="check the URL and the network; --dry-run needs neither",
             ) from error
 
 

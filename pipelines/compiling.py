@@ -11,18 +11,18 @@ from kfp import compiler
 from components import readme
 from mbd.errors import UsageError
 from mbd.files import write_file
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 from pipelines import NAMES
 
 
-def build(name: str, platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
+def build(name: str, platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline `name` for a platform."""
     if name not in NAMES:
-        raise UsageError("there is no such pipeline", key="NAME", value=name, way_out=f"one of {', '.join(NAMES)}")
+        raise UsageError("there is no such pipeline", key="NAME", value=name, hint=f"one of {', '.join(NAMES)}")
     return import_module(f"pipelines.{name}").pipeline(platform)
 
 
-def compiled(name: str, platform: Platform) -> str:
+def compiled(name: str, platform: PlatformSettings) -> str:
     """Return the pipeline as the YAML that Kubeflow takes."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"{name}.yaml"
@@ -30,7 +30,7 @@ def compiled(name: str, platform: Platform) -> str:
         return file.read_text(encoding="utf-8")
 
 
-def write(names: Sequence[str], platform: Platform, out: Path) -> Iterator[Path]:
+def write(names: Sequence[str], platform: PlatformSettings, out: Path) -> Iterator[Path]:
     """Write the pipelines `names` (none: all) to `out`, and with all of them the components' READMEs beside these."""
     for name in names or NAMES:
         write_file(out / f"{name}.yaml", compiled(name, platform))

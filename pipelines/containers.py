@@ -18,7 +18,7 @@ from kfp.local import docker_task_handler
 
 from mbd.errors import MbdError, UsageError
 from mbd.kubeflow.reference import SHARED_FOLDER
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 
 docker = docker_task_handler.docker  # here, a folder of this repository has the same name
 WORKSPACE = "/workspace"
@@ -30,7 +30,7 @@ class DockerError(MbdError):
     """Docker did not do what was asked."""
 
 
-def container_runner(platform: Platform, root: Path, shared: Path, network: str) -> local.DockerRunner:
+def container_runner(platform: PlatformSettings, root: Path, shared: Path, network: str) -> local.DockerRunner:
     """Return kfp's runner, mended, for a pipeline whose outputs go below `root`."""
     docker_task_handler.run_docker_container = run_container
     folder = Path("build").absolute()
@@ -90,11 +90,11 @@ def _prepare(image: str, root: Path) -> None:
             "this image is not on this machine",
             key="platform.image",
             value=image,
-            way_out="`docker/build-images cpu` builds missing-by-design:cpu; docker pull brings another",
+            hint="`docker/build-images cpu` builds missing-by-design:cpu; docker pull brings another",
         ) from error
     except docker.errors.DockerException as error:
         raise DockerError(
-            f"no docker answers: {error}", way_out="start it, or set DOCKER_HOST; --runner subprocess needs none"
+            f"no docker answers: {error}", hint="start it, or set DOCKER_HOST; --runner subprocess needs none"
         ) from error
 
 

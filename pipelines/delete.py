@@ -16,12 +16,12 @@ from components.evaluate.component import evaluate
 from components.notify.component import notify
 from components.publish.component import publish
 from components.purge.component import purge
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 from pipelines.parts import model_and_reference
 from pipelines.placement import place
 
 
-def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
+def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
 
     @dsl.pipeline(name="mbd-delete", description="Make a model forget modalities, attack it, certify and publish it.")

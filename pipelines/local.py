@@ -18,7 +18,7 @@ from kfp import local
 from mbd.errors import MbdError
 from mbd.kubeflow.common import environment
 from mbd.kubeflow.reference import SHARED_FOLDER
-from mbd.params.platform import Platform, Retries
+from mbd.params.platform import PlatformSettings, RetriesSettings
 from pipelines.compiling import build
 
 Runner = Literal["subprocess", "docker"]
@@ -30,12 +30,18 @@ class StepFailedError(MbdError):
 
 
 def run_pipeline(
-    name: str, platform: Platform, arguments: dict[str, Any], root: Path, runner: Runner, *, network: str = "none"
+    name: str,
+    platform: PlatformSettings,
+    arguments: dict[str, Any],
+    root: Path,
+    runner: Runner,
+    *,
+    network: str = "none",
 ) -> None:
     """Run a pipeline to its end, with the outputs of its steps below `root`."""
     root = root.absolute()
     root.mkdir(parents=True, exist_ok=True)
-    once = platform.model_copy(update={"retries": Retries(count=0)})
+    once = platform.model_copy(update={"retries": RetriesSettings(count=0)})
     with _shared_features(root) as shared, environment({SHARED_FOLDER: str(shared)}):
         steps = _containers(once, root, shared, network) if runner == "docker" else _processes()
         local.init(steps, pipeline_root=str(root), raise_on_error=True)
@@ -46,7 +52,7 @@ def run_pipeline(
                 build(name, once)(**arguments)
         except RuntimeError as error:
             raise StepFailedError(
-                str(error), way_out="the step's own message is above; mend what it says and run the pipeline again"
+                str(error), hint="the step's own message is above; mend what it says and run the pipeline again"
             ) from error
 
 
@@ -54,7 +60,7 @@ def _processes() -> local.SubprocessRunner:
     return local.SubprocessRunner(use_venv=False)
 
 
-def _containers(platform: Platform, root: Path, shared: Path, network: str) -> local.DockerRunner:
+def _containers(platform: PlatformSettings, root: Path, shared: Path, network: str) -> local.DockerRunner:
     from pipelines.containers import container_runner  # noqa: PLC0415 -- who runs processes needs no docker
 
     return container_runner(platform, root, shared, network)

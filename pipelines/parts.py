@@ -5,11 +5,11 @@ from typing import Any
 from components.features.component import features
 from components.reference.component import reference
 from components.train.component import train
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 from pipelines.placement import place
 
 
-def model_and_reference(params: Any, modalities: Any, platform: Platform) -> tuple[Any, Any, Any]:  # noqa: ANN401
+def model_and_reference(params: Any, modalities: Any, platform: PlatformSettings) -> tuple[Any, Any, Any]:  # noqa: ANN401
     """Bring the data, train the model and the one that never sees the modalities; return all three."""
     data = place(features(params=params), platform).outputs["dataset"]
     model = place(train(params=params, dataset=data), platform, trains=True).outputs["model"]

@@ -8,14 +8,14 @@ from typing import Any
 
 from kfp import kubernetes
 
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 
 NON_ROOT = {"run_as_user": 10001, "run_as_group": 10001, "run_as_non_root": True}
 
 
 def place(
     task: Any,  # noqa: ANN401 -- kfp has no types
-    platform: Platform,
+    platform: PlatformSettings,
     *,
     trains: bool = False,
     cached: bool = True,
@@ -56,7 +56,7 @@ def place(
     return task
 
 
-def _let_decrypt(task: Any, platform: Platform) -> None:  # noqa: ANN401
+def _let_decrypt(task: Any, platform: PlatformSettings) -> None:  # noqa: ANN401
     kubernetes.mount_pvc(task, pvc_name=platform.data_keys_claim, mount_path=platform.data_keys_path)
     if platform.wrapper_secret:
         kubernetes.use_secret_as_volume(task, secret_name=platform.wrapper_secret, mount_path=platform.wrapper_path)
@@ -64,7 +64,7 @@ def _let_decrypt(task: Any, platform: Platform) -> None:  # noqa: ANN401
     kubernetes.empty_dir_mount(task, volume_name="plaintext", mount_path="/dev/shm", medium="Memory")  # noqa: S108
 
 
-def _ask_for_gpu(task: Any, platform: Platform) -> None:  # noqa: ANN401
+def _ask_for_gpu(task: Any, platform: PlatformSettings) -> None:  # noqa: ANN401
     task.set_accelerator_type(platform.gpu.type).set_accelerator_limit(platform.gpu.limit)
     for label, value in platform.gpu.node_selector.items():
         kubernetes.add_node_selector(task, label_key=label, label_value=value)

@@ -15,11 +15,11 @@ from components.notify.component import notify
 from components.published.component import published
 from components.reaudit.component import reaudit
 from components.reference.component import reference
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 from pipelines.placement import place
 
 
-def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
+def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
 
     @dsl.pipeline(name="mbd-reaudit", description="Attack what is published again; confirm or refute its certificate.")

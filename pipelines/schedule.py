@@ -56,5 +56,5 @@ def _error(text: str, why: str) -> UsageError:
         f"this is no schedule: {why}",
         key="--cron",
         value=text,
-        way_out="five fields as in crontab, or six with the second first: '0 0 3 * * *' is every night at three",
+        hint="five fields as in crontab, or six with the second first: '0 0 3 * * *' is every night at three",
     )

@@ -13,12 +13,12 @@ from components.attack.component import attack
 from components.delete.component import delete
 from components.evaluate.component import evaluate
 from components.settings.component import settings as overlay
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 from pipelines.parts import model_and_reference
 from pipelines.placement import place
 
 
-def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
+def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
 
     @dsl.pipeline(name="mbd-sweep", description="Delete at many settings; attack and evaluate each result.")

@@ -8,11 +8,11 @@ from components.evaluate.component import evaluate
 from components.features.component import features
 from components.reference.component import reference
 from components.train.component import train
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 from pipelines.placement import place
 
 
-def pipeline(platform: Platform) -> Any:  # noqa: ANN401 -- kfp has no types
+def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
 
     @dsl.pipeline(name="mbd-train", description="Train a model and its never-exposed reference for each seed.")

@@ -34,7 +34,7 @@ def _run(names: tuple[str, ...], jobs: int) -> None:
     layout, stages = Layout.of(read_plan()), read_stages()
     known = sorted(name for name in stages.needs if "@" not in name)
     if unknown := [name for name in names if name not in known]:
-        raise UsageError("there is no such study", key="NAME", value=unknown[0], way_out=f"one of {', '.join(known)}")
+        raise UsageError("there is no such study", key="NAME", value=unknown[0], hint=f"one of {', '.join(known)}")
     ran = run_stages(stages, names or (ALL,), jobs=jobs, logs=layout.root / "logs")
     click.echo(f"{ran} stages ran, the others were up to date")
     for name in names or (ALL,):

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from mbd.evaluation.metrics import TITLES
-from mbd.evaluation.results import Method
+from mbd.evaluation.results import EvaluatedMethod
 from mbd.evaluation.spread import Comparison
 from studies import printed
 from studies.claims import OWN_TABLE, judged, listed, p_text
 from studies.drawing import Series, dots
 from studies.layout import Layout
-from studies.outcome import Cell, Finding, Outcome, Table
+from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
 from studies.scores import Scores, difference, gap, read_scores, spread_of
 
 PARTS = {"no-property": "property pathway", "no-reconstruction": "reconstruction", "no-fusion": "fusion"}
@@ -25,7 +25,7 @@ Drops = Mapping[str, Mapping[str, float]]
 """points that a variant has less than the full model, by regime and variant"""
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Compare the full model with every variant of the plan, on the main data set."""
     scores = read_scores(layout.evaluation("ablation"))
     full = scores.ours
@@ -36,7 +36,7 @@ def study(layout: Layout) -> Outcome:
         for regime in regimes
     }
     drops = {regime: {name: c.difference for name, c in found.items()} for regime, found in compared.items()}
-    return Outcome(
+    return StudyOutcome(
         name="ablation",
         title="Ablation",
         question="Which parts of the paper's model carry its performance when modalities are missing?",
@@ -54,8 +54,8 @@ def study(layout: Layout) -> Outcome:
 
 
 def _ours(
-    main: str, scores: Scores, variants: Mapping[str, Method], compared: Mapping[str, Mapping[str, Comparison]]
-) -> Table:
+    main: str, scores: Scores, variants: Mapping[str, EvaluatedMethod], compared: Mapping[str, Mapping[str, Comparison]]
+) -> StudyTable:
     order = [name for name in printed.ABLATION if name in variants or name in (printed.UNLEARNING, printed.FULL)]
     order = [*(name for name in variants if name not in order), *order]
 
@@ -67,7 +67,7 @@ def _ours(
         tests: list[Cell] = [_test(found[name]) for found in compared.values()]
         return [printed.VARIANTS.get(name, name), *values, *tests]
 
-    return Table(
+    return StudyTable(
         f"{main}: the joint backbone without some of its parts",
         [
             "variant",
@@ -87,8 +87,8 @@ def _test(comparison: Comparison) -> str:
     return f"{change} ({p_text(comparison)})" if comparison.pairs >= _SEEDS_FOR_TEST else change
 
 
-def _printed() -> Table:
-    return Table(
+def _printed() -> StudyTable:
+    return StudyTable(
         "CMU-MOSI, ablation",
         ["variant", *(f"{regime} {TITLES[metric]}" for regime in ("FIX", "MR") for metric in printed.Short._fields)],
         [[printed.VARIANTS[name], *row.fix, *row.mr] for name, row in printed.ABLATION.items()],

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from mbd.attacks.suspect import Role
+from mbd.attacks.target_model import Role
 from mbd.evaluation.leakage import AttackRecord, LeakageRecord
 from mbd.evaluation.spread import Spread, spread
 from mbd.model.deletion import DeletionRecord
@@ -17,7 +17,7 @@ NEAR = 3.0
 
 
 @dataclass(frozen=True)
-class Measure:
+class AuditMeasure:
     """A number that an attack measures; `text` names the modality {m}."""
 
     attack: str
@@ -43,12 +43,12 @@ class Measure:
         return spread(self.values(records, role))
 
 
-WHITE_BOX = Measure("whitebox", "accuracy, {m} fed", 100)
-BLACK_BOX = Measure("blackbox", "accuracy, {m} fed", 100)
-PATHWAY = Measure("pathway", "rows that move with {m}", 100)
-OFFERED = Measure("reconstruction", "R² of {m} as the model offers it")
-OWN_PART = Measure("reconstruction", "R² of {m}'s own part from activations, {m} fed")
-MEMBERSHIP = Measure("membership", "AUC of all together")
+WHITE_BOX = AuditMeasure("whitebox", "accuracy, {m} fed", 100)
+BLACK_BOX = AuditMeasure("blackbox", "accuracy, {m} fed", 100)
+PATHWAY = AuditMeasure("pathway", "rows that move with {m}", 100)
+OFFERED = AuditMeasure("reconstruction", "R² of {m} as the model offers it")
+OWN_PART = AuditMeasure("reconstruction", "R² of {m}'s own part from activations, {m} fed")
+MEMBERSHIP = AuditMeasure("membership", "AUC of all together")
 
 
 def kind_of(record: DeletionRecord) -> Kind:
@@ -71,8 +71,8 @@ def refused(records: Records) -> dict[str, int]:
     """Return for each attack, and for utility, in how many seeds the gate refuses by it."""
     counts: dict[str, int] = {}
     for record in records.values():
-        parts = [(a.attack, a.decision) for a in record.attacks if a.decision != "told"]
-        parts += [("utility", u.decision) for u in record.utility if u.decision != "told"]
+        parts = [(a.attack, a.decision) for a in record.attacks if a.decision != "informational"]
+        parts += [("utility", u.decision) for u in record.utility if u.decision != "informational"]
         decisions: dict[str, bool] = {}
         for name, decision in parts:
             decisions[name] = decisions.get(name, False) or decision == "refused"

@@ -20,8 +20,8 @@ from mbd.report.drawing import COLOURS, figure_png
 from studies import printed
 from studies.claims import judged
 from studies.layout import Layout
-from studies.outcome import Cell, Finding, Outcome, Table
-from studies.plan import Plan
+from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
+from studies.plan import StudyPlan
 
 _PROVEN = 1.0
 """ε up to which the paper's σ is proven"""
@@ -31,12 +31,12 @@ _HIGHEST = 1e4
 _SOME_DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Add up budgets."""
     plan, delta = layout.plan, load_params().deletion.delta
     composed = {epsilon: compose(epsilon, delta, plan) for epsilon in plan.budget.epsilons}
     single = {epsilon: achieved(epsilon, delta) for epsilon in asked(plan)}
-    return Outcome(
+    return StudyOutcome(
         name="budget",
         title="Cumulative privacy budget",
         question=(
@@ -54,13 +54,13 @@ def study(layout: Layout) -> Outcome:
     )
 
 
-def compose(epsilon: float, delta: float, plan: Plan) -> Composed:
+def compose(epsilon: float, delta: float, plan: StudyPlan) -> Composed:
     """Return theory and samples of a sequence of releases, each noised for ε by the paper's formula."""
     sigmas = [classical_sigma(epsilon, delta, 1.0)] * plan.budget.deletions
     return check_composition(sigmas, 1.0, delta, samples=plan.budget.samples)
 
 
-def asked(plan: Plan) -> list[float]:
+def asked(plan: StudyPlan) -> list[float]:
     """Return every ε that the plan or the paper asks for."""
     own = (plan.settings[name].get("deletion.epsilon") for name in plan.deletions)
     values = {*plan.budget.epsilons, *(float(e) for e in own if e), *(e for e in printed.DELETION if e)}
@@ -85,13 +85,13 @@ def breaks_at(delta: float) -> float | None:
     return high
 
 
-def _composed_table(composed: Mapping[float, Composed]) -> Table:
+def _composed_table(composed: Mapping[float, Composed]) -> StudyTable:
     rows: list[list[Cell]] = [
         [f"{epsilon:g}", str(k + 1), f"{found.rho[k]:.5f}", *(getattr(found, name)[k] for name in _WAYS)]
         for epsilon, found in composed.items()
         for k in range(len(found.rho))
     ]
-    return Table("ε of all releases together", ["ε of each", "releases", "ρ", *_WAYS.values()], rows, digits=3)
+    return StudyTable("ε of all releases together", ["ε of each", "releases", "ρ", *_WAYS.values()], rows, digits=3)
 
 
 _WAYS = {
@@ -103,7 +103,7 @@ _WAYS = {
 }
 
 
-def _sigma_table(single: Mapping[float, float], delta: float) -> Table:
+def _sigma_table(single: Mapping[float, float], delta: float) -> StudyTable:
     rows: list[list[Cell]] = [
         [
             f"{epsilon:g}",
@@ -115,7 +115,7 @@ def _sigma_table(single: Mapping[float, float], delta: float) -> Table:
         for epsilon, reached in single.items()
     ]
     header = ["ε", "σ/Δ, paper", "σ/Δ, least that is enough", "δ that the paper's σ reaches", f"at most {delta:g}"]
-    return Table("The paper's σ for one release", header, rows, digits=3)
+    return StudyTable("The paper's σ for one release", header, rows, digits=3)
 
 
 def draw(composed: Mapping[float, Composed]) -> bytes:

@@ -15,14 +15,14 @@ from studies import printed
 from studies.claims import judged, listed, text
 from studies.drawing import PRINTED, Series, dots
 from studies.layout import Layout
-from studies.outcome import Cell, Finding, Outcome, Table
+from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
 from studies.scores import Scores, loss_by_corruption, read_scores, spread_of
 
 Drift = Sequence[Mapping[str, Any]]
 """for each modality the mean squared deviations that `mbd evaluate` measures"""
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Compare clean and corrupted test rows, on the main data set."""
     main = layout.plan.main
     scores = read_scores(layout.evaluation(main))
@@ -32,7 +32,7 @@ def study(layout: Layout) -> Outcome:
     figures = {"corruption": _losses_figure(scores, regimes)}
     if drift:
         figures["property-drift"] = _drift_figure(drift)
-    return Outcome(
+    return StudyOutcome(
         name="corruption",
         title="Robustness to corruption",
         question="What does a model lose when some test rows are damaged, and do its property embeddings move?",
@@ -49,13 +49,13 @@ def study(layout: Layout) -> Outcome:
     )
 
 
-def _ours(main: str, scores: Scores, regimes: Sequence[str], note: str) -> Table:
+def _ours(main: str, scores: Scores, regimes: Sequence[str], note: str) -> StudyTable:
     def row(place: int, corrupted: bool) -> list[Cell]:
         method = scores.methods[place]
         values = [spread_of(method, r, metric, corrupted=corrupted) for r in regimes for metric in scores.shown]
         return [method.name, "corrupted" if corrupted else "clean", *values]
 
-    return Table(
+    return StudyTable(
         f"{main}: clean and corrupted test rows",
         ["method", "rows", *(f"{regime} {TITLES[metric]}" for regime in regimes for metric in scores.shown)],
         [row(place, corrupted) for place in range(len(scores.methods)) for corrupted in (True, False)],
@@ -63,8 +63,8 @@ def _ours(main: str, scores: Scores, regimes: Sequence[str], note: str) -> Table
     )
 
 
-def _printed() -> Table:
-    return Table(
+def _printed() -> StudyTable:
+    return StudyTable(
         "CMU-MOSI, corruption",
         ["rows", *(f"{regime} {TITLES[metric]}" for regime in ("FIX", "MR") for metric in printed.Short._fields)],
         [[name, *row.fix, *row.mr] for name, row in printed.CORRUPTION.items()],
@@ -73,8 +73,8 @@ def _printed() -> Table:
     )
 
 
-def _drift(drift: Drift) -> Table:
-    return Table(
+def _drift(drift: Drift) -> StudyTable:
+    return StudyTable(
         "Mean squared deviation of the property embeddings (first seed of the joint backbone)",
         ["modality", "μ̄ of clean – of corrupted rows", "P – μ̄ of clean rows", "P – μ̄ of corrupted rows"],
         [[one["modality"], *(f"{one[name]:.2g}" for name in one if name != "modality")] for one in drift],

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mbd.attacks.suspect import Role
+from mbd.attacks.target_model import Role
 from mbd.evaluation.spread import Spread
 from mbd.model.deletion import DeletionRecord
 from studies.audits import (
@@ -56,7 +56,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Deleted(Line):
+class DeletedLine(Line):
     """A deletion over seeds."""
 
     kind: Kind
@@ -71,15 +71,15 @@ Beside = Mapping[str, Mapping[Role, Line]]
 """by backbone: the full model (`before`) and the reference"""
 
 
-def read_deleted(layout: Layout, names: Iterable[str], scores: Scores) -> list[Deleted]:
+def read_deleted(layout: Layout, names: Iterable[str], scores: Scores) -> list[DeletedLine]:
     """Read deletions, with what they are worth by `scores`."""
     return [_read(layout, name, scores) for name in names]
 
 
-def _read(layout: Layout, name: str, scores: Scores) -> Deleted:
+def _read(layout: Layout, name: str, scores: Scores) -> DeletedLine:
     records, deletions = layout.attacks(name), layout.deletions(name)
     first = next(iter(deletions.values()))
-    return Deleted(
+    return DeletedLine(
         name=name,
         leaks=[measure.spread(records, "after") for measure in MEASURES],
         accuracy=score(scores, name, scores.primary),
@@ -92,7 +92,7 @@ def _read(layout: Layout, name: str, scores: Scores) -> Deleted:
     )
 
 
-def read_beside(layout: Layout, deleted: Sequence[Deleted], scores: Scores) -> Beside:
+def read_beside(layout: Layout, deleted: Sequence[DeletedLine], scores: Scores) -> Beside:
     """Read what `deleted` were attacked beside; `scores` are those of the group `deleted`."""
     first = {d.backbone: d for d in reversed(deleted)}
     whole = read_scores(layout.evaluation(layout.plan.main))
@@ -106,7 +106,7 @@ def read_beside(layout: Layout, deleted: Sequence[Deleted], scores: Scores) -> B
     }
 
 
-def _line(name: str, deletion: Deleted, role: Role, scores: Scores, regime: str) -> Line:
+def _line(name: str, deletion: DeletedLine, role: Role, scores: Scores, regime: str) -> Line:
     accuracy, f1 = (score(scores, deletion.backbone, metric, regime) for metric in (scores.primary, "f1"))
     leaks = [measure.spread(deletion.records, role) for measure in MEASURES]
     return Line(f"{deletion.backbone}: {name}", leaks, accuracy, f1)

@@ -9,31 +9,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mbd.attacks import reconstruction
-from mbd.attacks.setting import Setting, make_setting
-from mbd.attacks.suspect import Role, open_suspect
+from mbd.attacks.context import AttackContext, make_setting
+from mbd.attacks.target_model import Role, open_suspect
 from mbd.evaluation.metrics import TITLES as METRICS
 from mbd.evaluation.spread import Spread, spread
 from mbd.features.contract import FeatureSet
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.training.reproducibility import reproducible
 from studies import printed
 from studies.audits import refused
 from studies.cell import backbone_of
 from studies.claims import text
-from studies.deleted import TITLES, Beside, Deleted, read_beside, read_deleted
+from studies.deleted import TITLES, Beside, DeletedLine, read_beside, read_deleted
 from studies.deletion_claims import Losses, findings
 from studies.layout import Layout
-from studies.outcome import Cell, Outcome, Table
+from studies.outcome import Cell, StudyOutcome, StudyTable
 from studies.scores import read_scores
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Set every deletion beside the full model and the reference."""
     scores = read_scores(layout.evaluation("deleted"))
     deleted = read_deleted(layout, layout.plan.deletions, scores)
     beside = read_beside(layout, deleted, scores)
     losses = reconstruction_losses(layout)
-    return Outcome(
+    return StudyOutcome(
         name="deletion",
         title="Certified-deletion diagnostics",
         question=(
@@ -67,7 +67,7 @@ def reconstruction_losses(layout: Layout) -> dict[str, Spread]:
     plan = layout.plan
     suite = next(iter(layout.attacks(plan.deletions[0]).values())).suite
     data = FeatureSet.open(layout.features(plan.main))
-    setting = make_setting(data, plan.revoked, Attacks.model_validate(suite["parameters"]))
+    setting = make_setting(data, plan.revoked, AttacksSettings.model_validate(suite["parameters"]))
     found = {}
     with reproducible(1):
         for backbone in dict.fromkeys(backbone_of(name) for name in plan.deletions):
@@ -81,21 +81,21 @@ def reconstruction_losses(layout: Layout) -> dict[str, Spread]:
     return found
 
 
-def _by_seed(layout: Layout, folder: Path, role: Role, setting: Setting) -> dict[int, float]:
+def _by_seed(layout: Layout, folder: Path, role: Role, setting: AttackContext) -> dict[int, float]:
     return {
         seed: reconstruction.losses(open_suspect(model, role, verify=False), setting).value
         for seed, model in layout.by_seed(folder).items()
     }
 
 
-def _main_table(deleted: Sequence[Deleted], beside: Beside, losses: Losses, title: str) -> Table:
+def _main_table(deleted: Sequence[DeletedLine], beside: Beside, losses: Losses, title: str) -> StudyTable:
     rows: list[list[Cell]] = []
     for backbone, others in beside.items():
         own = [d for d in deleted if d.backbone == backbone]
         for line in (others["before"], *own, others["reference"]):
-            epsilon = f"{line.epsilon:g}" if isinstance(line, Deleted) and line.epsilon else None
+            epsilon = f"{line.epsilon:g}" if isinstance(line, DeletedLine) and line.epsilon else None
             rows.append([line.name, epsilon, *line.leaks[:2], line.accuracy, line.f1, _exactly(losses[line.name])])
-    return Table(
+    return StudyTable(
         "Every deletion beside the full model and the reference",
         ["model", "ε", *TITLES[:2], f"{title} (%)", "F1 (%)", "ΔL_re"],
         rows,
@@ -113,21 +113,21 @@ def _exactly(value: Spread) -> str:
     return text(value, 3)
 
 
-def _printed_table() -> Table:
+def _printed_table() -> StudyTable:
     rows: list[list[Cell]] = [
         ["full model" if epsilon is None else f"{epsilon:g}", *row[:4], f"{row.reconstruction:.3f}"]
         for epsilon, row in printed.DELETION.items()
     ]
     header = ["ε", *TITLES[:2], "Acc2 (%)", "F1 (%)", "ΔL_re"]
-    return Table("Certified-deletion diagnostics on CMU-MOSI", header, rows, printed=True)
+    return StudyTable("Certified-deletion diagnostics on CMU-MOSI", header, rows, printed=True)
 
 
-def _leakage_table(deleted: Sequence[Deleted], beside: Beside) -> Table:
+def _leakage_table(deleted: Sequence[DeletedLine], beside: Beside) -> StudyTable:
     rows: list[list[Cell]] = []
     for backbone, others in beside.items():
         own = [d for d in deleted if d.backbone == backbone]
         rows += [[line.name, *line.leaks[2:]] for line in (others["before"], *own, others["reference"])]
-    return Table(
+    return StudyTable(
         "More attacks: does anything move with the modality, can it be told from the model, who was trained on?",
         ["model", *TITLES[2:]],
         rows,
@@ -135,13 +135,13 @@ def _leakage_table(deleted: Sequence[Deleted], beside: Beside) -> Table:
     )
 
 
-def _gate_table(deleted: Sequence[Deleted]) -> Table:
+def _gate_table(deleted: Sequence[DeletedLine]) -> StudyTable:
     counts = {d.name: refused(d.records) for d in deleted}
     names = list(dict.fromkeys(name for own in counts.values() for name in own))
     rows: list[list[Cell]] = [
         [d.name, *(f"{counts[d.name].get(name, 0)} of {len(d.records)}" for name in names)] for d in deleted
     ]
-    return Table(
+    return StudyTable(
         "In how many seeds the gate refuses, and by what",
         ["deletion", *names],
         rows,

@@ -8,7 +8,7 @@ from mbd.evaluation.spread import Spread, paired_t_test
 from studies import printed
 from studies.audits import NEAR, WHITE_BOX, attacks_refuse, gives_away
 from studies.claims import SIGNIFICANT, judged, listed, p_text, text
-from studies.deleted import Beside, Deleted, Line
+from studies.deleted import Beside, DeletedLine, Line
 from studies.outcome import Finding
 
 UTILITY_LOSS = 1.5
@@ -19,7 +19,7 @@ Losses = Mapping[str, Spread]
 """ΔL_re by the name of a line"""
 
 
-def findings(deleted: Sequence[Deleted], beside: Beside, losses: Losses, title: str) -> list[Finding]:
+def findings(deleted: Sequence[DeletedLine], beside: Beside, losses: Losses, title: str) -> list[Finding]:
     """Return what became of the paper's claims; the paper's deletion is for the joint backbone."""
     as_printed = [d for d in deleted if d.kind == "printed"]
     if "joint" not in beside:
@@ -62,7 +62,9 @@ def _leaks(own: Spread, reference: Spread) -> bool:
     return own.mean > reference.mean + NEAR
 
 
-def _near_chance(as_printed: Sequence[Deleted], before: Line, reference: Line, ours: Sequence[Deleted]) -> Finding:
+def _near_chance(
+    as_printed: Sequence[DeletedLine], before: Line, reference: Line, ours: Sequence[DeletedLine]
+) -> Finding:
     claim = f"With ε ≤ {CONSERVATIVE:g} the success of attacks falls to near chance."
     if not _leaks(before.white_box, reference.white_box):
         return Finding(
@@ -83,7 +85,7 @@ def _near_chance(as_printed: Sequence[Deleted], before: Line, reference: Line, o
     )
 
 
-def _significant(as_printed: Sequence[Deleted]) -> Finding:
+def _significant(as_printed: Sequence[DeletedLine]) -> Finding:
     claim = f"The difference to the model before is significant (paired t-test, p < {SIGNIFICANT:g})."
     tests = {}
     for d in as_printed:
@@ -100,7 +102,7 @@ def _significant(as_printed: Sequence[Deleted]) -> Finding:
     )
 
 
-def _worth(as_printed: Sequence[Deleted], before: Line, ours: Sequence[Deleted], title: str) -> Finding:
+def _worth(as_printed: Sequence[DeletedLine], before: Line, ours: Sequence[DeletedLine], title: str) -> Finding:
     worst = max(as_printed, key=lambda d: before.accuracy.mean - d.accuracy.mean)
     lost = before.accuracy.mean - worst.accuracy.mean
     instead = "; ".join(f"{d.name} {text(d.accuracy)}" for d in ours)
@@ -113,7 +115,7 @@ def _worth(as_printed: Sequence[Deleted], before: Line, ours: Sequence[Deleted],
     )
 
 
-def _reconstruction(as_printed: Sequence[Deleted], losses: Losses) -> Finding:
+def _reconstruction(as_printed: Sequence[DeletedLine], losses: Losses) -> Finding:
     worst = max(as_printed, key=lambda d: abs(losses[d.name].mean))
     value = losses[worst.name]
     return Finding(
@@ -127,7 +129,7 @@ def _reconstruction(as_printed: Sequence[Deleted], losses: Losses) -> Finding:
     )
 
 
-def _indistinguishable(as_printed: Sequence[Deleted]) -> Finding:
+def _indistinguishable(as_printed: Sequence[DeletedLine]) -> Finding:
     claim = (
         "Noise on the chosen coordinates makes the model (ε, δ)-indistinguishable from one that never saw the modality."
     )
@@ -148,7 +150,7 @@ def _indistinguishable(as_printed: Sequence[Deleted]) -> Finding:
     )
 
 
-def _certificate(as_printed: Sequence[Deleted], ours: Sequence[Deleted]) -> Finding:
+def _certificate(as_printed: Sequence[DeletedLine], ours: Sequence[DeletedLine]) -> Finding:
     refusing = {d.name: attacks_refuse(d.records) for d in as_printed}
     passing = [d.name for d in ours if not attacks_refuse(d.records)]
     blamed = list(dict.fromkeys(name for names in refusing.values() for name in names))

@@ -51,7 +51,7 @@ def main(folders: Sequence[Path]) -> None:
     known = {folder.name: folder for folder in folders or _with_page(ROOT)}
     results = {name: studies for name, folder in known.items() if (studies := read_studies(folder))}
     if not results:
-        raise UsageError("there are no results to write about", key="FOLDER", way_out="run `make study` first")
+        raise UsageError("there are no results to write about", key="FOLDER", hint="run `make study` first")
     for _, study in _first(results).values():
         if study.figures:
             write_file(PICTURES / f"study-{study.name}.png", small_picture(study.figures[0]))

@@ -22,18 +22,18 @@ from studies.claims import (
 )
 from studies.drawing import Series, dots
 from studies.layout import Layout
-from studies.outcome import Cell, Finding, Outcome, Table
+from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
 from studies.scores import Scores, mean, read_scores, spread_of
 
 REGIME = "full"
 _PRIMARY = {"mosi": ("acc2", "f1"), "mosei": ("acc2", "f1"), "iemocap": ("wa", "ua")}
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Compare backbones on every data set of the plan."""
     found = {data: read_scores(layout.evaluation(data)) for data in layout.plan.compared}
     beside = {data: _beside(layout, data, scores) for data, scores in found.items()}
-    return Outcome(
+    return StudyOutcome(
         name="full-modality",
         title="All modalities available",
         question="How good is the paper's model when every modality is there, and is anything simpler as good?",
@@ -65,9 +65,9 @@ def _lead(scores: Scores) -> dict[str, object]:
     return {"metric": scores.primary, "over": other.name, **asdict(scores.lead(REGIME, scores.primary))}
 
 
-def _ours(data: str, scores: Scores) -> Table:
+def _ours(data: str, scores: Scores) -> StudyTable:
     metrics = scores.all_metrics
-    return Table(
+    return StudyTable(
         title=f"{data}, all modalities ({scores.rows} test rows)",
         header=["method", *(TITLES[metric] for metric in metrics)],
         rows=[[method.name, *(spread_of(method, REGIME, metric) for metric in metrics)] for method in scores.methods],
@@ -79,11 +79,11 @@ def _table(data: str) -> Mapping[str, printed.Sentiment] | Mapping[str, printed.
     return printed.IEMOCAP if data == "iemocap" else printed.FULL_MODALITY[data]
 
 
-def _printed(data: str) -> Table:
+def _printed(data: str) -> StudyTable:
     table = _table(data)
     order = [metric for metric in TITLES if metric in table[printed.OURS]._fields]
     rows: list[list[Cell]] = [[name, *(getattr(row, metric) for metric in order)] for name, row in table.items()]
-    return Table(
+    return StudyTable(
         title=printed.DATA[data],
         header=["method", *(TITLES[metric] for metric in order)],
         rows=rows,

@@ -25,7 +25,7 @@ from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import select
 from mbd.files import STEP_FILE, read_json, to_json, whole_folder, write_file
 from mbd.params import Params, load_params
-from mbd.params.deletion import Surgery
+from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array
 from mbd.training.reproducibility import reproducible
 from studies.calibrated import calibrated, part_of
@@ -49,7 +49,7 @@ class Increments:
     """by sample: both proxies and `increment`, a number for each parameter"""
 
 
-def as_printed(settings: Surgery) -> Surgery:
+def as_printed(settings: SurgerySettings) -> SurgerySettings:
     """Return the surgery as Algorithm 1 has it, among all parameters that are salient at all."""
     printed = {"order": "importance", "threshold": "quantile", "importance": "swiftprune", "cut": False}
     return settings.model_copy(update=printed | {"saliency_quantile": 0.0, "importance_quantile": 1.0})

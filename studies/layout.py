@@ -25,7 +25,7 @@ from mbd.evaluation.leakage import LEAKAGE, LeakageRecord
 from mbd.model.deletion import DELETION, DeletionRecord
 from mbd.records import read_record
 from mbd.tensors import Array
-from studies.plan import Plan
+from studies.plan import StudyPlan
 
 ROOT = Path("studies/build")
 _AGAIN = "`make study` makes the cells that are missing"
@@ -35,11 +35,11 @@ _AGAIN = "`make study` makes the cells that are missing"
 class Layout:
     """The folders of one plan."""
 
-    plan: Plan
+    plan: StudyPlan
     root: Path
 
     @classmethod
-    def of(cls, plan: Plan) -> "Layout":
+    def of(cls, plan: StudyPlan) -> "Layout":
         """Return the folders that belong to a plan."""
         return cls(plan, ROOT / plan.name)
 

@@ -13,7 +13,7 @@ from mbd.report.figures import loss_curves
 from mbd.tensors import Array
 from studies.claims import judged, listed
 from studies.layout import Layout, read_history
-from studies.outcome import Finding, Outcome, Table
+from studies.outcome import Finding, StudyOutcome, StudyTable
 from studies.scores import JOINT
 
 TERMS = {"task": "L_task", "reconstruction": "L_re", "property": "L_pe", "contrastive": "L_con"}
@@ -22,19 +22,19 @@ STABLE = -0.8
 History = Mapping[str, Array]
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Draw and judge the training of every seed, on the main data set."""
     folders = layout.by_seed(layout.models(layout.plan.main, JOINT))
     histories = [read_history(folder) for folder in folders.values()]
     terms = [term for term in TERMS if term in histories[0] and np.isfinite(histories[0][term]).all()]
     every = [*terms, *(name for name in histories[0] if name not in (*terms, "epoch"))]
     trends = {term: [_trend(history[term]) for history in histories] for term in every}
-    return Outcome(
+    return StudyOutcome(
         name="loss-curves",
         title="Losses over epochs",
         question="Does training go down steadily, for each loss and every seed?",
         tables=[
-            Table(
+            StudyTable(
                 f"{layout.plan.main}: first and last epoch",
                 ["loss", "first", "last", "change (%)", "ρ with epoch", "deviation over seeds (%)"],
                 [

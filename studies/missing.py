@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mbd.evaluation.metrics import TITLES
-from mbd.evaluation.results import Method
+from mbd.evaluation.results import EvaluatedMethod
 from studies import printed
 from studies.claims import judged, listed, text
-from studies.outcome import Cell, Finding, Table
+from studies.outcome import Cell, Finding, StudyTable
 from studies.scores import Scores, mean, spread_of
 
 IMPUTED = ("zero imputation", "mean imputation")
 RIDGE = "ridge by pattern"
 
 
-def tables(scores: Scores, regimes: Sequence[str], average: str, title: str) -> list[Table]:
+def tables(scores: Scores, regimes: Sequence[str], average: str, title: str) -> list[StudyTable]:
     """Return the first metric of every method, and all accuracies of the models."""
     rows = [*regimes, average]
     models = [method for method in scores.methods if not method.baseline]
@@ -22,13 +22,13 @@ def tables(scores: Scores, regimes: Sequence[str], average: str, title: str) -> 
     about = "rows that have" if average == "FIX" else "η"
     note = " ".join(note for note in scores.notes if about in note)
     return [
-        Table(
+        StudyTable(
             f"{title}: {TITLES[scores.primary]}",
             ["available" if average == "FIX" else "missing rate", *(method.name for method in scores.methods)],
             [[row, *(spread_of(method, row, scores.primary) for method in scores.methods)] for row in rows],
             note=note,
         ),
-        Table(
+        StudyTable(
             f"{title}: {metrics}",
             ["available" if average == "FIX" else "missing rate", *(method.name for method in models)],
             [[row, *(_together(method, row, scores.shown) for method in models)] for row in rows],
@@ -36,11 +36,11 @@ def tables(scores: Scores, regimes: Sequence[str], average: str, title: str) -> 
     ]
 
 
-def printed_table(table: Mapping[str, Mapping[str, printed.Short]], name: str, first: str) -> Table:
+def printed_table(table: Mapping[str, Mapping[str, printed.Short]], name: str, first: str) -> StudyTable:
     """Return a table of the paper, with the averages that its rows really have."""
     rows: list[list[Cell]] = [[row, *map(_slashed, cells.values())] for row, cells in table.items()]
     rows.append(["Avg. of these rows", *(_slashed(cell, 2) for cell in printed.averages(table).values())])
-    return Table(
+    return StudyTable(
         f"CMU-MOSI, {name}: Acc2 / F1 / Acc7",
         [first, *table[printed.AVERAGE]],
         rows,
@@ -88,7 +88,7 @@ def filling_claim(scores: Scores, regimes: Sequence[str], average: str, more: st
     )
 
 
-def _together(method: Method, regime: str, metrics: Sequence[str]) -> str:
+def _together(method: EvaluatedMethod, regime: str, metrics: Sequence[str]) -> str:
     return " / ".join(f"{mean(method, regime, metric):.1f}" for metric in metrics)
 
 

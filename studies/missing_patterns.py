@@ -13,20 +13,20 @@ from studies.claims import (
 from studies.drawing import Series, dots
 from studies.layout import Layout
 from studies.missing import data, filling_claim, printed_table, tables
-from studies.outcome import Outcome
+from studies.outcome import StudyOutcome
 from studies.scores import Scores, mean, read_scores
 
 AVERAGE = "FIX"
 TABLE = "fixed missing patterns"
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Compare methods under every fixed pattern, on the main data set."""
     main = layout.plan.main
     scores = read_scores(layout.evaluation(main))
     patterns = scores.names("fixed")
     theirs = _by_pattern(scores)
-    return Outcome(
+    return StudyOutcome(
         name="missing-patterns",
         title="Fixed missing patterns",
         question="What is a model worth when only some modalities are available, the same for every row?",

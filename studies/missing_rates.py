@@ -15,14 +15,14 @@ from studies.claims import (
 from studies.drawing import Series, lines
 from studies.layout import Layout
 from studies.missing import data, filling_claim, printed_table, tables
-from studies.outcome import Finding, Outcome
+from studies.outcome import Finding, StudyOutcome
 from studies.scores import Scores, mean, read_scores
 
 AVERAGE = "MR"
 TABLE = "varying missing rates"
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Compare methods at every missing rate, on the main data set."""
     main = layout.plan.main
     scores = read_scores(layout.evaluation(main))
@@ -33,8 +33,8 @@ def study(layout: Layout) -> Outcome:
     if not rates:
         why = "The rows of this data lack so much of themselves that no missing rate can be set."
         findings = [Finding("MBD consistently outperforms others at every missing rate.", "not comparable", why)]
-        return Outcome(name, title, question, [shown], [*findings, slips_claim(TABLE)])
-    return Outcome(
+        return StudyOutcome(name, title, question, [shown], [*findings, slips_claim(TABLE)])
+    return StudyOutcome(
         name=name,
         title=title,
         question=question,

@@ -22,7 +22,7 @@ Cell = str | int | float | Spread | None
 
 
 @dataclass(frozen=True)
-class Table:
+class StudyTable:
     """A table; a Spread is shown as mean ± deviation, None as a dash."""
 
     title: str
@@ -45,23 +45,23 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyOutcome:
     """One study."""
 
     name: str
     title: str
     question: str
-    tables: Sequence[Table]
+    tables: Sequence[StudyTable]
     findings: Sequence[Finding]
     figures: Mapping[str, bytes] = field(default_factory=dict)
     """PNG by name"""
     data: Mapping[str, Any] = field(default_factory=dict)
     """what tables round or leave out, for machines"""
-    readings: Sequence[Table] = ()
+    readings: Sequence[StudyTable] = ()
     """tables of clock readings: shown, but not in study.json"""
 
 
-def write_outcome(outcome: Outcome, folder: Path) -> None:
+def write_outcome(outcome: StudyOutcome, folder: Path) -> None:
     """Write a study, whole or not at all."""
     with whole_folder(folder, "study") as temporary:
         write_file(temporary / STEP_FILE, to_json({"step": "study"}))  # by which it may be written again
@@ -71,7 +71,7 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
             write_file(temporary / f"{name}.png", png)
 
 
-def markdown(outcome: Outcome, *, level: int, pictures: str = "") -> str:
+def markdown(outcome: StudyOutcome, *, level: int, pictures: str = "") -> str:
     """Return a study as Markdown; `pictures` comes before the names of figures."""
     head = "#" * level
     parts = [f"{head} {outcome.title}", outcome.question]
@@ -84,7 +84,7 @@ def markdown(outcome: Outcome, *, level: int, pictures: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(table: Table) -> str:
+def _table(table: StudyTable) -> str:
     lines = [list(table.header), ["---", *["---:"] * (len(table.header) - 1)]]
     digits = [table.digits] * len(table.header) if isinstance(table.digits, int) else table.digits
     lines += [[cell_text(cell, d) for cell, d in zip(row, digits, strict=True)] for row in table.rows]
@@ -101,7 +101,7 @@ def cell_text(cell: Cell, digits: int) -> str:
     return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: StudyOutcome) -> dict[str, Any]:
     def value(cell: Cell) -> object:
         return {"mean": cell.mean, "deviation": cell.deviation} if isinstance(cell, Spread) else cell
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from mbd.files import STEP_FILE, to_json, whole_folder, write_file
 from studies.layout import Layout
 from studies.outcome import Finding
-from studies.plan import SYNTHETIC, Plan, called, command_about, read_plan
+from studies.plan import SYNTHETIC, StudyPlan, called, command_about, read_plan
 from studies.written import Study, counted, read_studies
 
 _STYLE = """
@@ -64,12 +64,12 @@ def write_page(layout: Layout) -> None:
         write_file(folder / "index.html", html_page(layout.plan, studies))
 
 
-def heading(plan: Plan) -> str:
+def heading(plan: StudyPlan) -> str:
     """Return the title of the page."""
     return f"What holds of the paper’s claims: {called(plan.name)}"
 
 
-def introduction(plan: Plan, studies: list[Study]) -> str:
+def introduction(plan: StudyPlan, studies: list[Study]) -> str:
     """Return what was measured and how to read it."""
     seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     about = (
@@ -86,7 +86,7 @@ def introduction(plan: Plan, studies: list[Study]) -> str:
     )
 
 
-def markdown_page(plan: Plan, studies: list[Study]) -> str:
+def markdown_page(plan: StudyPlan, studies: list[Study]) -> str:
     """Return the page as Markdown."""
     parts = [f"# {heading(plan)}", introduction(plan, studies)]
     parts.append("\n".join(f"- [{study.title}](#{study.name})" for study in studies))
@@ -108,7 +108,7 @@ def markdown_page(plan: Plan, studies: list[Study]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def html_page(plan: Plan, studies: list[Study]) -> str:
+def html_page(plan: StudyPlan, studies: list[Study]) -> str:
     """Return the page as one HTML file."""
     contents = "".join(f'<li><a href="#{study.name}">{html.escape(study.title)}</a></li>' for study in studies)
     body = [
@@ -158,7 +158,7 @@ def _verdict(finding: Finding) -> str:
     return f'<td class="{name}">{sign} {finding.verdict}</td>'
 
 
-def _section(plan: Plan, study: Study) -> str:
+def _section(plan: StudyPlan, study: Study) -> str:
     figures = "".join(
         f'<img alt="{html.escape(study.title)}: {figure.stem.replace("-", " ")}" src="{_inline(figure)}">'
         for figure in study.figures

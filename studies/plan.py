@@ -19,7 +19,7 @@ _OWN = "_npz"
 _WAS = " #was"  # a line of the plan that stands for a while: what stood there before comes after this
 
 
-class Budget(BaseModel):
+class StudyBudget(BaseModel):
     """The sequences of deletions whose budget is added up and sampled."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,7 +28,7 @@ class Budget(BaseModel):
     epsilons: tuple[float, ...]
 
 
-class Plan(BaseModel):
+class StudyPlan(BaseModel):
     """What is measured; names stand for parameters, see `settings`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,7 +44,7 @@ class Plan(BaseModel):
     deletions: tuple[str, ...]
     calibrations: tuple[int, ...]
     scans: tuple[str, ...]
-    budget: Budget
+    budget: StudyBudget
     settings: dict[str, dict[str, Any]]
 
     def options(self, *names: str) -> list[str]:
@@ -53,10 +53,10 @@ class Plan(BaseModel):
         return [part for key, value in settings.items() for part in ("--set", f"{key}={_text(value)}")]
 
 
-def read_plan(file: Path = PLAN) -> Plan:
+def read_plan(file: Path = PLAN) -> StudyPlan:
     """Read the plan; a DataError names what is wrong with it."""
     try:
-        return Plan.model_validate(yaml.safe_load(file.read_text("utf-8")))
+        return StudyPlan.model_validate(yaml.safe_load(file.read_text("utf-8")))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"the plan of the studies cannot be read: {error}", file=file) from error
 
@@ -90,7 +90,7 @@ def use_data(data: Path | None, revoked: str | None = None, file: Path = PLAN) -
     lines: dict[str, str | list[Any]] = {}
     if data:
         if not data.is_file():
-            raise UsageError("there is no such file", key="DATA", value=data, way_out="give the path of an .npz file")
+            raise UsageError("there is no such file", key="DATA", value=data, hint="give the path of an .npz file")
         name = re.sub(r"[^A-Za-z0-9_]+", "_", data.stem) + _OWN  # no other setting is called so
         path = str(data.resolve())
         text += f"  {name}: {json.dumps({'features.source.kind': 'npz', 'features.source.path': path})}{_WAS}\n"
@@ -114,7 +114,7 @@ def _alone(folder: Path) -> Iterator[None]:
         try:
             stack.enter_context(locked(folder, wait=False))
         except BlockingIOError as error:
-            raise UsageError("other studies are running", file=folder, way_out="wait until they are done") from error
+            raise UsageError("other studies are running", file=folder, hint="wait until they are done") from error
         yield
 
 

@@ -54,7 +54,7 @@ class Regimes(NamedTuple):
     mr: Short
 
 
-class Deleted(NamedTuple):
+class PrintedDeletion(NamedTuple):
     """A row of the table about deletion; ΔL_re has no deviation in print."""
 
     white_box: Spread
@@ -229,13 +229,13 @@ CORRUPTED_SHARE = 10.0
 """percent of the test rows"""
 P_DRIFT = 0.0025
 """mean squared deviation between property embeddings of noisy and of clean input"""
-DELETION: Mapping[float | None, Deleted] = MappingProxyType(
+DELETION: Mapping[float | None, PrintedDeletion] = MappingProxyType(
     {
-        None: Deleted(_three(78.4, 0.3), _three(72.1, 0.4), _three(89.9, 0.2), _three(89.9, 0.2), 0.000),
-        0.5: Deleted(_three(50.2, 0.5), _three(51.8, 0.6), _three(88.6, 0.3), _three(88.4, 0.3), 0.012),
-        1.0: Deleted(_three(49.9, 0.4), _three(50.7, 0.5), _three(88.9, 0.2), _three(88.8, 0.2), 0.009),
-        2.0: Deleted(_three(49.7, 0.6), _three(50.5, 0.5), _three(89.1, 0.3), _three(89.0, 0.3), 0.006),
-        4.0: Deleted(_three(49.6, 0.5), _three(50.4, 0.4), _three(89.3, 0.2), _three(89.2, 0.2), 0.004),
+        None: PrintedDeletion(_three(78.4, 0.3), _three(72.1, 0.4), _three(89.9, 0.2), _three(89.9, 0.2), 0.000),
+        0.5: PrintedDeletion(_three(50.2, 0.5), _three(51.8, 0.6), _three(88.6, 0.3), _three(88.4, 0.3), 0.012),
+        1.0: PrintedDeletion(_three(49.9, 0.4), _three(50.7, 0.5), _three(88.9, 0.2), _three(88.8, 0.2), 0.009),
+        2.0: PrintedDeletion(_three(49.7, 0.6), _three(50.5, 0.5), _three(89.1, 0.3), _three(89.0, 0.3), 0.006),
+        4.0: PrintedDeletion(_three(49.6, 0.5), _three(50.4, 0.4), _three(89.3, 0.2), _three(89.2, 0.2), 0.004),
     }
 )
 """by ε, None before the deletion; audio deleted on CMU-MOSI"""

@@ -18,7 +18,7 @@ from studies import increments, printed
 from studies.claims import judged, text
 from studies.increments import CHOSEN, PROXIES, SAMPLES, Increments
 from studies.layout import Layout
-from studies.outcome import Cell, Finding, Outcome, Table
+from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
 
 Measured = Mapping[str, Mapping[int, Increments]]
 """by data set and seed"""
@@ -43,7 +43,7 @@ class Quality:
     """share of parameters for which the proxy is not below the increment"""
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Compare both proxies with what really happens."""
     cells = {data: layout.by_seed(layout.increments(data)) for data in layout.plan.compared}
     measured = {data: {s: increments.read(f) for s, f in own.items()} for data, own in cells.items()}
@@ -54,7 +54,7 @@ def study(layout: Layout) -> Outcome:
         for proxy in PROXIES
     ]
     main = next(iter(measured[layout.plan.main].values()))
-    return Outcome(
+    return StudyOutcome(
         name="proxy",
         title="Error of the importance proxies",
         question="Does the importance of a parameter tell what removing it really costs?",
@@ -87,7 +87,7 @@ def _spread(values: Sequence[float]) -> Spread | None:
     return spread(values) if values else None
 
 
-def _table(qualities: Iterable[Quality]) -> Table:
+def _table(qualities: Iterable[Quality]) -> StudyTable:
     rows: list[list[Cell]] = [
         [
             q.data,
@@ -102,7 +102,7 @@ def _table(qualities: Iterable[Quality]) -> Table:
         for q in qualities
     ]
     band, gamma = f"within ±{100 * BAND:g} % (%)", f"OverDelete({TOLERANCE:g}) (%)"
-    return Table(
+    return StudyTable(
         "Both proxies beside true leave-one-out increments",
         ["data", "sample", "proxy", "max rel. error (%)", band, gamma, f"{gamma}, ΔL > 0", "Spearman ρ"],
         rows,
@@ -113,7 +113,7 @@ def _table(qualities: Iterable[Quality]) -> Table:
     )
 
 
-def _printed_table() -> Table:
+def _printed_table() -> StudyTable:
     rows: list[list[Cell]] = [
         [
             printed.DATA[data],
@@ -126,7 +126,7 @@ def _printed_table() -> Table:
         for data, row in printed.PROXY.items()
     ]
     header = ["data", "χ_max", "max rel. error (%)", "98 % within bound", "OverDelete(0.1) (%)", "Spearman ρ"]
-    return Table("Table A2", header, rows, printed=True)
+    return StudyTable("Table A2", header, rows, printed=True)
 
 
 def scatter(found: Increments, sample: str) -> bytes:

@@ -29,7 +29,7 @@ from studies.audits import Kind, kind_of
 from studies.cell import backbone_of
 from studies.claims import judged
 from studies.layout import Layout
-from studies.outcome import Cell, Finding, Outcome, Table
+from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
 
 COMPARABLE = 0.5
 """share of the printed ratio from which on it counts as reached"""
@@ -54,7 +54,7 @@ class Work:
         return retraining.products / self.products if retraining.products and self.products else None
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Set deletions beside retraining."""
     plan = layout.plan
     records = {name: next(iter(layout.deletions(name).values())) for name in plan.deletions}
@@ -65,7 +65,7 @@ def study(layout: Layout) -> Outcome:
         before = _model(_first(layout, layout.models(plan.main, backbone_of(name))))
         deletions[name] = deletion_work(name, record, before, _model(_first(layout, layout.deleted(name))), rows)
     ratios = {name: work.against(retraining[backbone_of(name)]) for name, work in deletions.items()}
-    return Outcome(
+    return StudyOutcome(
         name="runtime",
         title="Runtime overhead",
         question=f"How much less is it to delete {plan.revoked} than to train without it?",
@@ -132,10 +132,12 @@ def deletion_work(name: str, record: DeletionRecord, before: ModelRecord, after:
     )
 
 
-def _table(deletions: Mapping[str, Work], retraining: Mapping[str, Work], ratios: Mapping[str, float | None]) -> Table:
+def _table(
+    deletions: Mapping[str, Work], retraining: Mapping[str, Work], ratios: Mapping[str, float | None]
+) -> StudyTable:
     rows: list[list[Cell]] = [[*_cells(work), None] for work in retraining.values()]
     rows += [[*_cells(work), ratios[name]] for name, work in deletions.items()]
-    return Table(
+    return StudyTable(
         "Work, counted",
         ["", "rows", "epochs", "rows × gradients", "× parameters", "retraining is … times that"],
         rows,
@@ -146,7 +148,7 @@ def _cells(work: Work) -> list[Cell]:
     return [work.name, work.rows, work.epochs, work.passes, None if work.products is None else f"{work.products:.2e}"]
 
 
-def _printed_table() -> Table:
+def _printed_table() -> StudyTable:
     run = printed.RUNTIME
     rows: list[list[Cell]] = [
         ["saliency", f"{run.saliency:g} s"],
@@ -156,26 +158,28 @@ def _printed_table() -> Table:
         ["training without the modality", f"{run.retraining / 3600:g} h"],
         ["ratio", f"{run.ratio:g}"],
     ]
-    return Table("Runtime on one RTX-3090", ["", "time"], rows, printed=True)
+    return StudyTable("Runtime on one RTX-3090", ["", "time"], rows, printed=True)
 
 
-def _phases_table(layout: Layout) -> Table:
+def _phases_table(layout: Layout) -> StudyTable:
     rows: list[list[Cell]] = []
     for name in layout.plan.deletions:
         found = [step["phases_seconds"] for step in _timed(layout, layout.deleted(name))]
         for phase in found[0] if found else ():
             rows.append([name, phase, spread([seconds[phase] for seconds in found])])
-    return Table("Seconds of each phase of a deletion, on this machine", ["deletion", "phase", "s"], rows, digits=3)
+    return StudyTable(
+        "Seconds of each phase of a deletion, on this machine", ["deletion", "phase", "s"], rows, digits=3
+    )
 
 
-def _clock_table(layout: Layout) -> Table:
+def _clock_table(layout: Layout) -> StudyTable:
     training = {b: _seconds(layout, layout.references(b)) for b in layout.plan.backbones}
     rows: list[list[Cell]] = [[f"retraining, {b}", seconds, None] for b, seconds in training.items()]
     for name in layout.plan.deletions:
         seconds = _seconds(layout, layout.deleted(name))
         whole = training[backbone_of(name)]
         rows.append([name, seconds, whole.mean / seconds.mean if whole and seconds else None])
-    return Table(
+    return StudyTable(
         "Seconds of the whole command, on this machine",
         ["", "s", "retraining is … times that"],
         rows,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mbd.evaluation.metrics import ACCURACIES, ERRORS, LOWER_IS_BETTER
 from mbd.evaluation.regimes import Condition, Kind
 from mbd.evaluation.regimes import Scores as Run
-from mbd.evaluation.results import Method, compare
+from mbd.evaluation.results import EvaluatedMethod, compare
 from mbd.evaluation.spread import Comparison, Spread, spread
 from mbd.params.features import Task
 from studies.drawing import Series
@@ -20,7 +20,7 @@ JOINT = "joint"
 _PLACES = ("method", "seed", "kind", "regime", "eta", "corrupted", "rows")
 
 
-class Shown(NamedTuple):
+class ShownScore(NamedTuple):
     """A regime: which modalities the rows of an evaluation showed."""
 
     name: str
@@ -36,8 +36,8 @@ class Scores:
     modalities: tuple[str, ...]
     rows: int
     notes: tuple[str, ...]
-    regimes: tuple[Shown, ...]
-    methods: tuple[Method, ...]
+    regimes: tuple[ShownScore, ...]
+    methods: tuple[EvaluatedMethod, ...]
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -55,12 +55,12 @@ class Scores:
         return self.shown + ERRORS[self.task]
 
     @property
-    def ours(self) -> Method:
+    def ours(self) -> EvaluatedMethod:
         """The paper's model, or the first one if it was not measured."""
         return self.method(JOINT) or self.methods[0]
 
     @property
-    def others(self) -> tuple[Method, ...]:
+    def others(self) -> tuple[EvaluatedMethod, ...]:
         """Every other method."""
         return tuple(method for method in self.methods if method is not self.ours)
 
@@ -72,11 +72,11 @@ class Scores:
         """Return whether there is such a regime, or average of regimes."""
         return any(regime == known.name for known in self.regimes)
 
-    def method(self, name: str) -> Method | None:
+    def method(self, name: str) -> EvaluatedMethod | None:
         """Return a method, if it was measured."""
         return next((method for method in self.methods if method.name == name), None)
 
-    def best_other(self, regime: str, metric: str) -> Method:
+    def best_other(self, regime: str, metric: str) -> EvaluatedMethod:
         """Return the best method beside ours in one regime."""
         sign = -1 if metric in LOWER_IS_BETTER else 1
         return max(self.others, key=lambda method: sign * mean(method, regime, metric))
@@ -103,30 +103,30 @@ def read_scores(folder: Path) -> Scores:
     with (folder / "regimes.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     runs: dict[str, dict[str, Run]] = {}
-    regimes: dict[str, Shown] = {}
+    regimes: dict[str, ShownScore] = {}
     for line in lines:
         name, eta = line["regime"], line["eta"]
         run = runs.setdefault(line["method"], {}).setdefault(line["seed"], {})
         run[Condition(name, line["corrupted"] == "true")] = {
             metric: float(value) for metric, value in line.items() if metric not in _PLACES
         }
-        regimes.setdefault(name, Shown(name, line["kind"], float(eta) if eta else None))
+        regimes.setdefault(name, ShownScore(name, line["kind"], float(eta) if eta else None))
     return Scores(
         task=metrics["task"],
         modalities=tuple(metrics["modalities"]),
         rows=metrics["rows"],
         notes=tuple(metrics["notes"]),
         regimes=tuple(regimes.values()),
-        methods=tuple(Method(name, found, baseline=set(found) == {""}) for name, found in runs.items()),
+        methods=tuple(EvaluatedMethod(name, found, baseline=set(found) == {""}) for name, found in runs.items()),
     )
 
 
-def mean(method: Method, regime: str, metric: str, *, corrupted: bool = False) -> float:
+def mean(method: EvaluatedMethod, regime: str, metric: str, *, corrupted: bool = False) -> float:
     """Return the mean of a metric over seeds."""
     return spread_of(method, regime, metric, corrupted=corrupted).mean
 
 
-def spread_of(method: Method, regime: str, metric: str, *, corrupted: bool = False) -> Spread:
+def spread_of(method: EvaluatedMethod, regime: str, metric: str, *, corrupted: bool = False) -> Spread:
     """Return mean and deviation of a metric over seeds."""
     found = method.spread(Condition(regime, corrupted), metric)
     if found is None:
@@ -134,12 +134,12 @@ def spread_of(method: Method, regime: str, metric: str, *, corrupted: bool = Fal
     return found
 
 
-def loss_by_corruption(method: Method, regime: str, metric: str) -> Spread:
+def loss_by_corruption(method: EvaluatedMethod, regime: str, metric: str) -> Spread:
     """Return how many points a metric loses by corruption, paired by seed."""
     return _gap(method.values(Condition(regime), metric), method.values(Condition(regime, True), metric))
 
 
-def gap(ours: Method, theirs: Method, regime: str, metric: str) -> Spread:
+def gap(ours: EvaluatedMethod, theirs: EvaluatedMethod, regime: str, metric: str) -> Spread:
     """Return ours − theirs, paired by seed."""
     return _gap(ours.values(Condition(regime), metric), theirs.values(Condition(regime), metric))
 
@@ -148,7 +148,7 @@ def _gap(a: Mapping[str, float], b: Mapping[str, float]) -> Spread:
     return spread([a[seed] - b[seed] for seed in a if seed in b])
 
 
-def difference(ours: Method, theirs: Method, regime: str, metric: str) -> Comparison:
+def difference(ours: EvaluatedMethod, theirs: EvaluatedMethod, regime: str, metric: str) -> Comparison:
     """Compare two methods over seeds; a baseline stands beside every seed."""
     found = compare(ours, theirs, Condition(regime), metric)
     if found is None:

@@ -16,9 +16,9 @@ from studies import printed, thresholds
 from studies.audits import OFFERED, WHITE_BOX
 from studies.cell import scans
 from studies.claims import listed, text
-from studies.deleted import Deleted, read_deleted
+from studies.deleted import DeletedLine, read_deleted
 from studies.layout import Layout
-from studies.outcome import Cell, Outcome, Table
+from studies.outcome import Cell, StudyOutcome, StudyTable
 from studies.scores import read_scores
 from studies.sensitivity_claims import findings, knob, proven_epsilons
 from studies.thresholds import Thresholds
@@ -26,14 +26,14 @@ from studies.thresholds import Thresholds
 DEFAULT = "uncut"
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Scan."""
     default = read_deleted(layout, [DEFAULT], read_scores(layout.evaluation("deleted")))[0]
     scores = read_scores(layout.evaluation("scans"))
     scanned = read_deleted(layout, scans(layout), scores)
     overlap = {d.name: overlaps(layout, d.name) for d in scanned}
     counted = {seed: thresholds.read(folder) for seed, folder in layout.by_seed(layout.thresholds()).items()}
-    return Outcome(
+    return StudyOutcome(
         name="sensitivity",
         title="Sensitivity to budget, threshold and calibration size",
         question=(
@@ -65,11 +65,13 @@ def _share(default: Mapping[str, Array], other: Mapping[str, Array]) -> float:
     return both / max(sum(len(default[name]) for name in default), 1)
 
 
-def _table(default: Deleted, scanned: Sequence[Deleted], overlap: Mapping[str, Spread], title: str) -> Table:
+def _table(
+    default: DeletedLine, scanned: Sequence[DeletedLine], overlap: Mapping[str, Spread], title: str
+) -> StudyTable:
     lines = [(*knob(d, default), d) for d in scanned]
     rows: list[list[Cell]] = [["default", None, *_cells(default, None)]]
     rows += [[name, f"{value:g}", *_cells(d, overlap[d.name])] for name, value, d in lines]
-    return Table(
+    return StudyTable(
         "One setting changed at a time",
         [
             "changed",
@@ -86,7 +88,7 @@ def _table(default: Deleted, scanned: Sequence[Deleted], overlap: Mapping[str, S
     )
 
 
-def _cells(deletion: Deleted, overlap: Spread | None) -> list[Cell]:
+def _cells(deletion: DeletedLine, overlap: Spread | None) -> list[Cell]:
     offered = OFFERED.spread(deletion.records, "after")
     percent = None if overlap is None else f"{100 * overlap.mean:.0f}"
     proven = proven_epsilons(deletion)
@@ -101,22 +103,22 @@ def _cells(deletion: Deleted, overlap: Spread | None) -> list[Cell]:
     ]
 
 
-def _printed_table() -> Table:
+def _printed_table() -> StudyTable:
     rows: list[list[Cell]] = [
         [row.knob, f"{row.value:g}" + (" (default)" if row.default else ""), row.acc2, f"{row.epsilon:.2f}"]
         for row in printed.SENSITIVITY
     ]
-    return Table("Sensitivity scan on CMU-MOSI", ["changed", "to", "Acc2 (%)", "ε"], rows, printed=True)
+    return StudyTable("Sensitivity scan on CMU-MOSI", ["changed", "to", "Acc2 (%)", "ε"], rows, printed=True)
 
 
-def _passing_table(counted: Sequence[Thresholds]) -> Table:
+def _passing_table(counted: Sequence[Thresholds]) -> StudyTable:
     rows: list[list[Cell]] = []
     for place, row in enumerate(counted[0].passing):
         same = [found.passing[place] for found in counted]
         means = (spread([getattr(p, name) for p in same]) for name in ("salient_enough", "candidates", "outside"))
         rows.append([row.scale, f"{row.eta:g}", *means])
     first = counted[0]
-    return Table(
+    return StudyTable(
         f"How many of {first.parameters} parameters pass the paper's η_s, by the scale on which L_re is taken",
         ["scale of L_re", "η_s", "s ≥ η_s", f"and L ≤ {first.eta_importance:g}", "outside the modality's own parts"],
         rows,
@@ -128,11 +130,11 @@ def _passing_table(counted: Sequence[Thresholds]) -> Table:
     )
 
 
-def _parts_table(counted: Sequence[Thresholds]) -> Table:
+def _parts_table(counted: Sequence[Thresholds]) -> StudyTable:
     rows: list[list[Cell]] = []
     for place, part in enumerate(counted[0].parts):
         same = [found.parts[place] for found in counted]
         shares = spread([100 * p.share_of_saliency for p in same])
         rows.append([part.name, part.parameters, spread([p.salient for p in same]), text(shares, 2)])
     header = ["part of the model", "parameters", "with s > 0", "share of all saliency (%)"]
-    return Table("Where the saliency of the reconstruction lies", header, rows, digits=0)
+    return StudyTable("Where the saliency of the reconstruction lies", header, rows, digits=0)

@@ -9,7 +9,7 @@ from mbd.evaluation.spread import Spread
 from studies import printed
 from studies.audits import WHITE_BOX
 from studies.claims import judged, listed
-from studies.deleted import Deleted
+from studies.deleted import DeletedLine
 from studies.outcome import Finding
 from studies.thresholds import Thresholds
 
@@ -20,7 +20,7 @@ STABLE_SHARE = 0.9
 _KNOBS = {"budget": "r", "saliency_quantile": "quantile of s", "rows": "|B|"}
 
 
-def knob(deletion: Deleted, default: Deleted) -> tuple[str, float]:
+def knob(deletion: DeletedLine, default: DeletedLine) -> tuple[str, float]:
     """Return what a scan changed, and to what."""
     own, other = (_knobs(d) for d in (deletion, default))
     changed = [name for name in _KNOBS if own[name] != other[name]]
@@ -28,22 +28,22 @@ def knob(deletion: Deleted, default: Deleted) -> tuple[str, float]:
     return _KNOBS[name], own[name]
 
 
-def _knobs(deletion: Deleted) -> dict[str, float]:
+def _knobs(deletion: DeletedLine) -> dict[str, float]:
     record = next(iter(deletion.deletions.values()))
     settings: Mapping[str, Any] = record.parameters["surgery"]
     rows = record.facts["calibration"]["rows_with_modality"]
     return {**{name: settings[name] for name in _KNOBS if name in settings}, "rows": min(rows.values())}
 
 
-def proven_epsilons(deletion: Deleted) -> list[float]:
+def proven_epsilons(deletion: DeletedLine) -> list[float]:
     """Return the ε that the records of a deletion claim as proven."""
     found = (record.guarantee.epsilon for record in deletion.deletions.values())
     return [epsilon for epsilon in found if epsilon is not None]
 
 
 def findings(
-    default: Deleted,
-    scanned: Sequence[Deleted],
+    default: DeletedLine,
+    scanned: Sequence[DeletedLine],
     overlap: Mapping[str, Spread],
     counted: Sequence[Thresholds],
     title: str,
@@ -59,7 +59,7 @@ def findings(
     ]
 
 
-def _epsilon(every: Sequence[Deleted]) -> Finding:
+def _epsilon(every: Sequence[DeletedLine]) -> Finding:
     proven = [epsilon for d in every for epsilon in proven_epsilons(d)]
     cells = sum(len(d.deletions) for d in every)
     low, high = (pick(row.epsilon for row in printed.SENSITIVITY) for pick in (min, max))
@@ -73,7 +73,7 @@ def _epsilon(every: Sequence[Deleted]) -> Finding:
     )
 
 
-def _accuracy(every: Sequence[Deleted], title: str) -> Finding:
+def _accuracy(every: Sequence[DeletedLine], title: str) -> Finding:
     means = [d.accuracy.mean for d in every]
     width, leaks = max(means) - min(means), [d.white_box.mean for d in every]
     reference = WHITE_BOX.spread(every[0].records, "reference").mean
@@ -86,7 +86,7 @@ def _accuracy(every: Sequence[Deleted], title: str) -> Finding:
     )
 
 
-def _stable(default: Deleted, scanned: Sequence[Deleted], overlap: Mapping[str, Spread]) -> Finding:
+def _stable(default: DeletedLine, scanned: Sequence[DeletedLine], overlap: Mapping[str, Spread]) -> Finding:
     claim = f"The choice of parameters is stable for |B| ≥ {STABLE_ROWS}."
     base = _knobs(default)["rows"]
     sizes = {d.name: _knobs(d)["rows"] for d in scanned if knob(d, default)[0] == _KNOBS["rows"]}

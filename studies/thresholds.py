@@ -22,7 +22,7 @@ from mbd.deletion.importance import importance
 from mbd.deletion.saliency import saliency
 from mbd.files import STEP_FILE, read_json, to_json, whole_folder, write_file
 from mbd.params import load_params
-from mbd.params.deletion import Surgery
+from mbd.params.deletion import SurgerySettings
 from mbd.records import Record
 from mbd.tensors import Array
 from mbd.training.reproducibility import reproducible
@@ -82,7 +82,7 @@ class Thresholds(Record):
     passing: tuple[Passing, ...]
 
 
-def measure(calibration: Calibration, modality: str, settings: Surgery) -> Thresholds:
+def measure(calibration: Calibration, modality: str, settings: SurgerySettings) -> Thresholds:
     """Count what passes."""
     modalities, dimensions = calibration.network.modalities, calibration.network.modalities[modality]
     found = saliency(calibration, (modality,))

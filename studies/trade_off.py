@@ -8,16 +8,16 @@ to gain or to lose.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mbd.attacks.suspect import Role
+from mbd.attacks.target_model import Role
 from mbd.evaluation.metrics import TITLES as METRICS
 from mbd.report.drawing import COLOURS, figure_png
 from studies import printed
 from studies.audits import WHITE_BOX, attacks_refuse, gives_away
 from studies.claims import judged, text
-from studies.deleted import Beside, Deleted, Line, read_beside, read_deleted
+from studies.deleted import Beside, DeletedLine, Line, read_beside, read_deleted
 from studies.deletion_claims import UTILITY_LOSS
 from studies.layout import Layout
-from studies.outcome import Cell, Finding, Outcome, Table
+from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
 from studies.scores import read_scores
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ _LINES: dict[Role, tuple[str, str, str]] = {
 _CHANCE = 50.0
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Draw utility and leakage of every deletion that has an ε."""
     scores = read_scores(layout.evaluation("deleted"))
     whole = read_deleted(layout, layout.plan.deletions, scores)
     deleted = sorted((d for d in whole if d.epsilon is not None), key=lambda d: d.epsilon or 0.0)
     beside = read_beside(layout, whole, scores)
-    return Outcome(
+    return StudyOutcome(
         name="trade-off",
         title="Privacy–utility trade-off",
         question=(
@@ -50,7 +50,7 @@ def study(layout: Layout) -> Outcome:
     )
 
 
-def _table(deleted: Sequence[Deleted], title: str) -> Table:
+def _table(deleted: Sequence[DeletedLine], title: str) -> StudyTable:
     rows: list[list[Cell]] = [
         [_CURVES[d.kind][0], f"{d.epsilon:g}", d.accuracy, d.white_box, d.black_box]
         for kind in _CURVES
@@ -58,16 +58,16 @@ def _table(deleted: Sequence[Deleted], title: str) -> Table:
         if d.kind == kind
     ]
     header = ["deletion", "ε", f"{title} (%)", "ASR white-box (%)", "ASR black-box (%)"]
-    return Table("Utility and leakage over ε", header, rows)
+    return StudyTable("Utility and leakage over ε", header, rows)
 
 
-def _printed_table() -> Table:
+def _printed_table() -> StudyTable:
     rows: list[list[Cell]] = [
         [f"{epsilon:g}", row.acc2, row.white_box, row.black_box]
         for epsilon, row in printed.DELETION.items()
         if epsilon is not None
     ]
-    return Table(
+    return StudyTable(
         "The points of the paper's figure",
         ["ε", "Acc2 (%)", "ASR white-box (%)", "ASR black-box (%)"],
         rows,
@@ -75,7 +75,7 @@ def _printed_table() -> Table:
     )
 
 
-def draw(deleted: Sequence[Deleted], beside: Beside, title: str) -> bytes:
+def draw(deleted: Sequence[DeletedLine], beside: Beside, title: str) -> bytes:
     """Draw both curves over ε, with the full model and the reference as lines."""
     epsilons = sorted({d.epsilon for d in deleted if d.epsilon})
     with figure_png((6.4, 5.4)) as (figure, png):
@@ -98,7 +98,7 @@ def draw(deleted: Sequence[Deleted], beside: Beside, title: str) -> bytes:
     return png.getvalue()
 
 
-def _curve(panel: "Axes", own: Sequence[Deleted], name: str, text: str, colour: str, marker: str) -> None:
+def _curve(panel: "Axes", own: Sequence[DeletedLine], name: str, text: str, colour: str, marker: str) -> None:
     if not own:
         return
     values = [getattr(d, name) for d in own]
@@ -113,7 +113,7 @@ def _curve(panel: "Axes", own: Sequence[Deleted], name: str, text: str, colour: 
     )
 
 
-def findings(deleted: Sequence[Deleted], beside: Beside, title: str) -> list[Finding]:
+def findings(deleted: Sequence[DeletedLine], beside: Beside, title: str) -> list[Finding]:
     """Return what became of the paper's claims about its figure."""
     found = [_printed_numbers()]
     if own := [d for d in deleted if d.kind == "printed"]:
@@ -125,7 +125,7 @@ def findings(deleted: Sequence[Deleted], beside: Beside, title: str) -> list[Fin
     return found
 
 
-def _trade_off(own: Sequence[Deleted], before: Line, reference: Line, title: str) -> Finding:
+def _trade_off(own: Sequence[DeletedLine], before: Line, reference: Line, title: str) -> Finding:
     least, most = own[0], own[-1]
     suppressed = not gives_away(least.records, WHITE_BOX.attack)
     lost = before.accuracy.mean - least.accuracy.mean
@@ -156,7 +156,7 @@ def _printed_numbers() -> Finding:
     )
 
 
-def _certified(own: Sequence[Deleted], before: Line, reference: Line, title: str) -> Finding:
+def _certified(own: Sequence[DeletedLine], before: Line, reference: Line, title: str) -> Finding:
     worst = max(own, key=lambda d: d.white_box.mean)
     lowest, highest = (pick(own, key=lambda d: d.accuracy.mean) for pick in (min, max))
     lost = reference.accuracy.mean - lowest.accuracy.mean

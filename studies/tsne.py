@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mbd.evaluation.inside import map_of, reconstructed, sample_for_map, sentiment_classes
-from mbd.evaluation.regimes import build_bench
+from mbd.evaluation.regimes import plan_evaluation
 from mbd.evaluation.spread import paired_t_test, spread
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
@@ -22,7 +22,7 @@ from mbd.report.figures import reconstruction_map
 from mbd.tensors import Array
 from studies.claims import judged, p_text, text
 from studies.layout import Layout
-from studies.outcome import Finding, Outcome, Table
+from studies.outcome import Finding, StudyOutcome, StudyTable
 from studies.scores import JOINT
 
 WITHOUT = "no-property"
@@ -34,11 +34,11 @@ Silhouettes = Mapping[str, Mapping[int, float]]
 """by model, then by seed"""
 
 
-def study(layout: Layout) -> Outcome:
+def study(layout: Layout) -> StudyOutcome:
     """Map what the first seed of both models reconstructs, and judge every seed."""
     plan, params = layout.plan, load_params().evaluation
     data = FeatureSet.open(layout.features(plan.main))
-    bench = build_bench(data.split("test").load(), data.manifest.task, params)
+    bench = plan_evaluation(data.split("test").load(), data.manifest.task, params)
     labels, names = sentiment_classes(bench, data.manifest.classes)
     chosen = sample_for_map(len(labels), params.seed)
     shown = bench.rows.take(chosen), labels[chosen]
@@ -54,7 +54,7 @@ def study(layout: Layout) -> Outcome:
         matrix = next(iter(_matrices(dict([next(iter(folders.items()))]), shown[0]).values()), None)
         if matrix is not None and len(matrix) > 3:
             maps[CALLED[name]] = map_of(matrix, shown[1], params.seed)
-    return Outcome(
+    return StudyOutcome(
         name="tsne",
         title="Reconstructed embeddings",
         question="Do reconstructed embeddings of one sentiment lie closer together with the property pathway?",
@@ -81,8 +81,8 @@ def silhouette(matrix: Array, labels: Array) -> float:
         return float(silhouette_score(matrix, labels)) if 1 < len(np.unique(labels)) < len(labels) else 0.0
 
 
-def _table(main: str, found: Silhouettes, rows: int) -> Table:
-    return Table(
+def _table(main: str, found: Silhouettes, rows: int) -> StudyTable:
+    return StudyTable(
         f"{main}: silhouette of the sentiment in the reconstructed embeddings of {rows} test rows",
         ["model", "silhouette", *(f"seed {seed}" for seed in next(iter(found.values()), {}))],
         [

@@ -29,7 +29,7 @@ _PRINTED = " (printed in the paper)"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownFigure:
     """A table as Markdown, with the line above it and the one below."""
 
     title: str
@@ -48,7 +48,7 @@ class Study:
     question: str
     findings: tuple[Finding, ...]
     figures: tuple[Path, ...]
-    tables: tuple[Shown, ...]
+    tables: tuple[ShownFigure, ...]
 
     @property
     def command(self) -> str:
@@ -91,7 +91,7 @@ def _read(folder: Path) -> Study:
     )
 
 
-def _tables(blocks: Sequence[str]) -> list[Shown]:
+def _tables(blocks: Sequence[str]) -> list[ShownFigure]:
     """Find the tables of a report, with what is written around them; clock readings are only there."""
     found = []
     for place, block in enumerate(blocks):
@@ -99,5 +99,5 @@ def _tables(blocks: Sequence[str]) -> list[Shown]:
             title, after = blocks[place - 1], blocks[place + 1] if place + 1 < len(blocks) else ""
             note = "" if after.startswith(("**", "- *", "Made by")) else after
             printed = title.endswith(_PRINTED)
-            found.append(Shown(title.removesuffix(_PRINTED).strip("*"), printed, block, note))
+            found.append(ShownFigure(title.removesuffix(_PRINTED).strip("*"), printed, block, note))
     return found

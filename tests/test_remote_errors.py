@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, NoCredentialsError
 
-from mbd.remote_errors import Trouble, trouble_with
+from mbd.remote_errors import ErrorKind, classify_error
 
 
 def _s3(code: str) -> ClientError:
@@ -13,31 +13,31 @@ def _s3(code: str) -> ClientError:
 @pytest.mark.parametrize(
     ("cause", "expected"),
     [
-        (NoCredentialsError(), Trouble.CREDENTIALS),
-        (_s3("SignatureDoesNotMatch"), Trouble.CREDENTIALS),
-        (PermissionError("Forbidden"), Trouble.CREDENTIALS),
-        (_s3("NoSuchBucket"), Trouble.NO_BUCKET),
-        (_s3("RequestTimeTooSkewed"), Trouble.CLOCK),
-        (EndpointConnectionError(endpoint_url="http://127.0.0.1:9"), Trouble.UNREACHABLE),
-        (ConnectionClosedError(endpoint_url="http://127.0.0.1:9"), Trouble.UNREACHABLE),
-        (ConnectionRefusedError("refused"), Trouble.UNREACHABLE),
-        (FileNotFoundError("files/md5/00/00"), Trouble.NOT_THERE),
-        (ValueError("something else"), Trouble.OTHER),
+        (NoCredentialsError(), ErrorKind.CREDENTIALS),
+        (_s3("SignatureDoesNotMatch"), ErrorKind.CREDENTIALS),
+        (PermissionError("Forbidden"), ErrorKind.CREDENTIALS),
+        (_s3("NoSuchBucket"), ErrorKind.NO_BUCKET),
+        (_s3("RequestTimeTooSkewed"), ErrorKind.CLOCK),
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:9"), ErrorKind.UNREACHABLE),
+        (ConnectionClosedError(endpoint_url="http://127.0.0.1:9"), ErrorKind.UNREACHABLE),
+        (ConnectionRefusedError("refused"), ErrorKind.UNREACHABLE),
+        (FileNotFoundError("files/md5/00/00"), ErrorKind.NOT_THERE),
+        (ValueError("something else"), ErrorKind.OTHER),
     ],
 )
-def test_the_cause_counts_however_deep_it_lies(cause: Exception, expected: Trouble) -> None:
+def test_the_cause_counts_however_deep_it_lies(cause: Exception, expected: ErrorKind) -> None:
     outer = RuntimeError("failed to load directory")
     outer.__cause__ = OSError("wrapped once more")
     outer.__cause__.__context__ = cause
-    trouble, reason = trouble_with(outer)
-    assert trouble is expected
+    kind, reason = classify_error(outer)
+    assert kind is expected
     assert reason == str(cause)
 
 
 def test_a_bare_404_is_about_the_bucket_only_if_a_bucket_was_asked_for() -> None:
-    assert trouble_with(_s3("404"), bucket_asked=True)[0] is Trouble.NO_BUCKET
-    assert trouble_with(_s3("404"))[0] is Trouble.OTHER
+    assert classify_error(_s3("404"), bucket_asked=True)[0] is ErrorKind.NO_BUCKET
+    assert classify_error(_s3("404"))[0] is ErrorKind.OTHER
 
 
 def test_reasons_carry_no_credentials() -> None:
-    assert trouble_with(ValueError("no http://user:s3cret@host/x"))[1] == "no http://host/x"
+    assert classify_error(ValueError("no http://user:s3cret@host/x"))[1] == "no http://host/x"

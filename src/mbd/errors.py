@@ -1,7 +1,7 @@
 """Every error a user can meet, and the exit code it ends with.
 
 An error names what is wrong and, where they apply, the file, the key and the value that are wrong, and the
-way out. Faces print ``str(error)`` and exit with ``error.exit_code``; nothing else decides an exit code.
+hint. Faces print ``str(error)`` and exit with ``error.exit_code``; nothing else decides an exit code.
 """
 
 from enum import IntEnum
@@ -32,17 +32,17 @@ class MbdError(Exception):
         file: Path | str | None = None,
         key: str | None = None,
         value: object = None,
-        way_out: str | None = None,
+        hint: str | None = None,
     ) -> None:
         self.problem = problem
         self.file = file
         self.key = key
         self.value = value
-        self.way_out = way_out
+        self.hint = hint
         super().__init__(problem)
 
     def __str__(self) -> str:
-        facts = [("file", self.file), ("key", self.key), ("value", self.value), ("way out", self.way_out)]
+        facts = [("file", self.file), ("key", self.key), ("value", self.value), ("hint", self.hint)]
         return "\n".join([self.problem, *(f"  {name}: {fact}" for name, fact in facts if fact is not None)])
 
 
@@ -76,5 +76,5 @@ class MissingExtraError(MbdError):
     def __init__(self, needed_for: str, extra: str, package: str) -> None:
         super().__init__(
             f"{needed_for} needs the package {package}, which is not installed",
-            way_out=f"pip install -c constraints.txt 'missing-by-design[{extra}]'",
+            hint=f"pip install -c constraints.txt 'missing-by-design[{extra}]'",
         )

@@ -118,7 +118,7 @@ def _check_replaceable(out: Path, step: str) -> None:
             f"the output folder holds something that `mbd {step}` did not write",
             key="--out",
             value=out,
-            way_out="give another folder, or remove this one first",
+            hint="give another folder, or remove this one first",
         )
 
 

@@ -37,7 +37,7 @@ def git(
             timeout=timeout,
         )
     except FileNotFoundError:
-        raise MbdError("git is needed here and is not installed", way_out="install git") from None
+        raise MbdError("git is needed here and is not installed", hint="install git") from None
 
 
 def read_objects(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
@@ -62,7 +62,7 @@ def clone(repository: str, folder: Path) -> None:
     except ValueError:
         raise UsageError(
             "the URL of the repository is not valid",
-            way_out="write special characters of its user or password as %XX",
+            hint="write special characters of its user or password as %XX",
         ) from None
     # A server that no longer sends anything is given up.
     settings = {"http.lowSpeedLimit": "1", "http.lowSpeedTime": str(_STALLED_SECONDS)}
@@ -76,12 +76,12 @@ def clone(repository: str, folder: Path) -> None:
         raise DataError(
             f"the git repository refuses our credentials: {reason}",
             value=shown,
-            way_out="give git credentials that may read it: a credential helper, an ssh key, or user:token@ in the URL",
+            hint="give git credentials that may read it: a credential helper, an ssh key, or user:token@ in the URL",
         )
     raise DataError(
         f"the git repository cannot be reached: {reason}",
         value=shown,
-        way_out="check the URL; `git ls-remote URL` has to work from here",
+        hint="check the URL; `git ls-remote URL` has to work from here",
     )
 
 
@@ -96,7 +96,7 @@ def resolve(folder: Path, rev: str) -> str:
     raise UsageError(
         "there is no such revision in the repository",
         value=rev,
-        way_out="give a branch, a tag or a commit that has been pushed",
+        hint="give a branch, a tag or a commit that has been pushed",
     )
 
 

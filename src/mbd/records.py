@@ -17,13 +17,13 @@ class Record(BaseModel):
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 
 
-def read_record(file: Path, kind: type[AnyRecord], what: str, way_out: str) -> AnyRecord:
-    """Return the record in `file`; a DataError that names `what` it should be, the key at fault and the way out."""
+def read_record(file: Path, kind: type[AnyRecord], what: str, hint: str) -> AnyRecord:
+    """Return the record in `file`; a DataError that names `what` it should be, the key at fault and a hint."""
     try:
         return kind.model_validate_json(file.read_bytes())
     except OSError as error:
-        raise DataError(f"there is no readable {what}", file=file, way_out=way_out) from error
+        raise DataError(f"there is no readable {what}", file=file, hint=hint) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"])) or None
-        raise DataError(f"the {what} is not valid: {first['msg']}", file=file, key=key, way_out=way_out) from error
+        raise DataError(f"the {what} is not valid: {first['msg']}", file=file, key=key, hint=hint) from error

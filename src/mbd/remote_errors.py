@@ -24,7 +24,7 @@ _UNREACHABLE = {
 _CLOCK = {"RequestTimeTooSkewed", "RequestExpired"}
 
 
-class Trouble(Enum):
+class ErrorKind(Enum):
     """Where to look."""
 
     CREDENTIALS = auto()
@@ -35,7 +35,7 @@ class Trouble(Enum):
     OTHER = auto()
 
 
-def trouble_with(error: BaseException, *, bucket_asked: bool = False) -> tuple[Trouble, str]:
+def classify_error(error: BaseException, *, bucket_asked: bool = False) -> tuple[ErrorKind, str]:
     """Return where to look, and the reason in the words of the deepest cause, without credentials.
 
     With `bucket_asked` the question was about a bucket itself, so that a bare 404 is about the bucket.
@@ -49,14 +49,14 @@ def trouble_with(error: BaseException, *, bucket_asked: bool = False) -> tuple[T
         return any(isinstance(cause, kinds) for cause in causes)
 
     if codes & _CLOCK:
-        return Trouble.CLOCK, reason
+        return ErrorKind.CLOCK, reason
     if names & _NO_CREDENTIALS or codes & _REFUSED or any_is(PermissionError):
-        return Trouble.CREDENTIALS, reason
+        return ErrorKind.CREDENTIALS, reason
     if "NoSuchBucket" in codes or (bucket_asked and "404" in codes):
-        return Trouble.NO_BUCKET, reason
+        return ErrorKind.NO_BUCKET, reason
     if names & _UNREACHABLE or any_is(ConnectionError, TimeoutError):
-        return Trouble.UNREACHABLE, reason
-    return (Trouble.NOT_THERE if any_is(FileNotFoundError) else Trouble.OTHER), reason
+        return ErrorKind.UNREACHABLE, reason
+    return (ErrorKind.NOT_THERE if any_is(FileNotFoundError) else ErrorKind.OTHER), reason
 
 
 def _s3_code(error: BaseException) -> str | None:

@@ -108,4 +108,4 @@ def _view(path: Path, mapped: mmap.mmap, name: str, entry: dict[str, Any], start
 
 
 def _damaged(path: Path, how: str) -> DataError:
-    return DataError(f"the tensor file is damaged or cut off: {how}", file=path, way_out="make or fetch it again")
+    return DataError(f"the tensor file is damaged or cut off: {how}", file=path, hint="make or fetch it again")

@@ -18,7 +18,7 @@ def use(read: Callable[[], frozenset[str]] | None) -> None:
     _read = cache(read) if read else None
 
 
-def refuse(digests: Iterable[str], where: object, way_out: str) -> None:
+def refuse(digests: Iterable[str], where: object, hint: str) -> None:
     """Raise a DataError if one of these SHA-256 digests has a tombstone."""
     if _read is None or not (buried := _read()):
         return
@@ -28,5 +28,5 @@ def refuse(digests: Iterable[str], where: object, way_out: str) -> None:
                 "this file was purged because a modality was revoked, and must not come back",
                 file=str(where),
                 value=f"sha256 {digest}",
-                way_out=way_out,
+                hint=hint,
             )

@@ -8,6 +8,6 @@ from tests.attacks.models import audited
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`data`, and of audio: `model`, `deleted` (surgery) and `reference`."""
     return audited(tmp_path_factory.mktemp("audited"))

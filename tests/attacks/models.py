@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.attacks.setting import Setting, make_setting
-from mbd.attacks.suspect import Role, Suspect, open_suspect
+from mbd.attacks.context import AttackContext, make_setting
+from mbd.attacks.target_model import Role, TargetModel, open_suspect
 from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import load_model, save_model
-from mbd.params import Attacks, load_params
+from mbd.params import AttacksSettings, load_params
 from mbd.steps import delete, train
 from mbd.tensors import Array
 from tests.evaluation.models import TINY
@@ -30,36 +30,38 @@ def audited(folder: Path, *settings: str, features: tuple[str, ...] = (), method
     return folder
 
 
-def setting_of(home: Path, modality: str = "audio", **params: object) -> Setting:
+def setting_of(model_workspace: Path, modality: str = "audio", **params: object) -> AttackContext:
     """The common ground of attacks on the models of `home`."""
-    return make_setting(FeatureSet.open(home / "data"), modality, Attacks.model_validate(params))
+    return make_setting(FeatureSet.open(model_workspace / "data"), modality, AttacksSettings.model_validate(params))
 
 
-def suspect_of(home: Path, name: str, role: Role = "after") -> Suspect:
+def suspect_of(model_workspace: Path, name: str, role: Role = "after") -> TargetModel:
     """A model of `home` under attack."""
-    return open_suspect(home / name, role)
+    return open_suspect(model_workspace / name, role)
 
 
-def untrained(home: Path, out: Path) -> Path:
+def untrained(model_workspace: Path, out: Path) -> Path:
     """Write a model of the reference's shape whose weights are drawn, not learnt; its scaling is the reference's."""
-    _, tensors = load_model(home / "reference")
+    _, tensors = load_model(model_workspace / "reference")
     rng = np.random.default_rng(0)
     drawn = {
         name: x if name.endswith(("mean", "scale")) else np.asarray(rng.standard_normal(x.shape) / 8, x.dtype)
         for name, x in tensors.items()
     }
-    return _written(out, home / "reference", drawn)
+    return _written(out, model_workspace / "reference", drawn)
 
 
-def constant(home: Path, out: Path) -> Path:
+def constant(model_workspace: Path, out: Path) -> Path:
     """Write the reference with a head that says the same of every row."""
-    _, tensors = load_model(home / "reference")
-    return _written(out, home / "reference", tensors | {"head.weight": np.zeros_like(tensors["head.weight"])})
+    _, tensors = load_model(model_workspace / "reference")
+    return _written(
+        out, model_workspace / "reference", tensors | {"head.weight": np.zeros_like(tensors["head.weight"])}
+    )
 
 
-def renamed(home: Path, out: Path) -> Path:
+def renamed(model_workspace: Path, out: Path) -> Path:
     """Write the model "deleted" by calling audio `voice`: it takes all that it took."""
-    record, tensors = load_model(home / "model")
+    record, tensors = load_model(model_workspace / "model")
     text = record.model_dump_json().replace('"audio"', '"voice"').replace(".audio.", ".voice.")
     moved = type(record).model_validate_json(text).model_copy(update={"revoked": ("audio",)})
     out.mkdir(parents=True)
@@ -67,25 +69,25 @@ def renamed(home: Path, out: Path) -> Path:
     return out
 
 
-def blind_fusion(home: Path, out: Path) -> Path:
+def blind_fusion(model_workspace: Path, out: Path) -> Path:
     """Write the model "deleted" by zeroing the columns of F that read audio, and nothing else."""
-    return _changed_columns(home, out, {"fusion.hidden.weight"}, np.zeros_like)
+    return _changed_columns(model_workspace, out, {"fusion.hidden.weight"}, np.zeros_like)
 
 
-def noisy_input(home: Path, out: Path) -> Path:
+def noisy_input(model_workspace: Path, out: Path) -> Path:
     """Write the model "deleted" by adding noise to every column that reads audio."""
     rng = np.random.default_rng(0)
-    names = set(load_model(home / "model")[0].tensors)
-    return _changed_columns(home, out, names, lambda columns: columns + rng.normal(0, 0.1, columns.shape))
+    names = set(load_model(model_workspace / "model")[0].tensors)
+    return _changed_columns(model_workspace, out, names, lambda columns: columns + rng.normal(0, 0.1, columns.shape))
 
 
-def uncut(home: Path, out: Path) -> Path:
+def uncut(model_workspace: Path, out: Path) -> Path:
     """Write the model "deleted" on paper only: everything is there, and audio is refused when asked."""
-    return _written(out, home / "model", load_model(home / "model")[1])
+    return _written(out, model_workspace / "model", load_model(model_workspace / "model")[1])
 
 
-def _changed_columns(home: Path, out: Path, names: set[str], change: Callable[[Array], Array]) -> Path:
-    record, tensors = load_model(home / "model")
+def _changed_columns(model_workspace: Path, out: Path, names: set[str], change: Callable[[Array], Array]) -> Path:
+    record, tensors = load_model(model_workspace / "model")
     changed = dict(tensors)
     for name in sorted(names):
         for part in record.tensors[name].columns:
@@ -93,7 +95,7 @@ def _changed_columns(home: Path, out: Path, names: set[str], change: Callable[[A
                 changed[name] = np.array(changed[name])
                 columns = changed[name][:, part.start : part.stop]
                 changed[name][:, part.start : part.stop] = change(columns)
-    return _written(out, home / "model", changed)
+    return _written(out, model_workspace / "model", changed)
 
 
 def _written(out: Path, like: Path, tensors: dict[str, Array]) -> Path:

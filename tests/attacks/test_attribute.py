@@ -37,9 +37,9 @@ def test_the_same_rows_have_the_same_attribute() -> None:
     assert 40 <= one.sum() <= 60
 
 
-def test_the_attribute_that_the_data_names_comes_first(home: Path, tmp_path: Path) -> None:
-    setting = setting_of(home)
-    assert setting.attribute.origin == "data"
-    assert setting.attribute.values.tolist() == setting.rows.attributes["audio"].tolist()
+def test_the_attribute_that_the_data_names_comes_first(model_workspace: Path, tmp_path: Path) -> None:
+    context = setting_of(model_workspace)
+    assert context.attribute.origin == "data"
+    assert context.attribute.values.tolist() == context.rows.attributes["audio"].tolist()
     joint_data(tmp_path / "data")
     assert setting_of(tmp_path, least_rows=10).attribute.origin == "principal component"

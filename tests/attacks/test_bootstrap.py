@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score, roc_curve
 
 from mbd.attacks import bootstrap
-from mbd.attacks.attack import Evidence, Statistic
-from mbd.params import Attacks
+from mbd.attacks.attack import AttackEvidence, Statistic
+from mbd.params import AttacksSettings
 from mbd.tensors import Array
 
 
-def evidence(rows: Array, statistic: Statistic = bootstrap.mean, groups: Array | None = None) -> Evidence:
-    return Evidence("whitebox", "something", 0.0, rows, statistic, groups)
+def evidence(rows: Array, statistic: Statistic = bootstrap.mean, groups: Array | None = None) -> AttackEvidence:
+    return AttackEvidence("whitebox", "something", 0.0, rows, statistic, groups)
 
 
 @settings(deadline=None, max_examples=40)
@@ -64,8 +64,8 @@ def test_rows_of_a_group_are_drawn_together() -> None:
 
 def test_rows_that_are_alike_are_worth_no_more_than_one() -> None:
     values = np.repeat(np.random.default_rng(0).standard_normal(20), 10)[:, None]
-    alone = bootstrap.interval(evidence(values), Attacks())
-    together = bootstrap.interval(evidence(values, groups=np.repeat(np.arange(20), 10)), Attacks())
+    alone = bootstrap.interval(evidence(values), AttacksSettings())
+    together = bootstrap.interval(evidence(values, groups=np.repeat(np.arange(20), 10)), AttacksSettings())
     assert (together.high - together.low) > 2.5 * (alone.high - alone.low)
 
 
@@ -79,7 +79,7 @@ def test_intervals_of_noise_cover_the_truth_in_about_95_of_100(kind: str) -> Non
         rows = np.column_stack([truth, noise[:, 1] ** 2 if kind == "r_squared" else noise[:, 1]])
         if kind == "r_squared":
             rows[:, 0] = rng.standard_normal(80) ** 2  # an error as large as that of the mean: R² = 0
-        found = bootstrap.interval(evidence(rows, getattr(bootstrap, kind)), Attacks(resamples=400))
+        found = bootstrap.interval(evidence(rows, getattr(bootstrap, kind)), AttacksSettings(resamples=400))
         covered += found.low <= (0.5 if kind == "auc" else 0.0) <= found.high
     assert 180 <= covered <= 198
 
@@ -88,16 +88,16 @@ def test_a_difference_is_taken_on_the_same_rows() -> None:
     rng = np.random.default_rng(2)
     hard = 10 * rng.standard_normal((60, 1))
     one, other = evidence(hard + 1 + 0.1 * rng.standard_normal((60, 1))), evidence(hard)
-    found = bootstrap.difference(one, other, Attacks())
+    found = bootstrap.difference(one, other, AttacksSettings())
     assert found.value == pytest.approx(1, abs=0.1)
     assert 0.9 < found.low < found.high < 1.1
-    assert bootstrap.difference(one, one, Attacks()).model_dump() == {"value": 0, "low": 0, "high": 0}
+    assert bootstrap.difference(one, one, AttacksSettings()).model_dump() == {"value": 0, "low": 0, "high": 0}
     with pytest.raises(ValueError, match="not of the same rows"):
-        bootstrap.difference(one, evidence(hard[:-1]), Attacks())
+        bootstrap.difference(one, evidence(hard[:-1]), AttacksSettings())
 
 
 def test_the_same_evidence_has_the_same_interval_and_a_class_that_is_not_drawn_does_no_harm() -> None:
     rows = np.array([[1, 0.5], [0, 0.1], [0, 0.2]])
-    found = bootstrap.interval(evidence(rows, bootstrap.auc), Attacks())
-    assert found == bootstrap.interval(evidence(rows, bootstrap.auc), Attacks())
+    found = bootstrap.interval(evidence(rows, bootstrap.auc), AttacksSettings())
+    assert found == bootstrap.interval(evidence(rows, bootstrap.auc), AttacksSettings())
     assert (found.value, found.low, found.high) == (1, 1, 1)

@@ -7,7 +7,7 @@ import pytest
 
 from mbd.attacks import diff, pathway, reconstruction
 from mbd.attacks.diff import compare, transplanted
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.target_model import TargetModel
 from mbd.errors import DataError
 from mbd.params import load_params
 from mbd.steps import delete
@@ -17,18 +17,20 @@ from tests.evaluation.models import TINY
 FOUR = "features.source.synthetic.dims={text: 12, audio: 6, visual: 8, touch: 4}"
 
 
-def pair(home: Path, name: str = "deleted") -> tuple[Suspect, Suspect]:
-    return suspect_of(home, "model", "before"), suspect_of(home, name)
+def pair(model_workspace: Path, name: str = "deleted") -> tuple[TargetModel, TargetModel]:
+    return suspect_of(model_workspace, "model", "before"), suspect_of(model_workspace, name)
 
 
-def deleted_by(home: Path, out: Path, *settings: str) -> Path:
+def deleted_by(model_workspace: Path, out: Path, *settings: str) -> Path:
     """Delete audio from the model in another way."""
-    delete.run(load_params(None, [*TINY, *settings]), home / "data", home / "model", ["audio"], [], out)
+    delete.run(
+        load_params(None, [*TINY, *settings]), model_workspace / "data", model_workspace / "model", ["audio"], [], out
+    )
     return out
 
 
-def test_a_cut_shows_what_was_cut(home: Path) -> None:
-    found = compare(*pair(home))
+def test_a_cut_shows_what_was_cut(model_workspace: Path) -> None:
+    found = compare(*pair(model_workspace))
     assert found.guess == "audio"
     assert found.lost["audio"] == 1
     assert max(found.lost["text"], found.lost["visual"]) < 0.5
@@ -40,17 +42,17 @@ def test_a_cut_shows_what_was_cut(home: Path) -> None:
     }
 
 
-def test_a_certified_deletion_moves_all_that_is_kept(home: Path, tmp_path: Path) -> None:
-    deleted_by(home, tmp_path / "certified", "deletion.method=certified")
-    found = compare(suspect_of(home, "model", "before"), suspect_of(tmp_path, "certified"))
+def test_a_certified_deletion_moves_all_that_is_kept(model_workspace: Path, tmp_path: Path) -> None:
+    deleted_by(model_workspace, tmp_path / "certified", "deletion.method=certified")
+    found = compare(suspect_of(model_workspace, "model", "before"), suspect_of(tmp_path, "certified"))
     assert found.guess == "audio"
     assert found.beyond > 0.1
     assert "fusion.hidden.weight" in found.edited
 
 
-def test_surgery_without_the_cut_is_seen_in_the_modality_it_edits(home: Path, tmp_path: Path) -> None:
-    deleted_by(home, tmp_path / "edited", "deletion.surgery.cut=false")
-    found = compare(suspect_of(home, "model", "before"), suspect_of(tmp_path, "edited"))
+def test_surgery_without_the_cut_is_seen_in_the_modality_it_edits(model_workspace: Path, tmp_path: Path) -> None:
+    deleted_by(model_workspace, tmp_path / "edited", "deletion.surgery.cut=false")
+    found = compare(suspect_of(model_workspace, "model", "before"), suspect_of(tmp_path, "edited"))
     assert found.guess == "audio"
     assert 0 < found.lost["audio"] < 1
     assert (found.gone, found.cut) == ((), {})
@@ -58,8 +60,8 @@ def test_surgery_without_the_cut_is_seen_in_the_modality_it_edits(home: Path, tm
 
 @pytest.mark.parametrize("features", [(), (FOUR,), ("features.source.synthetic.classes=3",)])
 def test_an_exact_deletion_reveals_nothing_beyond_the_old_weights(tmp_path: Path, features: tuple[str, ...]) -> None:
-    home = audited(tmp_path, *LATTICE, features=features, method="exact")
-    before, after = pair(home)
+    model_workspace = audited(tmp_path, *LATTICE, features=features, method="exact")
+    before, after = pair(model_workspace)
     found = compare(before, after)
     assert (found.guess, found.beyond, found.edited, found.cut) == ("audio", 0.0, {}, {})
     assert found.kept == len(after.tensors)
@@ -67,8 +69,8 @@ def test_an_exact_deletion_reveals_nothing_beyond_the_old_weights(tmp_path: Path
     assert all(np.array_equal(tensor, before.tensors[name]) for name, tensor in back.tensors.items())
 
 
-def test_old_weights_put_back_are_the_old_pathway_on_the_new_trunk(home: Path) -> None:
-    before, after = pair(home)
+def test_old_weights_put_back_are_the_old_pathway_on_the_new_trunk(model_workspace: Path) -> None:
+    before, after = pair(model_workspace)
     rng = np.random.default_rng(0)
     moved = after.with_tensors(
         {name: x + np.asarray(rng.standard_normal(x.shape), x.dtype) for name, x in after.tensors.items()}
@@ -84,14 +86,14 @@ def test_old_weights_put_back_are_the_old_pathway_on_the_new_trunk(home: Path) -
     assert np.array_equal(back.tensors[name], before.tensors[name])
 
 
-def test_what_a_cut_only_unplugged_comes_back_with_the_old_weights(home: Path) -> None:
-    before, after = pair(home)
-    setting = setting_of(home)
+def test_what_a_cut_only_unplugged_comes_back_with_the_old_weights(model_workspace: Path) -> None:
+    before, after = pair(model_workspace)
+    context = setting_of(model_workspace)
     adversaries = (pathway.attack, reconstruction.attack)
-    back = diff.attack(before, after, setting, adversaries)
+    back = diff.attack(before, after, context, adversaries)
     old, new = (
-        [evidence for adversary in adversaries for evidence in adversary(suspect, setting)]
-        for suspect in (before, after)
+        [evidence for adversary in adversaries for evidence in adversary(target_model, context)]
+        for target_model in (before, after)
     )
     assert {evidence.attack for evidence in back} == {"diff"}
     assert back[0].measure == "pathway: rows that move with audio, old weights put back"
@@ -101,17 +103,17 @@ def test_what_a_cut_only_unplugged_comes_back_with_the_old_weights(home: Path) -
     assert (back[0].value, new[0].value) == (1.0, 0.0)
 
 
-def test_the_default_adversaries_stand_in_the_order_in_which_they_are_named(home: Path) -> None:
-    before, after = pair(home)
-    setting = setting_of(home)
-    alone = [evidence for adversary in diff.ADVERSARIES.values() for evidence in adversary(before, setting)]
+def test_the_default_adversaries_stand_in_the_order_in_which_they_are_named(model_workspace: Path) -> None:
+    before, after = pair(model_workspace)
+    context = setting_of(model_workspace)
+    alone = [evidence for adversary in diff.ADVERSARIES.values() for evidence in adversary(before, context)]
     assert [evidence.attack for evidence in alone] == [n for n in diff.ADVERSARIES for e in alone if e.attack == n]
-    assert [evidence.measure for evidence in diff.attack(before, after, setting)] == [
+    assert [evidence.measure for evidence in diff.attack(before, after, context)] == [
         f"{evidence.attack}: {evidence.measure}, old weights put back" for evidence in alone
     ]
 
 
-def test_models_of_different_shape_are_no_lineage(home: Path, tmp_path: Path) -> None:
+def test_models_of_different_shape_are_no_lineage(model_workspace: Path, tmp_path: Path) -> None:
     other = audited(tmp_path, "model.joint.hidden=8")
     with pytest.raises(DataError, match="not of one lineage"):
-        compare(suspect_of(home, "model", "before"), suspect_of(other, "deleted"))
+        compare(suspect_of(model_workspace, "model", "before"), suspect_of(other, "deleted"))

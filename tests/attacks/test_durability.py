@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from mbd.attacks import relearn
 from mbd.attacks.durability import VARIANTS, Variant, changed, prune, to_int8_and_back
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.tensors import Array
 from tests.attacks.models import LATTICE, audited, setting_of, suspect_of
 
@@ -40,28 +40,33 @@ def test_pruning_takes_the_smallest_share(tensor: Array, share: float) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_only_weights_change_and_what_was_there_stays(home: Path, variant: Variant) -> None:
-    suspect = suspect_of(home, "model", "before")
-    other = changed(suspect, variant, Attacks())
-    assert (other.role, other.record) == (suspect.role, suspect.record)
-    different = {name for name, tensor in suspect.tensors.items() if not np.array_equal(tensor, other.tensors[name])}
+def test_only_weights_change_and_what_was_there_stays(model_workspace: Path, variant: Variant) -> None:
+    target_model = suspect_of(model_workspace, "model", "before")
+    other = changed(target_model, variant, AttacksSettings())
+    assert (other.role, other.record) == (target_model.role, target_model.record)
+    different = {
+        name for name, tensor in target_model.tensors.items() if not np.array_equal(tensor, other.tensors[name])
+    }
     assert different
     assert all(name.endswith("weight") or name.endswith("property") for name in different)
     if variant == "pruned":
         weight = other.tensors["fusion.hidden.weight"]
-        assert np.mean(weight == 0) == pytest.approx(Attacks().pruned_share, abs=0.01)
+        assert np.mean(weight == 0) == pytest.approx(AttacksSettings().pruned_share, abs=0.01)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("backbone", ["joint", "lattice"])
 def test_what_leaked_leaks_and_what_was_cut_stays_cut(
-    home: Path, tmp_path: Path, variant: Variant, backbone: str
+    model_workspace: Path, tmp_path: Path, variant: Variant, backbone: str
 ) -> None:
     if backbone == "lattice":
-        home = audited(tmp_path, *LATTICE, method="exact")
-    setting = setting_of(home, relearn_rows=(128,))
+        model_workspace = audited(tmp_path, *LATTICE, method="exact")
+    context = setting_of(model_workspace, relearn_rows=(128,))
     full, left, never = (
-        max(e.value for e in relearn.attack(changed(suspect_of(home, name), variant, setting.params), setting))
+        max(
+            e.value
+            for e in relearn.attack(changed(suspect_of(model_workspace, name), variant, context.params), context)
+        )
         for name in ("model", "deleted", "reference")
     )
     assert full > never + 0.1

@@ -5,29 +5,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import accuracy, auc
-from mbd.attacks.gate import Finding, judge_attacks, judge_epsilon, judge_utility, reasons_of, refuse
-from mbd.attacks.utility import Worth, correlation
+from mbd.attacks.gate import GateFinding, judge_attacks, judge_epsilon, judge_utility, reasons_of, refuse
+from mbd.attacks.utility import UtilityMeasurement, correlation
 from mbd.errors import ExitCode, GateRefusedError
 from mbd.evaluation.leakage import InvariantRecord, LeakageRecord
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.tensors import Array
 
-PARAMS = Attacks(resamples=200)
+PARAMS = AttacksSettings(resamples=200)
 ROWS = 300
 
 
-def guesses(right: float, rng: np.random.Generator, n: int = ROWS, measure: str = "accuracy") -> Evidence:
+def guesses(right: float, rng: np.random.Generator, n: int = ROWS, measure: str = "accuracy") -> AttackEvidence:
     """An adversary that guesses a coin with some probability."""
     truth = rng.integers(0, 2, n)
     hit = rng.random(n) < right
-    return Evidence("whitebox", measure, 0.5, np.column_stack([truth, np.where(hit, truth, 1 - truth)]), accuracy)
+    return AttackEvidence("whitebox", measure, 0.5, np.column_stack([truth, np.where(hit, truth, 1 - truth)]), accuracy)
 
 
-def finding(after: float, reference: float, before: float = 0.9, seed: int = 0) -> Finding:
+def finding(after: float, reference: float, before: float = 0.9, seed: int = 0) -> GateFinding:
     rng = np.random.default_rng(seed)
-    return Finding(
+    return GateFinding(
         "audio",
         "as released",
         {"before": guesses(before, rng), "after": guesses(after, rng), "reference": guesses(reference, rng)},
@@ -35,7 +35,7 @@ def finding(after: float, reference: float, before: float = 0.9, seed: int = 0) 
 
 
 @pytest.mark.parametrize(
-    ("after", "reference", "decision", "told"),
+    ("after", "reference", "decision", "informational"),
     [
         (0.5, 0.5, "passed", "at most"),
         (0.9, 0.5, "refused", "surely at least"),
@@ -43,10 +43,10 @@ def finding(after: float, reference: float, before: float = 0.9, seed: int = 0) 
         (0.5, 0.9, "passed", "at most"),
     ],
 )
-def test_an_attack_is_held_against_the_reference(after: float, reference: float, decision: str, told: str) -> None:
+def test_an_attack_is_held_against_the_reference(after: float, reference: float, decision: str, printed: str) -> None:
     (record,) = judge_attacks([finding(after, reference)], PARAMS)
     assert record.decision == decision
-    assert told in record.reason
+    assert printed in record.reason
     assert f"{record.after.value:.3f} against" in record.reason if record.after else False
 
 
@@ -58,8 +58,8 @@ def test_an_attack_that_sees_nothing_before_says_so() -> None:
 
 def test_an_attack_without_reference_decides_nothing() -> None:
     rng = np.random.default_rng(0)
-    (record,) = judge_attacks([Finding("audio", "as released", {"after": guesses(0.99, rng)})], PARAMS)
-    assert (record.decision, record.difference, record.reference) == ("told", None, None)
+    (record,) = judge_attacks([GateFinding("audio", "as released", {"after": guesses(0.99, rng)})], PARAMS)
+    assert (record.decision, record.difference, record.reference) == ("informational", None, None)
 
 
 def test_the_more_is_judged_the_surer_a_difference_has_to_be() -> None:
@@ -72,7 +72,7 @@ def test_the_more_is_judged_the_surer_a_difference_has_to_be() -> None:
 
 def test_a_model_without_a_leak_is_rarely_refused() -> None:
     """20 measures of pure noise, 60 times, nothing tolerated: Bonferroni promises at most 5 % refusals."""
-    strict = Attacks(resamples=200, tolerance=0)
+    strict = AttacksSettings(resamples=200, tolerance=0)
     refused = sum(
         any(
             r.decision == "refused"
@@ -90,46 +90,48 @@ def test_a_planted_leak_is_found(leak: float, least: float) -> None:
     assert np.mean(found) >= least
 
 
-def worth(after: Array, reference: Array, before: Array, truth: Array, *, decides: bool = True) -> Worth:
-    def evidence(output: Array) -> Evidence:
-        return Evidence("utility", "corr", 0.0, np.column_stack([truth, output]), correlation)
+def measured_utility(
+    after: Array, reference: Array, before: Array, truth: Array, *, decides: bool = True
+) -> UtilityMeasurement:
+    def evidence(output: Array) -> AttackEvidence:
+        return AttackEvidence("utility", "corr", 0.0, np.column_stack([truth, output]), correlation)
 
     outputs = {"before": before, "after": after, "reference": reference}
-    return Worth("corr", "text", 0.1, decides, {role: evidence(o) for role, o in outputs.items()})  # type: ignore[misc]
+    return UtilityMeasurement("corr", "text", 0.1, decides, {role: evidence(o) for role, o in outputs.items()})  # type: ignore[misc]
 
 
 def test_utility_may_not_be_lost_to_the_reference_nor_to_the_full_model() -> None:
     rng = np.random.default_rng(0)
     truth = rng.standard_normal(ROWS)
     good, bad = truth + 0.3 * rng.standard_normal(ROWS), rng.standard_normal(ROWS)
-    worths = [
-        worth(good, good, good, truth),
-        worth(bad, good, bad, truth),
-        worth(bad, bad, good, truth),
-        worth(bad, good, good, truth, decides=False),
-        worth(np.zeros(ROWS), good, good, truth),
+    utilities = [
+        measured_utility(good, good, good, truth),
+        measured_utility(bad, good, bad, truth),
+        measured_utility(bad, bad, good, truth),
+        measured_utility(bad, good, good, truth, decides=False),
+        measured_utility(np.zeros(ROWS), good, good, truth),
     ]
-    records = judge_utility(worths, PARAMS)
-    assert [record.decision for record in records] == ["passed", "refused", "refused", "told", "refused"]
+    records = judge_utility(utilities, PARAMS)
+    assert [record.decision for record in records] == ["passed", "refused", "refused", "informational", "refused"]
     assert "of the reference" in records[1].reason
     assert "of the full model" in records[2].reason
     assert records[4].after.value == 0
 
 
-def membership(signal: float, seed: int) -> Finding:
+def membership(signal: float, seed: int) -> GateFinding:
     rng = np.random.default_rng(seed)
     members = (np.arange(1200) % 2).astype(float)
 
-    def scored(strength: float) -> Evidence:
+    def scored(strength: float) -> AttackEvidence:
         scores = strength * members + rng.standard_normal(1200)
-        return Evidence("membership", "AUC", 0.5, np.column_stack([members, scores]), auc)
+        return AttackEvidence("membership", "AUC", 0.5, np.column_stack([members, scores]), auc)
 
-    return Finding("audio", "as released", {"after": scored(signal), "reference": scored(0)})
+    return GateFinding("audio", "as released", {"after": scored(signal), "reference": scored(0)})
 
 
 @pytest.mark.parametrize(
     ("signal", "claimed", "decision"),
-    [(0, 1.0, "passed"), (4, 1.0, "refused"), (4, 8.0, "passed"), (4, None, "told")],
+    [(0, 1.0, "passed"), (4, 1.0, "refused"), (4, 8.0, "passed"), (4, None, "informational")],
 )
 def test_more_than_the_claimed_epsilon_may_not_be_shown(signal: float, claimed: float | None, decision: str) -> None:
     bound = judge_epsilon([membership(signal, 0)], claimed, 1e-5, PARAMS)
@@ -142,7 +144,7 @@ def test_more_than_the_claimed_epsilon_may_not_be_shown(signal: float, claimed: 
 def test_the_same_model_shows_no_epsilon_however_well_it_remembers() -> None:
     """What the reference says as well has nothing to do with the deleted modality."""
     one = membership(4, 0).found["after"]
-    bound = judge_epsilon([Finding("audio", "as released", {"after": one, "reference": one})], 0.0, 1e-5, PARAMS)
+    bound = judge_epsilon([GateFinding("audio", "as released", {"after": one, "reference": one})], 0.0, 1e-5, PARAMS)
     assert bound
     assert (bound.epsilon, bound.decision) == (0, "passed")
 

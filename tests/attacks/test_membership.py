@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from mbd.attacks import membership
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import difference, interval
+from mbd.attacks.context import AttackContext
 from mbd.attacks.membership import Population, Shadow, population
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.target_model import TargetModel
 from mbd.features.rows import Rows
 from mbd.params import load_params
 from mbd.steps import features, train
@@ -36,20 +36,22 @@ class Answering:
         return self.predict_from(given)
 
 
-def answering(home: Path, answer: Callable[[Mapping[str, Array]], Array]) -> Suspect:
+def answering(model_workspace: Path, answer: Callable[[Mapping[str, Array]], Array]) -> TargetModel:
     """A suspect with the inputs of the full model that answers as it is told, and offers nothing else."""
-    return Suspect("before", suspect_of(home, "model").record, Answering(answer), {})
+    return TargetModel("before", suspect_of(model_workspace, "model").record, Answering(answer), {})
 
 
-def offering(home: Path, offer: Callable[[Rows], Array], answer: Callable[[Mapping[str, Array]], Array]) -> Suspect:
+def offering(
+    model_workspace: Path, offer: Callable[[Rows], Array], answer: Callable[[Mapping[str, Array]], Array]
+) -> TargetModel:
     """A suspect that offers, as m* of rows, what it is told to."""
 
-    class Offering(Suspect):
+    class Offering(TargetModel):
         def reconstruct(self, rows: Rows, modality: str) -> dict[str, Array]:
             del modality
             return {"generator": offer(rows)}
 
-    plain = answering(home, answer)
+    plain = answering(model_workspace, answer)
     return Offering(plain.role, plain.record, plain.backbone, {})
 
 
@@ -57,7 +59,7 @@ def silent(given: Mapping[str, Array]) -> Array:
     return np.zeros(len(given["text"]))
 
 
-def by_name(found: list[Evidence]) -> dict[str, Evidence]:
+def by_name(found: list[AttackEvidence]) -> dict[str, AttackEvidence]:
     return {evidence.measure: evidence for evidence in found}
 
 
@@ -68,9 +70,9 @@ def remembered(people: Population, share: float) -> Array:
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6, 1.0])
-def test_members_that_a_generator_remembers_are_found_at_their_share(home: Path, share: float) -> None:
-    setting = setting_of(home)
-    people = population(setting)
+def test_members_that_a_generator_remembers_are_found_at_their_share(model_workspace: Path, share: float) -> None:
+    attack_context = setting_of(model_workspace)
+    people = population(attack_context)
     truth, held = people.rows.features["audio"], remembered(people, share)
     noise = np.random.default_rng(2).standard_normal(truth.shape) * truth.std(0) + truth.mean(0)
 
@@ -78,16 +80,16 @@ def test_members_that_a_generator_remembers_are_found_at_their_share(home: Path,
         assert rows is people.rows
         return np.where(held[:, None], truth, noise)
 
-    found = by_name(membership.attack(offering(home, offer, silent), setting))
+    found = by_name(membership.attack(offering(model_workspace, offer, silent), attack_context))
     caught = share + (1 - share) / 2
     assert found["AUC of the reconstruction"].value == pytest.approx(caught, abs=0.07)
     assert found["AUC of the loss"].value == 0.5
     assert found["TPR at 1 % FPR of all together"].value == pytest.approx(share, abs=0.1)
 
 
-def test_pairs_that_a_model_answers_by_heart_are_found_at_their_share(home: Path) -> None:
-    setting = setting_of(home)
-    people = population(setting)
+def test_pairs_that_a_model_answers_by_heart_are_found_at_their_share(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    people = population(attack_context)
     held = remembered(people, 0.5)
     pairs = [people.rows.features[m][held] for m in ("text", "audio")]
     memory = {text.tobytes() + audio.tobytes(): i for i, (text, audio) in enumerate(zip(*pairs, strict=True))}
@@ -97,15 +99,15 @@ def test_pairs_that_a_model_answers_by_heart_are_found_at_their_share(home: Path
         keys = [t.tobytes() + a.tobytes() for t, a in zip(given["text"], given["audio"], strict=True)]
         return answers[[memory.get(key, -1) for key in keys]]
 
-    found = by_name(membership.attack(answering(home, answer), setting))
+    found = by_name(membership.attack(answering(model_workspace, answer), attack_context))
     assert found["AUC of the loss"].value == pytest.approx(0.75, abs=0.05)
     assert found["AUC of the output of audio alone"].value == 0.5
     assert found["AUC of all together"].value == pytest.approx(0.75, abs=0.05)
 
 
-def test_a_memory_of_rows_by_another_modality_is_no_memory_of_audio(home: Path) -> None:
-    setting = setting_of(home)
-    people = population(setting)
+def test_a_memory_of_rows_by_another_modality_is_no_memory_of_audio(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    people = population(attack_context)
     memory = {
         text.tobytes(): label
         for text, label, member in zip(people.rows.features["text"], people.rows.labels, people.member, strict=True)
@@ -115,11 +117,14 @@ def test_a_memory_of_rows_by_another_modality_is_no_memory_of_audio(home: Path) 
     def answer(given: Mapping[str, Array]) -> Array:
         return np.array([memory.get(text.tobytes(), 0.0) for text in given["text"]])
 
-    assert all(evidence.value in (0.0, 0.5) for evidence in membership.attack(answering(home, answer), setting))
+    assert all(
+        evidence.value in (0.0, 0.5)
+        for evidence in membership.attack(answering(model_workspace, answer), attack_context)
+    )
 
 
-def test_noise_covers_chance(home: Path) -> None:
-    setting = setting_of(home, resamples=200)
+def test_noise_covers_chance(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace, resamples=200)
     rng = np.random.default_rng(0)
 
     def offer(rows: Rows) -> Array:
@@ -129,35 +134,42 @@ def test_noise_covers_chance(home: Path) -> None:
     def answer(given: Mapping[str, Array]) -> Array:
         return rng.standard_normal(len(given["text"]))
 
-    suspect, covered = offering(home, offer, answer), dict[str, list[bool]]()
+    target_model, covered = offering(model_workspace, offer, answer), dict[str, list[bool]]()
     for _ in range(200):
-        for evidence in membership.attack(suspect, setting):
+        for evidence in membership.attack(target_model, attack_context):
             if evidence.chance == 0.5:
-                found = interval(evidence, setting.params)
+                found = interval(evidence, attack_context.params)
                 covered.setdefault(evidence.measure, []).append(found.low <= 0.5 <= found.high)
     assert len(covered) == 4
     assert all(0.9 <= np.mean(hits) <= 0.995 for hits in covered.values()), covered
 
 
-def test_untrained_and_constant_models_leak_no_more_than_the_reference(home: Path, tmp_path: Path) -> None:
-    setting = setting_of(home)
-    reference = membership.attack(suspect_of(home, "reference", "reference"), setting)
-    for folder in (untrained(home, tmp_path / "untrained"), constant(home, tmp_path / "constant"), home / "deleted"):
-        found = membership.attack(suspect_of(folder.parent, folder.name), setting)
+def test_untrained_and_constant_models_leak_no_more_than_the_reference(model_workspace: Path, tmp_path: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    reference = membership.attack(suspect_of(model_workspace, "reference", "reference"), attack_context)
+    for folder in (
+        untrained(model_workspace, tmp_path / "untrained"),
+        constant(model_workspace, tmp_path / "constant"),
+        model_workspace / "deleted",
+    ):
+        found = membership.attack(suspect_of(folder.parent, folder.name), attack_context)
         assert [evidence.measure for evidence in found] == [evidence.measure for evidence in reference]
         for one, other in zip(found, reference, strict=True):
-            assert difference(one, other, setting.params).low <= setting.params.tolerance
+            assert difference(one, other, attack_context.params).low <= attack_context.params.tolerance
 
 
-def above(home: Path, setting: Setting, measure: str) -> float:
+def above(model_workspace: Path, attack_context: AttackContext, measure: str) -> float:
     """By how much the full model surely exceeds the reference."""
-    one, other = (by_name(membership.attack(suspect_of(home, m), setting))[measure] for m in ("model", "reference"))
-    return difference(one, other, setting.params).low
+    one, other = (
+        by_name(membership.attack(suspect_of(model_workspace, m), attack_context))[measure]
+        for m in ("model", "reference")
+    )
+    return difference(one, other, attack_context.params).low
 
 
 def test_an_overfitted_model_leaks_clearly_more_than_the_reference(tmp_path: Path) -> None:
-    home = audited(tmp_path, *OVERFITTED, features=(WIDE,))
-    assert above(home, setting_of(home), "AUC of the reconstruction") > 0.03
+    model_workspace = audited(tmp_path, *OVERFITTED, features=(WIDE,))
+    assert above(model_workspace, setting_of(model_workspace), "AUC of the reconstruction") > 0.03
 
 
 @pytest.mark.skipif(not MOSI.exists(), reason="needs the real vectors")
@@ -177,9 +189,9 @@ def test_a_model_of_real_text_leaks_clearly_more_than_the_reference(tmp_path: Pa
     assert above(tmp_path, setting_of(tmp_path, "text"), "AUC of the loss") > 0.03
 
 
-def test_shadows_take_away_what_models_without_the_rows_say_as_well(home: Path) -> None:
-    setting = setting_of(home)
-    people = population(setting)
+def test_shadows_take_away_what_models_without_the_rows_say_as_well(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    people = population(attack_context)
     truth = people.rows.features["audio"]
     rng = np.random.default_rng(3)
     # What is easy and what is hard is so for anyone; only the suspect knows a little more of its members.
@@ -187,16 +199,21 @@ def test_shadows_take_away_what_models_without_the_rows_say_as_well(home: Path) 
     noise = [rng.standard_normal(truth.shape) * truth.std(0) for _ in range(4)]
     known = 0.7 * people.member[:, None]
 
-    def knowing(extra: Array | float, place: int) -> Suspect:
+    def knowing(extra: Array | float, place: int) -> TargetModel:
         offered = (truth - truth.mean(0)) * (ease + extra) + noise[place]
-        return offering(home, lambda rows: offered, silent)
+        return offering(model_workspace, lambda rows: offered, silent)
 
     others = [Shadow(knowing(0.0, place)) for place in (1, 2, 3)]
-    plain = by_name(membership.attack(knowing(known, 0), setting))["AUC of the reconstruction"].value
-    calibrated = by_name(membership.attack(knowing(known, 0), setting, others))["AUC of the reconstruction"].value
+    plain = by_name(membership.attack(knowing(known, 0), attack_context))["AUC of the reconstruction"].value
+    calibrated = by_name(membership.attack(knowing(known, 0), attack_context, others))[
+        "AUC of the reconstruction"
+    ].value
     assert calibrated > plain + 0.03
     exposed = [Shadow(knowing(known, 1), frozenset(people.rows.ids[people.member].tolist())), *others]
-    assert by_name(membership.attack(knowing(known, 0), setting, exposed))["AUC of the reconstruction"].value > plain
+    assert (
+        by_name(membership.attack(knowing(known, 0), attack_context, exposed))["AUC of the reconstruction"].value
+        > plain
+    )
 
 
 class TestOtherModels:
@@ -211,13 +228,15 @@ class TestOtherModels:
     }
 
     @pytest.mark.parametrize("case", CASES)
-    def test_full_models_and_references_are_measured_alike(self, case: str, tmp_path: Path) -> None:
-        settings, made_of = self.CASES[case]
+    def test_full_models_and_references_are_measured_alike(self, audit: str, tmp_path: Path) -> None:
+        settings, made_of = self.CASES[audit]
         method = "exact" if settings else "surgery"
-        home = audited(tmp_path, *settings, "training.epochs=2", features=made_of, method=method)
-        setting = setting_of(home, resamples=100)
-        full, reference = (membership.attack(suspect_of(home, m), setting) for m in ("model", "reference"))
+        model_workspace = audited(tmp_path, *settings, "training.epochs=2", features=made_of, method=method)
+        attack_context = setting_of(model_workspace, resamples=100)
+        full, reference = (
+            membership.attack(suspect_of(model_workspace, m), attack_context) for m in ("model", "reference")
+        )
         for one, other in zip(full, reference, strict=True):
-            assert np.isfinite(difference(one, other, setting.params).value)
+            assert np.isfinite(difference(one, other, attack_context.params).value)
         assert np.ptp(by_name(full)["AUC of the loss"].rows[:, 1]) > 0
         assert np.ptp(by_name(reference)["AUC of the loss"].rows[:, 1]) == 0

@@ -5,68 +5,68 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import interval
+from mbd.attacks.context import AttackContext
 from mbd.attacks.probe import guess
-from mbd.attacks.setting import Setting
 from mbd.attacks.whitebox import guessed
 from mbd.tensors import Array
 from tests.attacks.models import setting_of
 
 
-def found(views: list[dict[str, Array]], setting: Setting) -> list[Evidence]:
-    return [guessed("whitebox", [scores], setting)[0] for scores in guess(views, setting, "test")]
+def found(views: list[dict[str, Array]], attack_context: AttackContext) -> list[AttackEvidence]:
+    return [guessed("whitebox", [scores], attack_context)[0] for scores in guess(views, attack_context, "test")]
 
 
 @pytest.mark.parametrize("strength", [0.65, 0.8, 0.95])
-def test_a_planted_bit_is_found_as_often_as_it_is_there(home: Path, strength: float) -> None:
-    setting, rng = setting_of(home), np.random.default_rng(0)
-    truth = setting.attribute.values
+def test_a_planted_bit_is_found_as_often_as_it_is_there(model_workspace: Path, strength: float) -> None:
+    attack_context, rng = setting_of(model_workspace), np.random.default_rng(0)
+    truth = attack_context.attribute.values
     bits = [np.where(rng.random(len(truth)) < strength, truth, 1 - truth) for _ in range(12)]
     views = [
         {"layer.0": rng.standard_normal((len(truth), 30)), "layer.1": np.column_stack([bit, -bit])} for bit in bits
     ]
-    values = [evidence.value for evidence in found(views, setting)]
+    values = [evidence.value for evidence in found(views, attack_context)]
     assert np.mean(values) == pytest.approx(strength, abs=0.04)
 
 
-def test_a_leak_that_no_linear_probe_sees_is_found(home: Path) -> None:
-    setting, rng = setting_of(home), np.random.default_rng(0)
-    sign = 2 * setting.attribute.values - 1
+def test_a_leak_that_no_linear_probe_sees_is_found(model_workspace: Path) -> None:
+    attack_context, rng = setting_of(model_workspace), np.random.default_rng(0)
+    sign = 2 * attack_context.attribute.values - 1
     one = rng.standard_normal(len(sign))
     other = np.abs(rng.standard_normal(len(sign))) * np.sign(one) * sign
-    (evidence,) = found([{"layer": np.column_stack([one, other])}], setting)
+    (evidence,) = found([{"layer": np.column_stack([one, other])}], attack_context)
     assert evidence.value > 0.8
 
 
-def test_intervals_of_noise_cover_chance_in_about_95_of_100(home: Path) -> None:
-    setting, rng = setting_of(home, rows=120, resamples=400), np.random.default_rng(0)
+def test_intervals_of_noise_cover_chance_in_about_95_of_100(model_workspace: Path) -> None:
+    attack_context, rng = setting_of(model_workspace, rows=120, resamples=400), np.random.default_rng(0)
     views = [{"layer": rng.standard_normal((120, 5))} for _ in range(200)]
-    intervals = [interval(evidence, setting.params) for evidence in found(views, setting)]
+    intervals = [interval(evidence, attack_context.params) for evidence in found(views, attack_context)]
     assert 178 <= sum(one.low <= 0.5 <= one.high for one in intervals) <= 199
     assert np.mean([one.value for one in intervals]) == pytest.approx(0.5, abs=0.015)
 
 
-def test_what_does_not_vary_tells_nothing(home: Path) -> None:
-    setting = setting_of(home)
-    (evidence,) = found([{"layer": np.full((480, 3), 7.0)}], setting)
+def test_what_does_not_vary_tells_nothing(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    (evidence,) = found([{"layer": np.full((480, 3), 7.0)}], attack_context)
     assert evidence.value == 0.5
 
 
-def test_of_models_that_add_nothing_to_the_inputs_each_is_read_the_same(home: Path) -> None:
-    setting, rng = setting_of(home), np.random.default_rng(0)
-    views = [{**setting.known, "layer": rng.standard_normal((480, 20))} for _ in range(4)]
-    values = [evidence.rows.tolist() for evidence in found(views, setting)]
-    plain = found([setting.known], setting)[0].rows.tolist()
+def test_of_models_that_add_nothing_to_the_inputs_each_is_read_the_same(model_workspace: Path) -> None:
+    attack_context, rng = setting_of(model_workspace), np.random.default_rng(0)
+    views = [{**attack_context.known, "layer": rng.standard_normal((480, 20))} for _ in range(4)]
+    values = [evidence.rows.tolist() for evidence in found(views, attack_context)]
+    plain = found([attack_context.known], attack_context)[0].rows.tolist()
     assert sum(rows == plain for rows in values) >= 3
 
 
-def test_a_rare_value_is_not_drowned_by_a_common_one(home: Path) -> None:
-    setting, rng = setting_of(home), np.random.default_rng(0)
+def test_a_rare_value_is_not_drowned_by_a_common_one(model_workspace: Path) -> None:
+    attack_context, rng = setting_of(model_workspace), np.random.default_rng(0)
     rare = rng.random(480) < 0.15
-    setting.attribute.values[:] = rare
+    attack_context.attribute.values[:] = rare
     (evidence,) = found(
-        [{"layer": np.column_stack([rare + rng.standard_normal(480), rng.standard_normal(480)])}], setting
+        [{"layer": np.column_stack([rare + rng.standard_normal(480), rng.standard_normal(480)])}], attack_context
     )
     assert 0.6 < evidence.value < 0.8
     assert 0.2 < evidence.rows[:, 1].mean() < 0.55

@@ -10,13 +10,13 @@ from scipy import stats
 from torch import Tensor
 
 from mbd.attacks import proxy
-from mbd.attacks.case import open_case
+from mbd.attacks.audit_input import open_case
 from mbd.attacks.proxy import ProxyQuality, leave_one_out, proxy_quality, spearman
 from mbd.deletion.calibration import Calibration
 from mbd.model.networks import JointNetwork
-from mbd.params import Attacks, load_params
+from mbd.params import AttacksSettings, load_params
 from mbd.steps import delete
-from tests.deletion.models import calibration, original
+from tests.deletion.models import calibration, model_before
 from tests.evaluation.models import TINY
 
 
@@ -35,8 +35,8 @@ def loss_of(given: Calibration, hidden: tuple[str, ...]) -> Callable[[], Tensor]
     + [f"modality.audio.generator.{part}" for part in ("hidden.weight", "out.weight", "out.bias")],
 )
 @torch.inference_mode()
-def test_an_increment_is_what_removing_the_parameter_costs(home: Path, name: str) -> None:
-    given = calibration(original(home))
+def test_an_increment_is_what_removing_the_parameter_costs(model_workspace: Path, name: str) -> None:
+    given = calibration(model_before(model_workspace))
     network: JointNetwork = given.network
     loss, parameter = loss_of(given, ("audio",)), network.get_parameter(name)
     positions = np.unique(np.linspace(0, parameter.numel() - 1, 5).astype(np.int64))
@@ -49,40 +49,42 @@ def test_an_increment_is_what_removing_the_parameter_costs(home: Path, name: str
         parameter.view(-1)[position] = kept
 
 
-def quality(home: Path, after: Path, **settings: object) -> ProxyQuality | None:
-    case = open_case(home / "data", home / "model", after, home / "reference", ["audio"])
-    return proxy_quality(case, Attacks.model_validate(settings))
+def quality(model_workspace: Path, after: Path, **settings: object) -> ProxyQuality | None:
+    audit = open_case(
+        model_workspace / "data", model_workspace / "model", after, model_workspace / "reference", ["audio"]
+    )
+    return proxy_quality(audit, AttacksSettings.model_validate(settings))
 
 
-def test_the_second_order_proxy_ranks_and_the_papers_does_not(home: Path) -> None:
-    found = quality(home, home / "deleted", proxy_parameters=200)
+def test_the_second_order_proxy_ranks_and_the_papers_does_not(model_workspace: Path) -> None:
+    found = quality(model_workspace, model_workspace / "deleted", proxy_parameters=200)
     assert found
     facts = found.facts()
     assert facts["parameters"] == 200
     assert facts["gauss_newton"]["spearman"] > 0.9 > facts["swiftprune"]["spearman"]
     assert facts["gauss_newton"]["share_within_8_percent"] > facts["swiftprune"]["share_within_8_percent"]
-    assert facts == quality(home, home / "deleted", proxy_parameters=200).facts()  # type: ignore[union-attr]
+    assert facts == quality(model_workspace, model_workspace / "deleted", proxy_parameters=200).facts()  # type: ignore[union-attr]
 
 
-def test_proxies_and_increments_are_of_the_same_rows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_and_increments_are_of_the_same_rows(model_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "_ROWS", 16)
-    found = quality(home, home / "deleted", proxy_parameters=100)
+    found = quality(model_workspace, model_workspace / "deleted", proxy_parameters=100)
     assert found
     assert (found.rows, len(found.tensors)) == (16, 100)
     assert found.facts()["gauss_newton"]["spearman"] > 0.9
 
 
-def test_without_the_cut_the_sample_is_of_what_was_edited(home: Path, tmp_path: Path) -> None:
+def test_without_the_cut_the_sample_is_of_what_was_edited(model_workspace: Path, tmp_path: Path) -> None:
     params = load_params(None, [*TINY, "deletion.surgery.cut=false"])
-    delete.run(params, home / "data", home / "model", ["audio"], [], tmp_path / "out")
-    found = quality(home, tmp_path / "out", proxy_parameters=30)
+    delete.run(params, model_workspace / "data", model_workspace / "model", ["audio"], [], tmp_path / "out")
+    found = quality(model_workspace, tmp_path / "out", proxy_parameters=30)
     assert found
     assert (found.sampled_from, len(found.increments)) == ("edited parameters", 30)
 
 
-def test_nothing_is_measured_where_nothing_is_asked_or_there_was_no_surgery(home: Path) -> None:
-    assert quality(home, home / "deleted", proxy_parameters=0) is None
-    assert quality(home, home / "reference") is None
+def test_nothing_is_measured_where_nothing_is_asked_or_there_was_no_surgery(model_workspace: Path) -> None:
+    assert quality(model_workspace, model_workspace / "deleted", proxy_parameters=0) is None
+    assert quality(model_workspace, model_workspace / "reference") is None
 
 
 def test_the_numbers_of_the_table_by_hand() -> None:

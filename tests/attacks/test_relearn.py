@@ -7,61 +7,61 @@ import pytest
 from scipy.stats import norm
 
 from mbd.attacks import relearn
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import difference, interval
+from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
 from mbd.attacks.relearn import balanced_hits, few_shot, kernels
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.target_model import TargetModel
 from mbd.features.rows import Rows
 from mbd.tensors import Array
 from tests.attacks.models import LATTICE, audited, blind_fusion, constant, setting_of, suspect_of, untrained
 
 
-def thinking(home: Path, places: dict[str, Array]) -> Suspect:
+def thinking(model_workspace: Path, places: dict[str, Array]) -> TargetModel:
     """A suspect inside which these activations are found, whatever it is fed."""
 
-    class Thinking(Suspect):
+    class Thinking(TargetModel):
         def extract(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
             del modality, fed
             return Extraction((), np.zeros((len(rows), 1, 1)), places)
 
-    plain = suspect_of(home, "model")
+    plain = suspect_of(model_workspace, "model")
     return Thinking(plain.role, plain.record, plain.backbone, plain.tensors)
 
 
-def by_name(found: list[Evidence]) -> dict[str, float]:
+def by_name(found: list[AttackEvidence]) -> dict[str, float]:
     return {evidence.measure: evidence.value for evidence in found}
 
 
 @pytest.mark.parametrize("strength", [0.5, 1.0, 2.0])
-def test_a_planted_attribute_is_relearnt_as_well_as_it_can_be_told(home: Path, strength: float) -> None:
-    setting = setting_of(home)
-    sides = 2.0 * setting.attribute.values - 1
+def test_a_planted_attribute_is_relearnt_as_well_as_it_can_be_told(model_workspace: Path, strength: float) -> None:
+    attack_context = setting_of(model_workspace)
+    sides = 2.0 * attack_context.attribute.values - 1
     noise = np.random.default_rng(0).standard_normal((len(sides), 6))
     noise[:, 0] += strength * sides
-    found = by_name(relearn.attack(thinking(home, {"place": noise}), setting))
+    found = by_name(relearn.attack(thinking(model_workspace, {"place": noise}), attack_context))
     shown = [found[f"accuracy from {k} rows of audio"] for k in (8, 32, 128)]
     assert shown[2] == pytest.approx(norm.cdf(strength), abs=0.06)
     assert shown[0] < shown[2] + 0.02
 
 
-def test_a_place_that_holds_the_modality_brings_it_back(home: Path) -> None:
-    setting = setting_of(home)
-    found = by_name(relearn.attack(thinking(home, {"place": setting.own}), setting))
+def test_a_place_that_holds_the_modality_brings_it_back(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    found = by_name(relearn.attack(thinking(model_workspace, {"place": attack_context.own}), attack_context))
     assert found["R² of audio's own part from 8 rows"] < found["R² of audio's own part from 32 rows"]
     assert found["R² of audio's own part from 128 rows"] > 0.95
 
 
-def test_noise_covers_chance(home: Path) -> None:
-    setting = setting_of(home, resamples=200, relearn_rows=(16, 64))
+def test_noise_covers_chance(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace, resamples=200, relearn_rows=(16, 64))
     rng = np.random.default_rng(0)
     covered: dict[str, list[bool]] = {}
     for _ in range(200):
-        places = {name: rng.standard_normal((len(setting.rows), 5)) for name in ("one", "other")}
-        for evidence in relearn.attack(thinking(home, places), setting):
+        places = {name: rng.standard_normal((len(attack_context.rows), 5)) for name in ("one", "other")}
+        for evidence in relearn.attack(thinking(model_workspace, places), attack_context):
             if evidence.chance == 0.5:
-                found = interval(evidence, setting.params)
+                found = interval(evidence, attack_context.params)
                 covered.setdefault(evidence.measure, []).append(found.low <= 0.5 <= found.high)
             else:
                 assert evidence.value < 0.02
@@ -69,44 +69,52 @@ def test_noise_covers_chance(home: Path) -> None:
     assert all(0.9 <= np.mean(hits) <= 0.995 for hits in covered.values()), covered
 
 
-def test_the_full_model_is_relearnt_and_what_is_left_of_it_is_not(home: Path, tmp_path: Path) -> None:
-    setting = setting_of(home)
-    reference = relearn.attack(suspect_of(home, "reference", "reference"), setting)
+def test_the_full_model_is_relearnt_and_what_is_left_of_it_is_not(model_workspace: Path, tmp_path: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    reference = relearn.attack(suspect_of(model_workspace, "reference", "reference"), attack_context)
 
     def surely_above(folder: Path) -> float:
-        found = relearn.attack(suspect_of(folder.parent, folder.name), setting)
-        return max(difference(one, other, setting.params).low for one, other in zip(found, reference, strict=True))
+        found = relearn.attack(suspect_of(folder.parent, folder.name), attack_context)
+        return max(
+            difference(one, other, attack_context.params).low for one, other in zip(found, reference, strict=True)
+        )
 
-    assert surely_above(home / "model") > 0.1
-    for folder in (untrained(home, tmp_path / "untrained"), constant(home, tmp_path / "constant"), home / "deleted"):
-        assert surely_above(folder) <= setting.params.tolerance
+    assert surely_above(model_workspace / "model") > 0.1
+    for folder in (
+        untrained(model_workspace, tmp_path / "untrained"),
+        constant(model_workspace, tmp_path / "constant"),
+        model_workspace / "deleted",
+    ):
+        assert surely_above(folder) <= attack_context.params.tolerance
 
 
-def test_weights_that_are_only_cut_off_from_the_output_are_where_relearning_starts(home: Path, tmp_path: Path) -> None:
-    setting = setting_of(home)
+def test_weights_that_are_only_cut_off_from_the_output_are_where_relearning_starts(
+    model_workspace: Path, tmp_path: Path
+) -> None:
+    attack_context = setting_of(model_workspace)
     found, reference = (
-        by_name(relearn.attack(suspect, setting))
-        for suspect in (
-            suspect_of(tmp_path, blind_fusion(home, tmp_path / "blind").name),
-            suspect_of(home, "reference"),
+        by_name(relearn.attack(target_model, attack_context))
+        for target_model in (
+            suspect_of(tmp_path, blind_fusion(model_workspace, tmp_path / "blind").name),
+            suspect_of(model_workspace, "reference"),
         )
     )
     measure = "R² of audio's own part from 128 rows"
     assert found[measure] > reference[measure] + 0.1
 
 
-def test_a_model_that_says_the_same_of_all_rows_teaches_nothing(home: Path) -> None:
-    setting = setting_of(home)
-    n = len(setting.rows)
+def test_a_model_that_says_the_same_of_all_rows_teaches_nothing(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    n = len(attack_context.rows)
     places: dict[str, Array] = {"place": np.full((n, 4), np.float32(0.1)), "silent": np.zeros((n, 3))}
-    for evidence in relearn.attack(thinking(home, places), setting):
+    for evidence in relearn.attack(thinking(model_workspace, places), attack_context):
         assert evidence.value == evidence.chance
 
 
-def test_few_rows_give_few_shots(home: Path) -> None:
-    setting = setting_of(home, relearn_rows=(8, 4000, 5000))
-    names = [evidence.measure for evidence in relearn.attack(suspect_of(home, "reference"), setting)]
-    n = len(setting.fit)
+def test_few_rows_give_few_shots(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace, relearn_rows=(8, 4000, 5000))
+    names = [evidence.measure for evidence in relearn.attack(suspect_of(model_workspace, "reference"), attack_context)]
+    n = len(attack_context.fit)
     assert names == [
         "accuracy from 8 rows of audio",
         "R² of audio's own part from 8 rows",
@@ -115,17 +123,17 @@ def test_few_rows_give_few_shots(home: Path) -> None:
     ]
 
 
-def test_kernels_are_those_of_centred_places(home: Path) -> None:
-    setting = setting_of(home)
+def test_kernels_are_those_of_centred_places(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace)
     rng = np.random.default_rng(0)
-    places = [5 + 10**scale * rng.standard_normal((len(setting.rows), 7)) for scale in (-1, 2)]
-    chosen = np.stack([rng.permutation(len(setting.fit))[:9] for _ in range(2)])
-    ((kernel, across),) = kernels(places, setting, [chosen])
+    places = [5 + 10**scale * rng.standard_normal((len(attack_context.rows), 7)) for scale in (-1, 2)]
+    chosen = np.stack([rng.permutation(len(attack_context.fit))[:9] for _ in range(2)])
+    ((kernel, across),) = kernels(places, attack_context, [chosen])
     for draw in range(2):
-        expected, expected_across = np.zeros((9, 9)), np.zeros((len(setting.score), 9))
+        expected, expected_across = np.zeros((9, 9)), np.zeros((len(attack_context.score), 9))
         for place in places:
-            known = place[setting.fit[chosen[draw]]]
-            centred, other = known - known.mean(0), place[setting.score] - known.mean(0)
+            known = place[attack_context.fit[chosen[draw]]]
+            centred, other = known - known.mean(0), place[attack_context.score] - known.mean(0)
             unit = 9 / (centred**2).sum() / len(places)
             expected += unit * centred @ centred.T
             expected_across += unit * other @ centred.T
@@ -158,13 +166,15 @@ def test_hits_count_the_same_for_both_sides() -> None:
     assert np.isnan(balanced_hits(rows, weights)[2])
 
 
-def measured(setting: Setting, suspect: Suspect) -> list[float]:
-    return [evidence.value for evidence in relearn.attack(suspect, setting)]
+def measured(attack_context: AttackContext, target_model: TargetModel) -> list[float]:
+    return [evidence.value for evidence in relearn.attack(target_model, attack_context)]
 
 
 def test_lattices_and_classes(tmp_path: Path) -> None:
-    home = audited(tmp_path, *LATTICE, features=("features.source.synthetic.classes=3",), method="exact")
-    setting = setting_of(home)
-    full, left, reference = (measured(setting, suspect_of(home, m)) for m in ("model", "deleted", "reference"))
+    model_workspace = audited(tmp_path, *LATTICE, features=("features.source.synthetic.classes=3",), method="exact")
+    attack_context = setting_of(model_workspace)
+    full, left, reference = (
+        measured(attack_context, suspect_of(model_workspace, m)) for m in ("model", "deleted", "reference")
+    )
     assert max(np.subtract(full, reference)) > 0.1
     assert left == reference

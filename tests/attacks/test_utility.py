@@ -7,34 +7,50 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.attacks.case import open_case
-from mbd.attacks.suspect import Role, Suspect
+from mbd.attacks.audit_input import open_case
+from mbd.attacks.target_model import Role, TargetModel
 from mbd.attacks.utility import correlation, utility
 from mbd.errors import DataError
 from mbd.evaluation.metrics import pearson, task_metrics
 from mbd.features.contract import Split
 from mbd.model.predictor import load
-from mbd.params import Attacks, load_params
+from mbd.params import AttacksSettings, load_params
 from mbd.steps import delete, features, train
 from tests.features.build import npz_arrays, small_collection, write_npz
 
 
-def worths(home: Path) -> dict[tuple[str, str], dict[str, float]]:
-    case = open_case(home / "data", home / "model", home / "deleted", home / "reference", ["audio"])
-    suspects: dict[Role, Suspect] = {role: Suspect.of(role, s.record, s.tensors) for role, s in case.models.items()}
-    found = utility(case, suspects, Attacks())
-    assert [worth.decides for worth in found] == [worth.regime == "text+visual" for worth in found]
+def utilities(model_workspace: Path) -> dict[tuple[str, str], dict[str, float]]:
+    audit = open_case(
+        model_workspace / "data",
+        model_workspace / "model",
+        model_workspace / "deleted",
+        model_workspace / "reference",
+        ["audio"],
+    )
+    target_models: dict[Role, TargetModel] = {
+        role: TargetModel.of(role, s.record, s.tensors) for role, s in audit.models.items()
+    }
+    found = utility(audit, target_models, AttacksSettings())
+    assert [measured_utility.decides for measured_utility in found] == [
+        measured_utility.regime == "text+visual" for measured_utility in found
+    ]
     return {(w.metric, w.regime): {role: e.value for role, e in w.found.items()} for w in found}
 
 
-def test_the_metrics_are_those_of_the_evaluation(home: Path) -> None:
-    found = worths(home)
+def test_the_metrics_are_those_of_the_evaluation(model_workspace: Path) -> None:
+    found = utilities(model_workspace)
     assert set(found) == {(m, r) for m in ("acc2", "corr") for r in ("text+visual", "text", "visual")}
-    case = open_case(home / "data", home / "model", home / "deleted", home / "reference", ["audio"])
-    test = case.data.split("test").load()
+    audit = open_case(
+        model_workspace / "data",
+        model_workspace / "model",
+        model_workspace / "deleted",
+        model_workspace / "reference",
+        ["audio"],
+    )
+    test = audit.data.split("test").load()
     for role, folder in (("before", "model"), ("after", "deleted"), ("reference", "reference")):
         shown = {m: test.features[m] for m in ("text", "visual")}
-        metrics = task_metrics("regression", test.labels, load(home / folder).predict(shown))
+        metrics = task_metrics("regression", test.labels, load(model_workspace / folder).predict(shown))
         assert found["acc2", "text+visual"][role] == pytest.approx(metrics["acc2"])
         assert found["corr", "text+visual"][role] == pytest.approx(metrics["corr"], abs=1e-6)
 
@@ -55,9 +71,9 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_classes_are_judged_by_accuracy_and_mean_recall(classes: Path) -> None:
-    found = worths(classes)
-    case = open_case(classes / "data", classes / "model", classes / "deleted", classes / "reference", ["audio"])
-    test = case.data.split("test").load()
+    found = utilities(classes)
+    audit = open_case(classes / "data", classes / "model", classes / "deleted", classes / "reference", ["audio"])
+    test = audit.data.split("test").load()
     shown = {m: test.features[m] for m in ("text", "visual")}
     metrics = task_metrics("classification", test.labels, load(classes / "deleted").predict(shown))
     for metric in ("wa", "ua"):
@@ -81,10 +97,12 @@ def test_weighted_correlation_is_pearsons_of_repeated_rows(n: int, seed: int, co
     )
 
 
-def test_test_rows_without_retained_modalities_are_an_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_rows_without_retained_modalities_are_an_error(
+    model_workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = Split.available.fget  # type: ignore[attr-defined]
     monkeypatch.setattr(
         Split, "available", property(lambda self: {m: bits & (m == "audio") for m, bits in there(self).items()})
     )
     with pytest.raises(DataError, match="no test row has any of the retained"):
-        worths(home)
+        utilities(model_workspace)

@@ -7,9 +7,9 @@ import pytest
 
 from mbd.attacks import blackbox, pathway, reconstruction, whitebox
 from mbd.attacks.bootstrap import difference, interval
-from mbd.attacks.setting import make_setting
+from mbd.attacks.context import make_setting
 from mbd.features.contract import FeatureSet
-from mbd.params import Attacks, load_params
+from mbd.params import AttacksSettings, load_params
 from mbd.steps import features, train
 from tests.attacks.models import (
     LATTICE,
@@ -35,35 +35,41 @@ VARIETY = {
 }
 
 
-def test_the_full_model_leaks_only_while_it_is_fed(home: Path) -> None:
-    setting = setting_of(home)
-    full, reference = (whitebox.attack(suspect_of(home, name), setting) for name in ("model", "reference"))
+def test_the_full_model_leaks_only_while_it_is_fed(model_workspace: Path) -> None:
+    attack_context = setting_of(model_workspace)
+    full, reference = (
+        whitebox.attack(suspect_of(model_workspace, name), attack_context) for name in ("model", "reference")
+    )
     assert [evidence.measure for evidence in full] == ["accuracy, audio fed", "accuracy, audio not fed"]
-    fed, hidden = (difference(one, other, setting.params) for one, other in zip(full, reference, strict=True))
+    fed, hidden = (difference(one, other, attack_context.params) for one, other in zip(full, reference, strict=True))
     assert fed.low > 0.05
     assert hidden.low <= 0 <= hidden.high
 
 
 @pytest.mark.parametrize("made", [renamed, blind_fusion, noisy_input, uncut])
-def test_a_deletion_that_is_none_leaks(home: Path, tmp_path: Path, made: Callable[[Path, Path], Path]) -> None:
-    made(home, tmp_path / "false")
-    setting = setting_of(home)
+def test_a_deletion_that_is_none_leaks(
+    model_workspace: Path, tmp_path: Path, made: Callable[[Path, Path], Path]
+) -> None:
+    made(model_workspace, tmp_path / "false")
+    attack_context = setting_of(model_workspace)
     found, beside = (
-        whitebox.attack(suspect, setting)[0]
-        for suspect in (suspect_of(tmp_path, "false"), suspect_of(home, "reference", "reference"))
+        whitebox.attack(target_model, attack_context)[0]
+        for target_model in (suspect_of(tmp_path, "false"), suspect_of(model_workspace, "reference", "reference"))
     )
-    assert difference(found, beside, setting.params).low > 0.03
+    assert difference(found, beside, attack_context.params).low > 0.03
 
 
 @pytest.mark.parametrize("made", [untrained, constant])
-def test_a_useless_model_passes_every_adversary(home: Path, tmp_path: Path, made: Callable[[Path, Path], Path]) -> None:
-    made(home, tmp_path / "useless")
-    setting = setting_of(home)
+def test_a_useless_model_passes_every_adversary(
+    model_workspace: Path, tmp_path: Path, made: Callable[[Path, Path], Path]
+) -> None:
+    made(model_workspace, tmp_path / "useless")
+    attack_context = setting_of(model_workspace)
     for adversary in ADVERSARIES:
-        found = adversary.attack(suspect_of(tmp_path, "useless"), setting)
-        beside = adversary.attack(suspect_of(home, "reference", "reference"), setting)
+        found = adversary.attack(suspect_of(tmp_path, "useless"), attack_context)
+        beside = adversary.attack(suspect_of(model_workspace, "reference", "reference"), attack_context)
         for one, other in zip(found, beside, strict=True):
-            apart = difference(one, other, setting.params)
+            apart = difference(one, other, attack_context.params)
             assert apart.low <= 0.03, one.measure
             assert apart.high >= -0.03, one.measure
 
@@ -71,23 +77,24 @@ def test_a_useless_model_passes_every_adversary(home: Path, tmp_path: Path, made
 @pytest.mark.parametrize("kind", VARIETY)
 def test_whatever_the_model_it_leaks_before_and_not_after(kind: str, tmp_path: Path) -> None:
     settings, data, method = VARIETY[kind]
-    home = audited(tmp_path, *settings, features=data, method=method)
-    setting = setting_of(home)
+    model_workspace = audited(tmp_path, *settings, features=data, method=method)
+    attack_context = setting_of(model_workspace)
     for adversary in ADVERSARIES:
         full, deleted, reference = (
-            adversary.attack(suspect_of(home, name), setting) for name in ("model", "deleted", "reference")
+            adversary.attack(suspect_of(model_workspace, name), attack_context)
+            for name in ("model", "deleted", "reference")
         )
         names = [evidence.measure for evidence in full]
         assert names == [e.measure for e in deleted] == [e.measure for e in reference]
         for one, other in zip(deleted, reference, strict=True):
-            apart = difference(one, other, setting.params)
+            apart = difference(one, other, attack_context.params)
             assert apart.low <= 0 <= apart.high, one.measure
         if adversary in (pathway, whitebox):
-            assert difference(full[0], reference[0], setting.params).low > 0.05
+            assert difference(full[0], reference[0], attack_context.params).low > 0.05
 
 
-def test_the_same_attack_gives_the_same_evidence(home: Path) -> None:
-    one, same = (whitebox.attack(suspect_of(home, "model"), setting_of(home)) for _ in range(2))
+def test_the_same_attack_gives_the_same_evidence(model_workspace: Path) -> None:
+    one, same = (whitebox.attack(suspect_of(model_workspace, "model"), setting_of(model_workspace)) for _ in range(2))
     assert [evidence.rows.tolist() for evidence in one] == [evidence.rows.tolist() for evidence in same]
 
 
@@ -98,10 +105,12 @@ def test_real_models_leak_before_deletion(tmp_path: Path) -> None:
     features.run(params, tmp_path / "data")
     train.run(params, tmp_path / "data", tmp_path / "model")
     train.run(params, tmp_path / "data", tmp_path / "reference", ("audio",))
-    setting = make_setting(FeatureSet.open(tmp_path / "data"), "audio", Attacks())
-    assert setting.attribute.origin == "principal component"
+    attack_context = make_setting(FeatureSet.open(tmp_path / "data"), "audio", AttacksSettings())
+    assert attack_context.attribute.origin == "principal component"
     for adversary in (pathway, whitebox):
-        full, reference = (adversary.attack(suspect_of(tmp_path, name), setting)[0] for name in ("model", "reference"))
-        assert difference(full, reference, setting.params).low > 0.1
-        found = interval(reference, setting.params)
+        full, reference = (
+            adversary.attack(suspect_of(tmp_path, name), attack_context)[0] for name in ("model", "reference")
+        )
+        assert difference(full, reference, attack_context.params).low > 0.1
+        found = interval(reference, attack_context.params)
         assert found.low <= reference.chance <= found.high

@@ -38,7 +38,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Home:
+class ModelWorkspace:
     """A folder with data, models and keys."""
 
     folder: Path
@@ -93,7 +93,7 @@ class Home:
         )
 
 
-def make_home(folder: Path) -> Home:
+def make_home(folder: Path) -> ModelWorkspace:
     """Make data, models and keys in `folder`."""
     home_with_models(folder)
     trained = train_lattice(FeatureSet.open(folder / "data"), load_params(None, LATTICE), work=folder, progress=False)
@@ -101,7 +101,7 @@ def make_home(folder: Path) -> Home:
     save_model(folder / "lattice", trained.record, trained.tensors)
     make_keys(folder / "keys", "signer", origin="tests.example/log")
     write_trust(folder / "keys" / "trust.json", _valid_long_ago(read_trust(folder / "keys" / "trust.json")))
-    return Home(folder)
+    return ModelWorkspace(folder)
 
 
 def _valid_long_ago(trust: Trust) -> Trust:
@@ -160,7 +160,7 @@ def leakage_record(deletion: DeletionRecord, reference: str = "e" * 64) -> Leaka
             delta=1e-5,
             attack="whitebox",
             claimed=claimed,
-            decision="told" if claimed is None else "passed",
+            decision="informational" if claimed is None else "passed",
             reason="no more was shown than is claimed",
         ),
         proxy=None,

@@ -17,26 +17,26 @@ from mbd.certificate.verify import from_folder, from_store, verify_bundle
 from mbd.files import sha256_file
 from mbd.randomness import stream
 from mbd.storage.store import Store
-from tests.certificate.office import Office
+from tests.certificate.authority import CertificateAuthority
 
 
-def publish_into(store: Store, office: Office, kind: str) -> Receipt:
+def publish_into(store: Store, authority: CertificateAuthority, kind: str) -> Receipt:
     """Publish a bundle of an office, which has been made before, into a store."""
-    given = from_folder(office.bundle(kind), office.home.deletion(kind))
+    given = from_folder(authority.bundle(kind), authority.model_workspace.deletion(kind))
     files = {name: places[0] for name, places in given.files.items()}
-    return publish_certificate(office.publisher(store), given.envelope, files)[0]
+    return publish_certificate(authority.publisher(store), given.envelope, files)[0]
 
 
-def one_certificate(store: Store, office: Office, kind: str, folder: Path) -> None:
+def one_certificate(store: Store, authority: CertificateAuthority, kind: str, folder: Path) -> None:
     """Check that a store holds this one certificate, whole, with one log entry, and nothing else."""
-    digest = sha256_file(office.bundle(kind) / CERTIFICATE)
-    verdict = verify_bundle(from_store(store, digest, folder), office.trust)
+    digest = sha256_file(authority.bundle(kind) / CERTIFICATE)
+    verdict = verify_bundle(from_store(store, digest, folder), authority.trust)
     assert verdict.verified, verdict.problems
-    log = check_log(store, office.trust, certificate_name=certificate_name)
+    log = check_log(store, authority.trust, certificate_name=certificate_name)
     assert (log.size, log.pending, log.certificates, log.problems) == (1, 0, 1, [])
     pointer = latest_name("sentiment", "audio")
     assert read_pointer(store.read(pointer), pointer).certificate == digest
-    receipt = publish_into(store, office, kind)
+    receipt = publish_into(store, authority, kind)
     known = {entry.name for entry in receipt.objects} | set(receipt.pointers)
     dangling = {stored.name for stored in store.list() if not stored.name.startswith("log/")} - known
     assert not dangling, dangling
@@ -69,13 +69,13 @@ def killed_at_random(
     raise AssertionError(f"only {done} of {count} runs could be killed")
 
 
-def secrets_of(office: Office, escrow: Path | None = None) -> dict[str, bytes]:
+def secrets_of(authority: CertificateAuthority, escrow: Path | None = None) -> dict[str, bytes]:
     """Return everything of an office that nobody else may see, in each form in which it could slip out."""
     secrets: dict[str, bytes] = {}
-    for file in (office.folder / "keys").glob("*.pem"):
+    for file in (authority.folder / "keys").glob("*.pem"):
         lines = file.read_text().splitlines()
         secrets[f"key {file.stem}"] = "".join(line for line in lines if not line.startswith("-----")).encode()
-    for file in (office.folder / "private").glob("*.json"):
+    for file in (authority.folder / "private").glob("*.json"):
         for number, opening in enumerate(read_private(file).openings):
             secrets[f"salt {file.stem[:8]}/{number}"] = opening.salt.encode()
             secrets[f"salt {file.stem[:8]}/{number} in bytes"] = bytes.fromhex(opening.salt)

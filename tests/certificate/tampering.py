@@ -1,6 +1,6 @@
 """Mutations of published certificates: what somebody could try, drawn at random from a named stream.
 
-A mutation changes one or several of the named files; :meth:`Scene.accepts` tells whether a verifier would believe the
+A mutation changes one or several of the named files; :meth:`TamperingCase.accepts` is whether a verifier accepts the
 result. A verifier that is `blind` to some checks shows that the harness notices what gets past the others.
 """
 
@@ -16,19 +16,19 @@ import numpy as np
 import rfc8785
 
 from mbd.certificate.trust import Trust, read_trust
-from mbd.certificate.verify import Given, from_folder, from_store, verify_bundle
+from mbd.certificate.verify import VerificationInput, from_folder, from_store, verify_bundle
 from mbd.certificate.verify.verdict import decide, passed
 from mbd.errors import MbdError
 from mbd.files import to_json
 from mbd.storage import open_store
 
 Files = dict[str, bytes]
-Mutation = Callable[["Scene", np.random.Generator], Files]
+Mutation = Callable[["TamperingCase", np.random.Generator], Files]
 TRUST = "trust.json"
 
 
 @dataclass
-class Scene:
+class TamperingCase:
     """A verifier's desk: a bundle, a model, a trust file, and a store, each of which may be exchanged."""
 
     folder: Path
@@ -65,7 +65,7 @@ class Scene:
         checks = [passed(check.name, "not looked at") if check.name in blind else check for check in verdict.checks]
         return decide(checks) == "verified"
 
-    def _given(self) -> Given:
+    def _given(self) -> VerificationInput:
         if not self.online:
             return from_folder(self.folder / "bundle", self.folder / "model")
         fetched = self.folder / "fetched"
@@ -86,7 +86,7 @@ def read_tree(folder: Path, prefix: str) -> Files:
 def in_bytes(name: str) -> Mutation:
     """Mutate the bytes of a file: bits, bytes, pieces, ends."""
 
-    def mutate(scene: Scene, draw: np.random.Generator) -> Files:
+    def mutate(scene: TamperingCase, draw: np.random.Generator) -> Files:
         content = scene.genuine[name]
         while True:
             kind = _BYTES[draw.integers(len(_BYTES))]
@@ -99,7 +99,7 @@ def in_bytes(name: str) -> Mutation:
 def any_of(names: list[str]) -> Mutation:
     """Mutate the bytes of one of several files, or take it away."""
 
-    def mutate(scene: Scene, draw: np.random.Generator) -> Files:
+    def mutate(scene: TamperingCase, draw: np.random.Generator) -> Files:
         name = names[draw.integers(len(names))]
         return {name: GONE} if draw.random() < 0.05 else in_bytes(name)(scene, draw)
 
@@ -109,7 +109,7 @@ def any_of(names: list[str]) -> Mutation:
 def in_fields(name: str) -> Mutation:
     """Mutate a field of a JSON file and write it as it is written genuinely."""
 
-    def mutate(scene: Scene, draw: np.random.Generator) -> Files:
+    def mutate(scene: TamperingCase, draw: np.random.Generator) -> Files:
         value = json.loads(scene.genuine[name])
         genuine = to_json(value).encode()
         write = to_json if genuine == scene.genuine[name] else lambda v: rfc8785.dumps(v).decode()
@@ -120,7 +120,7 @@ def in_fields(name: str) -> Mutation:
     return mutate
 
 
-def in_statement(scene: Scene, draw: np.random.Generator) -> Files:
+def in_statement(scene: TamperingCase, draw: np.random.Generator) -> Files:
     """Mutate a field of what was signed, and put it back into the envelope in canonical form."""
     envelope = json.loads(scene.genuine["bundle/certificate.json"])
     statement = json.loads(base64.b64decode(envelope["payload"]))
@@ -131,7 +131,7 @@ def in_statement(scene: Scene, draw: np.random.Generator) -> Files:
     return {"bundle/certificate.json": rfc8785.dumps(envelope)}
 
 
-def exchanged(scene: Scene, draw: np.random.Generator) -> Files:
+def exchanged(scene: TamperingCase, draw: np.random.Generator) -> Files:
     """Take files of other certificates, of other names, or away: swapped, replayed, missing."""
     names = [
         name for name in scene.genuine if name.startswith(("bundle/", "model/")) and name != "model/indices.safetensors"

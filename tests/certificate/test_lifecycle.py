@@ -20,35 +20,35 @@ from mbd.certificate.lifecycle import (
     supersession,
 )
 from mbd.certificate.log.reader import Log
-from mbd.certificate.registry import Doubtful, Entry, entries, entry
+from mbd.certificate.registry import CertificateEntry, InvalidCertificate, entries, entry
 from mbd.certificate.signing import sign_statement
 from mbd.certificate.statement import AnyStatement, DeletionStatement, to_payload
 from mbd.certificate.status import Status, status
 from mbd.certificate.trust import now
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.storage.store import Store
-from tests.certificate.build import ISSUED, Home
+from tests.certificate.authority import CertificateAuthority
+from tests.certificate.build import ISSUED, ModelWorkspace
 from tests.certificate.killing import killed_at
-from tests.certificate.office import Office
 
 OLD, NEW = "a" * 64, "b" * 64
 DAY = timedelta(days=1)
 
 
-class Shop:
+class LifecycleStore:
     """A store with one published certificate."""
 
-    def __init__(self, home: Home, folder: Path, kind: str = "surgery") -> None:
-        self.office, self.kind = Office.make(home, folder), kind
-        self.settings = self.office.params().certificate
+    def __init__(self, model_workspace: ModelWorkspace, folder: Path, kind: str = "surgery") -> None:
+        self.authority, self.kind = CertificateAuthority.make(model_workspace, folder), kind
+        self.settings = self.authority.params().certificate
         self.digest = self.issue("first")
-        self.publisher = self.office.publisher()
+        self.publisher = self.authority.publisher()
 
     def issue(self, name: str, **options: object) -> str:
         """Certify and publish."""
-        return Bundle(self.office.publish(self.kind, name, **options)).digest
+        return Bundle(self.authority.publish(self.kind, name, **options)).digest
 
-    def entry(self, digest: str | None = None) -> Entry:
+    def entry(self, digest: str | None = None) -> CertificateEntry:
         """Return what the store says of a certificate."""
         return entry(self.publisher.store, digest or self.digest, self.publisher.trust, now())
 
@@ -58,18 +58,20 @@ class Shop:
 
 
 @pytest.fixture
-def shop(home: Home, tmp_path: Path) -> Shop:
-    return Shop(home, tmp_path)
+def golden_store(model_workspace: ModelWorkspace, tmp_path: Path) -> LifecycleStore:
+    return LifecycleStore(model_workspace, tmp_path)
 
 
 def states(certificate: DeletionStatement, *about: AnyStatement, after: timedelta = DAY) -> Status:
     return status(certificate, about, certificate.predicate.issued + after)
 
 
-def test_where_a_certificate_stands_follows_from_what_is_said_about_it(home: Home, tmp_path: Path) -> None:
-    certificate = home.certify("surgery", tmp_path / "bundle", clock=lambda: ISSUED)["statement"]
-    passed = reaudit(OLD, certificate, home.leakage("surgery"), ISSUED + 80 * DAY, 90, Commitments())  # type: ignore[arg-type]
-    failing = home.leakage("surgery", tmp_path / "leak", decision="refused", reasons=("it leaks",))
+def test_where_a_certificate_stands_follows_from_what_is_said_about_it(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    certificate = model_workspace.certify("surgery", tmp_path / "bundle", clock=lambda: ISSUED)["statement"]
+    passed = reaudit(OLD, certificate, model_workspace.leakage("surgery"), ISSUED + 80 * DAY, 90, Commitments())  # type: ignore[arg-type]
+    failing = model_workspace.leakage("surgery", tmp_path / "leak", decision="refused", reasons=("it leaks",))
     assert failing is not None
     refused = reaudit(OLD, certificate, failing, ISSUED + 80 * DAY, 90, Commitments())
     revoked, replaced = revocation(OLD, "a mistake", ISSUED), supersession(OLD, NEW, "a better method", ISSUED)
@@ -89,96 +91,106 @@ def test_where_a_certificate_stands_follows_from_what_is_said_about_it(home: Hom
     assert states(certificate, successor).state == "superseded"
 
 
-def test_a_revoked_certificate_is_revoked_for_everybody_who_asks_the_store(shop: Shop) -> None:
-    assert shop.entry().status.state == "valid"
-    announce(revocation(shop.digest, "the attack suite had a bug", now()), shop.settings, shop.publisher)
-    assert shop.entry().status.state == "revoked"
-    assert shop.size() == 2
-    assert not list(shop.publisher.store.list(PENDING))
+def test_a_revoked_certificate_is_revoked_for_everybody_who_asks_the_store(golden_store: LifecycleStore) -> None:
+    assert golden_store.entry().status.state == "valid"
+    announce(
+        revocation(golden_store.digest, "the attack suite had a bug", now()),
+        golden_store.settings,
+        golden_store.publisher,
+    )
+    assert golden_store.entry().status.state == "revoked"
+    assert golden_store.size() == 2
+    assert not list(golden_store.publisher.store.list(PENDING))
 
 
-def test_a_new_certificate_takes_the_place_of_the_one_it_names(shop: Shop) -> None:
-    newer = shop.issue("newer", supersedes=shop.digest)
-    assert (shop.entry().status.state, shop.entry(newer).status.state) == ("superseded", "valid")
+def test_a_new_certificate_takes_the_place_of_the_one_it_names(golden_store: LifecycleStore) -> None:
+    newer = golden_store.issue("newer", supersedes=golden_store.digest)
+    assert (golden_store.entry().status.state, golden_store.entry(newer).status.state) == ("superseded", "valid")
 
 
-def test_so_does_one_that_is_said_to(shop: Shop) -> None:
-    newer = shop.issue("newer", clock=lambda: now() - timedelta(minutes=1))
-    assert shop.entry().status.state == "valid"
-    announce(supersession(shop.digest, newer, "better", now()), shop.settings, shop.publisher)
-    assert (shop.entry().status.state, shop.entry(newer).status.state) == ("superseded", "valid")
+def test_so_does_one_that_is_said_to(golden_store: LifecycleStore) -> None:
+    newer = golden_store.issue("newer", clock=lambda: now() - timedelta(minutes=1))
+    assert golden_store.entry().status.state == "valid"
+    announce(supersession(golden_store.digest, newer, "better", now()), golden_store.settings, golden_store.publisher)
+    assert (golden_store.entry().status.state, golden_store.entry(newer).status.state) == ("superseded", "valid")
 
 
-def test_a_new_audit_sets_the_next_date_and_tells_no_old_digest(home: Home, tmp_path: Path) -> None:
-    shop = Shop(home, tmp_path, "certified")
-    found, commitments = shop.entry(), Commitments()
-    leakage = home.leakage("certified")
+def test_a_new_audit_sets_the_next_date_and_tells_no_old_digest(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    golden_store = LifecycleStore(model_workspace, tmp_path, "certified")
+    found, commitments = golden_store.entry(), Commitments()
+    leakage = model_workspace.leakage("certified")
     assert leakage is not None
     statement = reaudit(found.digest, found.statement, leakage, now(), 365, commitments)
-    announce(statement, shop.settings, shop.publisher, commitments)
-    assert shop.entry().status.reaudit_by > found.status.reaudit_by
+    announce(statement, golden_store.settings, golden_store.publisher, commitments)
+    assert golden_store.entry().status.reaudit_by > found.status.reaudit_by
     secrets = {opening.value for opening in commitments.openings}
     assert len(secrets) == 2
     assert not any(secret in to_payload(statement).decode() for secret in secrets)
     assert list((tmp_path / "private").iterdir())
 
 
-def test_an_audit_of_another_model_is_refused(shop: Shop, home: Home) -> None:
-    other = home.leakage("certified")
+def test_an_audit_of_another_model_is_refused(golden_store: LifecycleStore, model_workspace: ModelWorkspace) -> None:
+    other = model_workspace.leakage("certified")
     assert other is not None
     with pytest.raises(UsageError, match="not what was certified"):
-        reaudit(shop.digest, shop.entry().statement, other, now(), 90, Commitments())
+        reaudit(golden_store.digest, golden_store.entry().statement, other, now(), 90, Commitments())
 
 
-def test_a_statement_whose_writer_was_killed_is_finished_by_the_next_one(shop: Shop) -> None:
-    envelope = sign_statement(revocation(shop.digest, "killed on the way", now()), shop.settings)
-    shop.publisher.store.create(PENDING + envelope.digest, envelope.to_bytes())
-    assert shop.entry().status.state == "valid"
-    assert finish_pending(shop.publisher) == 1
-    assert shop.entry().status.state == "revoked"
-    assert finish_pending(shop.publisher) == 0
-    assert shop.size() == 2
+def test_a_statement_whose_writer_was_killed_is_finished_by_the_next_one(golden_store: LifecycleStore) -> None:
+    envelope = sign_statement(revocation(golden_store.digest, "killed on the way", now()), golden_store.settings)
+    golden_store.publisher.store.create(PENDING + envelope.digest, envelope.to_bytes())
+    assert golden_store.entry().status.state == "valid"
+    assert finish_pending(golden_store.publisher) == 1
+    assert golden_store.entry().status.state == "revoked"
+    assert finish_pending(golden_store.publisher) == 0
+    assert golden_store.size() == 2
 
 
-def test_killed_anywhere_and_run_again_a_certificate_is_revoked_once(shop: Shop, tmp_path: Path) -> None:
+def test_killed_anywhere_and_run_again_a_certificate_is_revoked_once(
+    golden_store: LifecycleStore, tmp_path: Path
+) -> None:
     published = tmp_path / "published"
     shutil.copytree(tmp_path / "store", published)
 
     def revoke(store: Store) -> None:
-        publisher = replace(shop.publisher, store=store)
+        publisher = replace(golden_store.publisher, store=store)
         finish_pending(publisher)
-        if entry(store, shop.digest, publisher.trust, now()).status.state != "revoked":
-            announce(revocation(shop.digest, "a reason", now()), shop.settings, publisher)
+        if entry(store, golden_store.digest, publisher.trust, now()).status.state != "revoked":
+            announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, publisher)
 
     for operation in count(1):
         shutil.rmtree(tmp_path / "store")
         shutil.copytree(published, tmp_path / "store")
-        killed = killed_at(operation, "after", lambda: shop.office.store, revoke)
-        revoke(shop.office.store)
-        assert shop.entry().status.state == "revoked"
-        assert shop.size() == 2
-        assert not list(shop.publisher.store.list(PENDING))
+        killed = killed_at(operation, "after", lambda: golden_store.authority.store, revoke)
+        revoke(golden_store.authority.store)
+        assert golden_store.entry().status.state == "revoked"
+        assert golden_store.size() == 2
+        assert not list(golden_store.publisher.store.list(PENDING))
         if not killed:
             break
 
 
 @pytest.mark.parametrize("junk", [b"junk", b"{}"])
-def test_pending_junk_is_left_alone(shop: Shop, junk: bytes) -> None:
-    shop.publisher.store.create(PENDING + "junk", junk)
-    assert finish_pending(shop.publisher) == 0
-    assert shop.size() == 1
+def test_pending_junk_is_left_alone(golden_store: LifecycleStore, junk: bytes) -> None:
+    golden_store.publisher.store.create(PENDING + "junk", junk)
+    assert finish_pending(golden_store.publisher) == 0
+    assert golden_store.size() == 1
 
 
-def test_a_statement_of_somebody_unknown_is_neither_announced_nor_finished(shop: Shop, tmp_path: Path) -> None:
+def test_a_statement_of_somebody_unknown_is_neither_announced_nor_finished(
+    golden_store: LifecycleStore, tmp_path: Path
+) -> None:
     make_keys(tmp_path / "stranger", "signer")
-    stranger = shop.settings.model_copy(update={"signers": (f"file:{tmp_path}/stranger/signer.pem",)})
-    statement = revocation(shop.digest, "malice", now())
+    stranger = golden_store.settings.model_copy(update={"signers": (f"file:{tmp_path}/stranger/signer.pem",)})
+    statement = revocation(golden_store.digest, "malice", now())
     with pytest.raises(VerificationError):
-        announce(statement, stranger, shop.publisher)
+        announce(statement, stranger, golden_store.publisher)
     envelope = sign_statement(statement, stranger)
-    shop.publisher.store.create(PENDING + envelope.digest, envelope.to_bytes())
-    assert finish_pending(shop.publisher) == 0
-    assert shop.entry().status.state == "valid"
+    golden_store.publisher.store.create(PENDING + envelope.digest, envelope.to_bytes())
+    assert finish_pending(golden_store.publisher) == 0
+    assert golden_store.entry().status.state == "valid"
 
 
 def test_reasons_and_names_are_asked_for() -> None:
@@ -188,22 +200,22 @@ def test_reasons_and_names_are_asked_for() -> None:
         supersession(OLD, OLD, "why not", ISSUED)
 
 
-def test_the_registry_lists_certificates_and_what_is_wrong_with_a_store(shop: Shop) -> None:
-    announce(revocation(shop.digest, "a reason", now()), shop.settings, shop.publisher)
-    store, trust = shop.publisher.store, shop.publisher.trust
-    assert [e.digest for e in entries(store, trust, now())] == [shop.digest]
+def test_the_registry_lists_certificates_and_what_is_wrong_with_a_store(golden_store: LifecycleStore) -> None:
+    announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
+    store, trust = golden_store.publisher.store, golden_store.publisher.trust
+    assert [e.digest for e in entries(store, trust, now())] == [golden_store.digest]
     forged = f"certificates/{OLD}/certificate.json"
     store.create(forged, b"{}")
     found = {e.digest: e for e in entries(store, trust, now())}
-    assert isinstance(found[OLD], Doubtful)
-    assert isinstance(found[shop.digest], Entry)
+    assert isinstance(found[OLD], InvalidCertificate)
+    assert isinstance(found[golden_store.digest], CertificateEntry)
 
 
-def test_a_certificate_is_found_by_the_start_of_its_digest(shop: Shop) -> None:
-    assert shop.entry(shop.digest[:12]).digest == shop.digest
-    for start in (shop.digest[:3], "0" * 64):
+def test_a_certificate_is_found_by_the_start_of_its_digest(golden_store: LifecycleStore) -> None:
+    assert golden_store.entry(golden_store.digest[:12]).digest == golden_store.digest
+    for start in (golden_store.digest[:3], "0" * 64):
         with pytest.raises(DataError, match="no such certificate"):
-            shop.entry(start)
-    said = announce(revocation(shop.digest, "a reason", now()), shop.settings, shop.publisher)
+            golden_store.entry(start)
+    said = announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
     with pytest.raises(UsageError, match="about one"):
-        shop.entry(said)
+        golden_store.entry(said)

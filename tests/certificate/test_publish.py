@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.bundle import PROOF
-from mbd.certificate.layout import Pointer, latest_name, proof_name
+from mbd.certificate.layout import LatestPointer, latest_name, proof_name
 from mbd.certificate.receipt import RECEIPT, Receipt
 from mbd.certificate.statement import CERTIFICATE, SUBJECTS, WEIGHTS
 from mbd.errors import ExitCode, MbdError, UsageError, VerificationError
 from mbd.files import file_digests, sha256_file
 from mbd.steps import publish
 from mbd.storage import open_store
-from tests.certificate.build import KINDS, Home
+from tests.certificate.authority import CertificateAuthority
+from tests.certificate.build import KINDS, ModelWorkspace
 from tests.certificate.killing import CountingStore, Moment, killed_at, side_by_side
-from tests.certificate.office import Office
 from tests.certificate.publishing import assert_free_of, killed_at_random, one_certificate, publish_into, secrets_of
 from tests.certificate.tampering import read_tree
 
@@ -24,21 +24,25 @@ POINTS = 50
 
 
 @pytest.fixture(scope="module")
-def prepared(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Office:
+def prepared(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     """An office with bundles of every kind, of which none is published."""
-    office = Office.make(home, tmp_path_factory.mktemp("office"))
+    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("office"))
     for kind in ("surgery", "certified", "exact", "subjects"):
-        office.bundle(kind)
-    return office
+        authority.bundle(kind)
+    return authority
 
 
 def receipt_of(published: Path) -> Receipt:
     return Receipt.model_validate_json((published / RECEIPT).read_bytes())
 
 
-def test_all_that_is_published_is_in_the_receipt_and_the_other_way_round(prepared: Office, tmp_path: Path) -> None:
+def test_all_that_is_published_is_in_the_receipt_and_the_other_way_round(
+    prepared: CertificateAuthority, tmp_path: Path
+) -> None:
     url, out = f"file://{tmp_path}/store", tmp_path / "published"
-    publish.run(prepared.params(), prepared.bundle("certified"), prepared.home.deletion("certified"), url, out)
+    publish.run(
+        prepared.params(), prepared.bundle("certified"), prepared.model_workspace.deletion("certified"), url, out
+    )
     receipt = receipt_of(out)
     assert {entry.what for entry in receipt.objects} == {*SUBJECTS, CERTIFICATE, PROOF}
     stored = {s.name for s in open_store(url).list() if not s.name.startswith("log/")}
@@ -51,9 +55,9 @@ def test_all_that_is_published_is_in_the_receipt_and_the_other_way_round(prepare
     assert receipt.pointers == (latest_name("sentiment", "audio"),)
 
 
-def test_run_again_it_changes_nothing_and_writes_the_same(prepared: Office, tmp_path: Path) -> None:
+def test_run_again_it_changes_nothing_and_writes_the_same(prepared: CertificateAuthority, tmp_path: Path) -> None:
     url, out = f"file://{tmp_path}/store", tmp_path / "published"
-    arguments = (prepared.params(), prepared.bundle("exact"), prepared.home.deletion("exact"), url, out)
+    arguments = (prepared.params(), prepared.bundle("exact"), prepared.model_workspace.deletion("exact"), url, out)
     publish.run(*arguments)
     written, stored = file_digests(out), file_digests(tmp_path / "store")
     publish.run(*arguments)
@@ -61,15 +65,15 @@ def test_run_again_it_changes_nothing_and_writes_the_same(prepared: Office, tmp_
     assert file_digests(tmp_path / "store") == stored
 
 
-def test_a_pointer_never_moves_back(prepared: Office, tmp_path: Path) -> None:
+def test_a_pointer_never_moves_back(prepared: CertificateAuthority, tmp_path: Path) -> None:
     store = open_store(f"file://{tmp_path}")
     for kind in ("surgery", "exact", "surgery"):
         publish_into(store, prepared, kind)
-    pointer = Pointer.model_validate_json(store.read(latest_name("sentiment", "audio")))
-    assert pointer == Pointer(certificate=sha256_file(prepared.bundle("exact") / CERTIFICATE), index=1)
+    pointer = LatestPointer.model_validate_json(store.read(latest_name("sentiment", "audio")))
+    assert pointer == LatestPointer(certificate=sha256_file(prepared.bundle("exact") / CERTIFICATE), index=1)
 
 
-def test_killed_at_every_use_of_the_store_and_run_again(prepared: Office, tmp_path: Path) -> None:
+def test_killed_at_every_use_of_the_store_and_run_again(prepared: CertificateAuthority, tmp_path: Path) -> None:
     counting = CountingStore(open_store(f"file://{tmp_path}/counted"))
     publish_into(counting, prepared, "exact")
     moments: tuple[Moment, ...] = ("before", "after")
@@ -80,7 +84,7 @@ def test_killed_at_every_use_of_the_store_and_run_again(prepared: Office, tmp_pa
         one_certificate(opened(), prepared, "exact", tmp_path / f"checked-{operation}-{moment}")
 
 
-def test_killed_at_50_random_points_and_run_again(prepared: Office, tmp_path: Path) -> None:
+def test_killed_at_50_random_points_and_run_again(prepared: CertificateAuthority, tmp_path: Path) -> None:
     killed = killed_at_random(
         POINTS,
         lambda point: open_store(f"file://{tmp_path}/{point}"),
@@ -92,7 +96,7 @@ def test_killed_at_50_random_points_and_run_again(prepared: Office, tmp_path: Pa
         one_certificate(store, prepared, "exact", tmp_path / f"checked-{point}")
 
 
-def test_killed_again_and_again_it_still_gets_there(prepared: Office, tmp_path: Path) -> None:
+def test_killed_again_and_again_it_still_gets_there(prepared: CertificateAuthority, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
     killed = [
         killed_at(operation, "after", lambda: open_store(url), lambda s: publish_into(s, prepared, "certified"))
@@ -103,31 +107,36 @@ def test_killed_again_and_again_it_still_gets_there(prepared: Office, tmp_path: 
     one_certificate(open_store(url), prepared, "certified", tmp_path / "checked")
 
 
-def test_sixteen_at_once_give_one_certificate(prepared: Office, tmp_path: Path) -> None:
+def test_sixteen_at_once_give_one_certificate(prepared: CertificateAuthority, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
     side_by_side([lambda: publish_into(open_store(url), prepared, "exact")] * 16)
     one_certificate(open_store(url), prepared, "exact", tmp_path / "checked")
 
 
-def test_what_does_not_verify_is_not_published(prepared: Office, tmp_path: Path) -> None:
+def test_what_does_not_verify_is_not_published(prepared: CertificateAuthority, tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="digest of model") as caught:
         publish.run(
-            prepared.params(), prepared.bundle("exact"), prepared.home.deletion("surgery"), f"file://{tmp_path}/store"
+            prepared.params(),
+            prepared.bundle("exact"),
+            prepared.model_workspace.deletion("surgery"),
+            f"file://{tmp_path}/store",
         )
     assert caught.value.exit_code == ExitCode.UNVERIFIED
     assert not (tmp_path / "store").exists()
 
 
-def test_a_log_key_that_nobody_trusts_is_refused(prepared: Office, home: Home, tmp_path: Path) -> None:
-    stranger = Office.make(home, tmp_path / "stranger")
+def test_a_log_key_that_nobody_trusts_is_refused(
+    prepared: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    stranger = CertificateAuthority.make(model_workspace, tmp_path / "stranger")
     params = prepared.params(f"certificate.log_signer=file:{stranger.folder}/keys/log.pem")
     url = f"file://{tmp_path}/store"
     with pytest.raises(UsageError, match="does not trust this key to sign the log"):
-        publish.run(params, prepared.bundle("exact"), prepared.home.deletion("exact"), url)
+        publish.run(params, prepared.bundle("exact"), prepared.model_workspace.deletion("exact"), url)
     assert not [s.name for s in open_store(url).list("certificates/")]
 
 
-def test_a_proof_that_does_not_hold_is_not_passed_over(prepared: Office, tmp_path: Path) -> None:
+def test_a_proof_that_does_not_hold_is_not_passed_over(prepared: CertificateAuthority, tmp_path: Path) -> None:
     store = open_store(f"file://{tmp_path}/store")
     publish_into(store, prepared, "exact")
     digest = sha256_file(prepared.bundle("exact") / CERTIFICATE)
@@ -137,17 +146,21 @@ def test_a_proof_that_does_not_hold_is_not_passed_over(prepared: Office, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["surgery", "escrowed", "exact", "subjects"])
-def test_nothing_secret_is_published(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_nothing_secret_is_published(
+    model_workspace: ModelWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     escrow = tmp_path / "escrow.jsonl"
     model, settings = KINDS["certified"]
     monkeypatch.setitem(KINDS, "escrowed", (model, (*settings, f"deletion.certified.escrow={escrow}")))
-    office = Office.make(home, tmp_path / "office")
-    out = office.publish(kind)
-    secrets = secrets_of(office, escrow if kind == "escrowed" else None)
-    assert {"escrowed": "key of the noise", "subjects": f"subject {home.subject()}"}.get(kind, "key log") in secrets
-    contents = read_tree(office.folder / "store", "store") | read_tree(out, "published")
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    out = authority.publish(kind)
+    secrets = secrets_of(authority, escrow if kind == "escrowed" else None)
+    assert {"escrowed": "key of the noise", "subjects": f"subject {model_workspace.subject()}"}.get(
+        kind, "key log"
+    ) in secrets
+    contents = read_tree(authority.folder / "store", "store") | read_tree(out, "published")
     del contents["published/step.json"]  # says where inputs lay on this machine, and is never published
     assert_free_of(secrets, contents)
-    assert_free_of({"folder": str(tmp_path).encode()}, read_tree(office.folder / "store", "store"))
+    assert_free_of({"folder": str(tmp_path).encode()}, read_tree(authority.folder / "store", "store"))
     with pytest.raises(AssertionError):  # it would be found
         assert_free_of(secrets, contents | {"slip": b"..." + secrets["key log"] + b"..."})

@@ -20,7 +20,7 @@ from mbd.certificate.statement import (
     to_payload,
 )
 from mbd.errors import VerificationError
-from tests.certificate.build import KINDS, Home
+from tests.certificate.build import KINDS, ModelWorkspace
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "certificate.schema.json"
 JSON = st.recursive(
@@ -96,8 +96,8 @@ def test_what_is_no_statement_is_refused(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_certificate_survives_its_payload(home: Home, tmp_path: Path, kind: str) -> None:
-    statement = home.certify(kind, tmp_path / "bundle")["statement"]
+def test_every_certificate_survives_its_payload(model_workspace: ModelWorkspace, tmp_path: Path, kind: str) -> None:
+    statement = model_workspace.certify(kind, tmp_path / "bundle")["statement"]
     payload = to_payload(statement)
     parsed = parse_payload(payload)
     assert isinstance(parsed, DeletionStatement)
@@ -136,9 +136,9 @@ def test_every_certificate_survives_its_payload(home: Home, tmp_path: Path, kind
     ],
 )
 def test_the_schema_refuses_what_must_not_be_said(
-    home: Home, tmp_path: Path, kind: str, path: str, value: object
+    model_workspace: ModelWorkspace, tmp_path: Path, kind: str, path: str, value: object
 ) -> None:
-    payload = to_payload(home.certify(kind, tmp_path / "bundle")["statement"])
+    payload = to_payload(model_workspace.certify(kind, tmp_path / "bundle")["statement"])
     assert isinstance(parse_payload(payload), DeletionStatement)
     with pytest.raises(VerificationError):
         parse_payload(changed(payload, path, value))

@@ -22,13 +22,13 @@ from mbd.certificate.verify.checks import digest_name
 from mbd.certificate.verify.signing import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, read_envelope
 from mbd.certificate.verify.standing import CONSISTENCY
 from mbd.randomness import stream
-from tests.certificate.build import Home
-from tests.certificate.office import Office
+from tests.certificate.authority import CertificateAuthority
+from tests.certificate.build import ModelWorkspace
 from tests.certificate.tampering import (
     TRUST,
     Files,
     Mutation,
-    Scene,
+    TamperingCase,
     any_of,
     exchanged,
     in_bytes,
@@ -76,29 +76,29 @@ IN_STORE = 100
 
 
 @pytest.fixture(scope="module")
-def office(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Office:
-    office = Office.make(home, tmp_path_factory.mktemp("office"))
+def authority(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("office"))
     for kind in ("surgery", "certified", "exact"):
-        office.publish(kind)
-    return office
+        authority.publish(kind)
+    return authority
 
 
-def desk(office: Office, kind: str) -> Files:
+def panel(authority: CertificateAuthority, kind: str) -> Files:
     """Return what a verifier of a certificate has on the desk."""
-    model = {name: (office.home.deletion(kind) / name).read_bytes() for name in (WEIGHTS, MODEL, INDICES)}
-    bundle = read_tree(office.folder / f"published-{kind}", "bundle")
+    model = {name: (authority.model_workspace.deletion(kind) / name).read_bytes() for name in (WEIGHTS, MODEL, INDICES)}
+    bundle = read_tree(authority.folder / f"published-{kind}", "bundle")
     for name in ("step.json", "receipt.json"):
         bundle.pop(f"bundle/{name}")
     return bundle | {f"model/{name}": content for name, content in model.items()}
 
 
 @pytest.fixture(scope="module")
-def scene(office: Office, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    genuine = desk(office, "certified") | {TRUST: office.trust_file.read_bytes()}
-    genuine |= read_tree(office.folder / "store", "store")
-    others = [desk(office, kind) for kind in ("surgery", "exact")]
+def scene(authority: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TamperingCase]:
+    genuine = panel(authority, "certified") | {TRUST: authority.trust_file.read_bytes()}
+    genuine |= read_tree(authority.folder / "store", "store")
+    others = [panel(authority, kind) for kind in ("surgery", "exact")]
     digest = hashlib.sha256(genuine[f"bundle/{CERTIFICATE}"]).hexdigest()
-    scene = Scene(tmp_path_factory.mktemp("desk"), genuine, others, digest, office.trust)
+    scene = TamperingCase(tmp_path_factory.mktemp("desk"), genuine, others, digest, authority.trust)
     scene.lay_out(genuine)
     with pytest.MonkeyPatch.context() as patch:
         # In most mutations the envelope is the genuine one: what is read of it is remembered.
@@ -107,7 +107,7 @@ def scene(office: Office, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def first_accepted(
-    scene: Scene, name: str, mutation: Mutation, count: int, blind: frozenset[str] = frozenset()
+    scene: TamperingCase, name: str, mutation: Mutation, count: int, blind: frozenset[str] = frozenset()
 ) -> Files | None:
     """Return the first mutation that is believed."""
     draw = stream(0, "tampering", name)
@@ -115,7 +115,7 @@ def first_accepted(
     return next((mutated for mutated in mutations if scene.accepts(mutated, blind)), None)
 
 
-def test_what_was_not_tampered_with_is_believed(scene: Scene) -> None:
+def test_what_was_not_tampered_with_is_believed(scene: TamperingCase) -> None:
     assert scene.accepts({})
     assert replace(scene, online=True).accepts({})
 
@@ -125,20 +125,20 @@ def test_there_are_ten_thousand() -> None:
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_no_mutation_is_believed(scene: Scene, name: str) -> None:
+def test_no_mutation_is_believed(scene: TamperingCase, name: str) -> None:
     assert first_accepted(scene, name, BUNDLED[name].mutation, BUNDLED[name].count) is None
     assert scene.accepts({})  # the desk is as it was: nothing was refused for a reason of the harness
 
 
 @pytest.mark.parametrize("name", [name for name, family in BUNDLED.items() if family.blind])
-def test_the_harness_notices_a_verifier_that_does_not_look(scene: Scene, name: str) -> None:
+def test_the_harness_notices_a_verifier_that_does_not_look(scene: TamperingCase, name: str) -> None:
     family = BUNDLED[name]
     assert first_accepted(scene, name, family.mutation, family.count, family.blind) is not None
 
 
-def in_store(scene: Scene, office: Office, what: str) -> list[str]:
+def in_store(scene: TamperingCase, authority: CertificateAuthority, what: str) -> list[str]:
     """Return the objects of a kind that speak for the certificate."""
-    tile = tile_at(Log(office.store, office.trust).size, 0, 0)
+    tile = tile_at(Log(authority.store, authority.trust).size, 0, 0)
     names = {
         "tiles": [tile.name],
         "entries": [tile.bundle],
@@ -154,16 +154,16 @@ def in_store(scene: Scene, office: Office, what: str) -> list[str]:
 
 
 @pytest.mark.parametrize("what", STORED)
-def test_no_mutation_of_the_store_is_believed(scene: Scene, office: Office, what: str) -> None:
+def test_no_mutation_of_the_store_is_believed(scene: TamperingCase, authority: CertificateAuthority, what: str) -> None:
     online = replace(scene, online=True)
-    mutation = any_of(in_store(scene, office, what))
+    mutation = any_of(in_store(scene, authority, what))
     assert first_accepted(online, what, mutation, IN_STORE) is None
     assert online.accepts({})
 
 
 @pytest.mark.parametrize("what", ["tiles", "entries", "head"])
 def test_the_harness_notices_a_verifier_that_does_not_look_into_the_log(
-    scene: Scene, office: Office, what: str
+    scene: TamperingCase, authority: CertificateAuthority, what: str
 ) -> None:
-    online, mutation = replace(scene, online=True), any_of(in_store(scene, office, what))
+    online, mutation = replace(scene, online=True), any_of(in_store(scene, authority, what))
     assert first_accepted(online, what, mutation, IN_STORE, frozenset({CONSISTENCY})) is not None

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mbd.certificate.trust import Logged, Revocation, Trust, TrustedKey, read_trust, refusal, trusted_key, write_trust
+from mbd.certificate.trust import (
+    KeyRevocation,
+    Logged,
+    Trust,
+    TrustedKey,
+    read_trust,
+    refusal,
+    trusted_key,
+    write_trust,
+)
 from mbd.errors import DataError, MbdError, UsageError
 from tests.certificate.keys import Keys, keys_in
 
@@ -28,7 +37,7 @@ def key(keys: Keys) -> TrustedKey:
 
 
 def revoked(key: TrustedKey, at: datetime, log_size: int | None = None) -> TrustedKey:
-    return key.model_copy(update={"revoked": Revocation(at=at, reason="the laptop was stolen", log_size=log_size)})
+    return key.model_copy(update={"revoked": KeyRevocation(at=at, reason="the laptop was stolen", log_size=log_size)})
 
 
 @pytest.mark.parametrize(

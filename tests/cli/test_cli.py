@@ -1,4 +1,4 @@
-"""The command line: instant help, documented exit codes, messages with a way out."""
+"""The command line: instant help, documented exit codes, messages with a hint."""
 
 import os
 import subprocess
@@ -95,7 +95,7 @@ def test_bad_data_ends_with_5_and_says_where(tmp_path: Path) -> None:
         *("--out", str(tmp_path / "out")),
     )
     assert result.returncode == 5
-    for part in ("error: 8 labels lie outside", str(file), "key: test_labels", "value: ", "way out: "):
+    for part in ("error: 8 labels lie outside", str(file), "key: test_labels", "value: ", "hint: "):
         assert part in result.stderr
     assert not (tmp_path / "out").exists()
 

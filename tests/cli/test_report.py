@@ -21,12 +21,12 @@ def mbd(*arguments: str | Path, seed: str = "0") -> subprocess.CompletedProcess[
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> SmallOffice:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> SmallOffice:
     return SmallOffice.make(tmp_path_factory.mktemp("office"))
 
 
-def test_a_page_has_the_same_bytes_in_every_process(office: SmallOffice, tmp_path: Path) -> None:
-    bundle = office.publish("certified")
+def test_a_page_has_the_same_bytes_in_every_process(authority: SmallOffice, tmp_path: Path) -> None:
+    bundle = authority.publish("certified")
     for seed in ("1", "2"):
         done = mbd("report", bundle, "--out", tmp_path / f"{seed}.html", seed=seed)
         assert done.returncode == 0, done.stderr
@@ -34,16 +34,16 @@ def test_a_page_has_the_same_bytes_in_every_process(office: SmallOffice, tmp_pat
     assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
 
 
-def test_pages_of_a_store(office: SmallOffice, tmp_path: Path) -> None:
-    office.publish("exact")
-    done = mbd("report", "--store", office.url, "--out", tmp_path / "site", "--trust", office.trust_file)
+def test_pages_of_a_store(authority: SmallOffice, tmp_path: Path) -> None:
+    authority.publish("exact")
+    done = mbd("report", "--store", authority.url, "--out", tmp_path / "site", "--trust", authority.trust_file)
     assert done.returncode == 0, done.stderr
     assert f"open {tmp_path}/site/index.html" in done.stdout
     assert (tmp_path / "site" / "index.html").is_file()
 
 
-def test_either_a_bundle_or_a_store(office: SmallOffice, tmp_path: Path) -> None:
-    for arguments in ([], [str(tmp_path), "--store", office.url]):
+def test_either_a_bundle_or_a_store(authority: SmallOffice, tmp_path: Path) -> None:
+    for arguments in ([], [str(tmp_path), "--store", authority.url]):
         done = mbd("report", *arguments, "--out", tmp_path / "x.html")
         assert done.returncode == 2
         assert "give either a BUNDLE or --store URL" in done.stderr

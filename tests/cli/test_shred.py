@@ -14,7 +14,7 @@ from tests.shredding.build import feature_set, model
 from tests.training.build import SMALL
 
 
-class Desk:
+class ShredWorkspace:
     """The commands, with keys and temporary files in a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -36,71 +36,77 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
-    assert "made" in desk.run("shred", "keys").output
-    return desk
+def workspace(tmp_path: Path) -> ShredWorkspace:
+    workspace = ShredWorkspace(tmp_path)
+    assert "made" in workspace.run("shred", "keys").output
+    return workspace
 
 
-def test_a_step_does_not_notice_that_its_data_is_encrypted(desk: Desk) -> None:
-    features, out = feature_set(desk.folder / "features"), desk.folder / "encrypted"
-    assert "12 files" in desk.run("shred", "encrypt", "--features", features, "--out", out).output
+def test_a_step_does_not_notice_that_its_data_is_encrypted(workspace: ShredWorkspace) -> None:
+    features, out = feature_set(workspace.folder / "features"), workspace.folder / "encrypted"
+    assert "12 files" in workspace.run("shred", "encrypt", "--features", features, "--out", out).output
     train = ["train", *(f"--set={setting}" for setting in SMALL), "--without=audio", "--features"]
-    desk.run(*train, features, "--out", desk.folder / "a")
+    workspace.run(*train, features, "--out", workspace.folder / "a")
     with pytest.raises(UsageError, match="the folder is encrypted"):
-        desk.run(*train, out / "features", "--out", desk.folder / "b")
-    desk.destroy("--yes")
-    told = desk.run(*train, out / "features", "--out", desk.folder / "b", "--set=shredding.enabled=true").stderr
-    assert "request 17; its files are left out" in told
-    one, other = (read_json(desk.folder / name / "step.json") for name in "ab")
+        workspace.run(*train, out / "features", "--out", workspace.folder / "b")
+    workspace.destroy("--yes")
+    printed = workspace.run(
+        *train, out / "features", "--out", workspace.folder / "b", "--set=shredding.enabled=true"
+    ).stderr
+    assert "request 17; its files are left out" in printed
+    one, other = (read_json(workspace.folder / name / "step.json") for name in "ab")
     assert one["outputs"]["files"]["model.safetensors"] == other["outputs"]["files"]["model.safetensors"]
     assert one["inputs"]["features"]["digest"] == other["inputs"]["features"]["digest"]
-    assert not any(file.is_file() for file in (desk.folder / "temporary").rglob("*"))
+    assert not any(file.is_file() for file in (workspace.folder / "temporary").rglob("*"))
 
 
-def test_from_plain_to_encrypted_and_back_until_the_key_is_gone(desk: Desk) -> None:
-    folder = model(desk.folder / "model")
+def test_from_plain_to_encrypted_and_back_until_the_key_is_gone(workspace: ShredWorkspace) -> None:
+    folder = model(workspace.folder / "model")
     digest = path_digest(folder)
-    assert "1 files" in desk.run("shred", "encrypt", "--model", folder, "--replace").output
-    assert "was encrypted already" in desk.run("shred", "encrypt", "--model", folder, "--replace").output
-    desk.run("shred", "decrypt", folder, "--out", desk.folder / "plain")
-    assert path_digest(desk.folder / "plain") == digest
-    assert desk.destroy(given="n\n").exit_code == 1
-    desk.run("shred", "decrypt", folder, "--out", desk.folder / "again")
-    assert "DESTROYED" in desk.destroy(given="y\n").output
+    assert "1 files" in workspace.run("shred", "encrypt", "--model", folder, "--replace").output
+    assert "was encrypted already" in workspace.run("shred", "encrypt", "--model", folder, "--replace").output
+    workspace.run("shred", "decrypt", folder, "--out", workspace.folder / "plain")
+    assert path_digest(workspace.folder / "plain") == digest
+    assert workspace.destroy(given="n\n").exit_code == 1
+    workspace.run("shred", "decrypt", folder, "--out", workspace.folder / "again")
+    assert "DESTROYED" in workspace.destroy(given="y\n").output
     with pytest.raises(KeyDestroyedError, match="request 17"):
-        desk.run("shred", "decrypt", folder, "--out", desk.folder / "never")
+        workspace.run("shred", "decrypt", folder, "--out", workspace.folder / "never")
 
 
-def test_list_tells_what_there_is_and_was(desk: Desk) -> None:
-    assert "no data key" in desk.run("shred", "list").output
-    desk.run("shred", "encrypt", "--model", model(desk.folder / "model"), "--replace")
-    desk.destroy("--yes")
-    lines = desk.run("shred", "list").output.splitlines()
+def test_list_tells_what_there_is_and_was(workspace: ShredWorkspace) -> None:
+    assert "no data key" in workspace.run("shred", "list").output
+    workspace.run("shred", "encrypt", "--model", model(workspace.folder / "model"), "--replace")
+    workspace.destroy("--yes")
+    lines = workspace.run("shred", "list").output.splitlines()
     assert [("audio" in line, "request 17" in line) for line in lines].count((True, True)) == 1
     assert sum("DESTROYED" in line for line in lines) == 1 and len(lines) == 3
-    listed = json.loads(desk.run("shred", "list", "--json").output)
+    listed = json.loads(workspace.run("shred", "list", "--json").output)
     assert [key["destroyed"] is not None for key in listed["keys"]].count(True) == 1
 
 
-def test_another_key_wraps_and_the_old_one_is_destroyed(desk: Desk) -> None:
-    folder = model(desk.folder / "model")
-    desk.run("shred", "encrypt", "--model", folder, "--replace")
+def test_another_key_wraps_and_the_old_one_is_destroyed(workspace: ShredWorkspace) -> None:
+    folder = model(workspace.folder / "model")
+    workspace.run("shred", "encrypt", "--model", folder, "--replace")
     with pytest.raises(UsageError, match="--destroy-old"):
-        desk.run("shred", "keys", "--destroy-old")
-    shown = desk.run("shred", "keys", f"--rewrap=file:{desk.folder}/new", "--destroy-old").output
-    assert "3 data keys are wrapped" in shown and not (desk.folder / "kek").exists()
-    desk.settings[1] = f"--set=shredding.wrapper=file:{desk.folder}/new"
-    desk.run("shred", "decrypt", folder, "--out", desk.folder / "plain")
+        workspace.run("shred", "keys", "--destroy-old")
+    shown = workspace.run("shred", "keys", f"--rewrap=file:{workspace.folder}/new", "--destroy-old").output
+    assert "3 data keys are wrapped" in shown and not (workspace.folder / "kek").exists()
+    workspace.settings[1] = f"--set=shredding.wrapper=file:{workspace.folder}/new"
+    workspace.run("shred", "decrypt", folder, "--out", workspace.folder / "plain")
 
 
-def test_what_is_not_said_clearly_is_refused(desk: Desk) -> None:
-    first, second = model(desk.folder / "a" / "model"), model(desk.folder / "b" / "model")
-    for arguments in (["--out", desk.folder / "x"], ["--model", first], ["--model", first, "--replace", "--out", "x"]):
-        assert desk.run("shred", "encrypt", *arguments).exit_code == 2
+def test_what_is_not_said_clearly_is_refused(workspace: ShredWorkspace) -> None:
+    first, second = model(workspace.folder / "a" / "model"), model(workspace.folder / "b" / "model")
+    for arguments in (
+        ["--out", workspace.folder / "x"],
+        ["--model", first],
+        ["--model", first, "--replace", "--out", "x"],
+    ):
+        assert workspace.run("shred", "encrypt", *arguments).exit_code == 2
     with pytest.raises(UsageError, match="same name"):
-        desk.run("shred", "encrypt", "--model", first, "--model", second, "--out", desk.folder / "x")
+        workspace.run("shred", "encrypt", "--model", first, "--model", second, "--out", workspace.folder / "x")
     with pytest.raises(DataError, match="neither"):
-        desk.run("shred", "encrypt", "--model", desk.folder / "keys", "--replace")
+        workspace.run("shred", "encrypt", "--model", workspace.folder / "keys", "--replace")
     with pytest.raises(UsageError, match="whose keys"):
-        desk.destroy("--yes")
+        workspace.destroy("--yes")

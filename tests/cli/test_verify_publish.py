@@ -10,17 +10,17 @@ import pytest
 
 from mbd.certificate.statement import CERTIFICATE
 from mbd.files import sha256_file
+from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
-from tests.certificate.office import Office
 
 HEAVY = ("torch", "boto3", "scipy", "sklearn", "matplotlib", "dvc", "kfp", "dp_accounting", "transformers", "h5py")
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
-    office = Office.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
-    office.bundle("exact")
-    return office
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    authority = CertificateAuthority.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
+    authority.bundle("exact")
+    return authority
 
 
 def mbd(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -33,44 +33,52 @@ def mbd(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def settings(office: Office) -> list[str]:
-    return [part for setting in office.settings for part in ("--set", setting)]
+def settings(authority: CertificateAuthority) -> list[str]:
+    return [part for setting in authority.settings for part in ("--set", setting)]
 
 
-def test_from_a_bundle_to_a_verified_certificate(office: Office, tmp_path: Path) -> None:
-    url, out, model = f"file://{tmp_path}/store", tmp_path / "published", office.home.deletion("exact")
+def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority, tmp_path: Path) -> None:
+    url, out, model = f"file://{tmp_path}/store", tmp_path / "published", authority.model_workspace.deletion("exact")
     done = mbd(
-        *("publish", "--certificate", office.bundle("exact"), "--model", model, "--store", url, "--out", out),
-        *settings(office),
+        *("publish", "--certificate", authority.bundle("exact"), "--model", model, "--store", url, "--out", out),
+        *settings(authority),
     )
     assert done.returncode == 0, done.stderr
     digest = sha256_file(out / CERTIFICATE)
     assert f"check it: mbd verify {url}/certificates/{digest}" in done.stdout
     assert "this store has no Object Lock" in done.stdout
     for source in (out, url):
-        done = mbd("verify", source, "--model", model, "--trust", office.trust_file)
+        done = mbd("verify", source, "--model", model, "--trust", authority.trust_file)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.startswith(f"VERIFIED: certificate {digest}\n")
         assert "audio deleted from sentiment by the method exact: exact, ε = 0, δ = 0" in done.stdout
-    done = mbd("verify", out, "--trust", office.trust_file, "--json")
+    done = mbd("verify", out, "--trust", authority.trust_file, "--json")
     verdict = json.loads(done.stdout)
     assert verdict["decision"] == "verified"
     assert {check["outcome"] for check in verdict["checks"]} == {"passed", "not checkable"}
     reproduced = mbd(
-        *("verify", out, "--trust", office.trust_file, "--reproduce", "--features", office.home.folder / "data")
+        *(
+            "verify",
+            out,
+            "--trust",
+            authority.trust_file,
+            "--reproduce",
+            "--features",
+            authority.model_workspace.folder / "data",
+        )
     )
     assert reproduced.returncode == 0, reproduced.stdout
     assert "bit for bit" in reproduced.stdout
 
 
-def test_what_is_not_verified_ends_with_4_and_the_reason(office: Office, tmp_path: Path) -> None:
-    done = mbd("verify", office.bundle("exact"))
+def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateAuthority, tmp_path: Path) -> None:
+    done = mbd("verify", authority.bundle("exact"))
     assert done.returncode == 4
     assert done.stdout.startswith("NOT VERIFIED: certificate ")
     assert "there is no trust file" in done.stdout
     assert "Nothing that this certificate says can be relied on." in done.stdout
     (tmp_path / CERTIFICATE).write_text("{}")
-    done = mbd("verify", tmp_path, "--trust", office.trust_file, "--json")
+    done = mbd("verify", tmp_path, "--trust", authority.trust_file, "--json")
     assert done.returncode == 4
     assert json.loads(done.stdout)["decision"] == "failed"
 
@@ -90,9 +98,9 @@ def test_wrong_usage_is_told(arguments: list[str], code: int, said: str) -> None
     assert said in done.stderr
 
 
-def test_an_auditor_needs_no_heavy_package(office: Office, tmp_path: Path) -> None:
+def test_an_auditor_needs_no_heavy_package(authority: CertificateAuthority, tmp_path: Path) -> None:
     """Run `mbd verify` where importing a heavy package fails, as in a bare install."""
-    url, out, model = f"file://{tmp_path}/store", tmp_path / "published", office.home.deletion("exact")
+    url, out, model = f"file://{tmp_path}/store", tmp_path / "published", authority.model_workspace.deletion("exact")
     bare = f"""
 import sys
 class Absent:
@@ -108,11 +116,11 @@ main()
         command = [sys.executable, "-c", bare, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    publishing = ("publish", "--certificate", office.bundle("exact"), "--model", model, "--store", url, "--out", out)
-    done = run(*publishing, *settings(office))
+    publishing = ("publish", "--certificate", authority.bundle("exact"), "--model", model, "--store", url, "--out", out)
+    done = run(*publishing, *settings(authority))
     assert done.returncode == 0, done.stderr
-    done = run("verify", url, "--model", model, "--trust", office.trust_file)
+    done = run("verify", url, "--model", model, "--trust", authority.trust_file)
     assert done.returncode == 0, done.stderr
-    done = run("verify", "s3://bucket/prefix", "--trust", office.trust_file)
+    done = run("verify", "s3://bucket/prefix", "--trust", authority.trust_file)
     assert done.returncode == 1
     assert "an S3 store needs the package boto3" in done.stderr

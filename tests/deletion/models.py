@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from mbd.deletion.calibration import Calibration
-from mbd.deletion.outcome import Original
+from mbd.deletion.outcome import ModelBefore
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
 from mbd.model.joint import from_tensors
@@ -39,13 +39,13 @@ def patchy_home(folder: Path, absent: dict[str, list[int]]) -> Path:
     return folder
 
 
-def original(home: Path, model: str = "model") -> Original:
+def model_before(model_workspace: Path, model: str = "model") -> ModelBefore:
     """Return a model as deletion methods take it."""
-    record, tensors = load_model(home / model)
-    return Original(record, tensors, open_for(record, home / "data"))
+    record, tensors = load_model(model_workspace / model)
+    return ModelBefore(record, tensors, open_for(record, model_workspace / "data"))
 
 
-def calibration(of: Original, dtype: torch.dtype = torch.float64) -> Calibration:
+def calibration(of: ModelBefore, dtype: torch.dtype = torch.float64) -> Calibration:
     """Return the calibration rows in the shape of a model."""
     network = from_tensors(of.record, of.tensors).network.to(dtype)
     return Calibration(of.data.split("calibration"), network, of.record.task)

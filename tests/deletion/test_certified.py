@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import kstest
 
 from mbd.deletion.certified import cost, delete, fresh_size
-from mbd.deletion.outcome import Original, Outcome, Request
+from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import load_model, save_model
@@ -25,7 +25,7 @@ from mbd.training.joint import train_joint
 from tests.features.build import synthetic_set
 
 KEY, SALT = b"a key that only this test knows!", b"and some salt for its commitment"
-AUDIO = Request(("audio",))
+AUDIO = DeletionTarget(("audio",))
 SCALING = ("mean", "scale")
 SMALL = [f"model.joint.{width}=16" for width in ("hidden", "embedding", "property_dim")]
 
@@ -42,36 +42,36 @@ def key() -> NoiseKey:
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
+def before(tmp_path_factory: pytest.TempPathFactory) -> ModelBefore:
     data = FeatureSet.open(synthetic_set(tmp_path_factory.mktemp("certified") / "set"))
     work = tmp_path_factory.mktemp("work")
     trained = train_joint(data, params("training.epochs=3"), work=work, progress=False)
-    return Original(trained.record, trained.tensors, data)
+    return ModelBefore(trained.record, trained.tensors, data)
 
 
 @pytest.fixture(scope="module")
-def outcome(original: Original) -> Outcome:
-    return delete(AUDIO, original, params(), key=key())
+def outcome(before: ModelBefore) -> DeletionOutcome:
+    return delete(AUDIO, before, params(), key=key())
 
 
-def same(one: Outcome, other: Outcome) -> bool:
+def same(one: DeletionOutcome, other: DeletionOutcome) -> bool:
     return all(np.array_equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
 
 
-def with_weights(original: Original, change: float) -> Original:
+def with_weights(before: ModelBefore, change: float) -> ModelBefore:
     weights = {
         name: tensor if name.endswith(SCALING) else (tensor * change).astype(np.float32)
-        for name, tensor in original.tensors.items()
+        for name, tensor in before.tensors.items()
     }
-    return replace(original, tensors=weights)
+    return replace(before, tensors=weights)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
-def test_sigma_achieves_what_is_claimed(original: Original, epsilon: float) -> None:
+def test_sigma_achieves_what_is_claimed(before: ModelBefore, epsilon: float) -> None:
     settings = params(
         "deletion.certified.finetune_epochs=0", f"deletion.epsilon={epsilon}", "deletion.certified.radius=3"
     )
-    outcome = delete(AUDIO, original, settings)
+    outcome = delete(AUDIO, before, settings)
     facts, claim = outcome.facts, outcome.claim
     assert (claim.kind, claim.epsilon, claim.delta) == ("certified", epsilon, 1e-5)
     assert outcome.record.guarantee.model_dump() == {"kind": "certified", "epsilon": epsilon, "delta": 1e-5}
@@ -85,7 +85,7 @@ def test_sigma_achieves_what_is_claimed(original: Original, epsilon: float) -> N
     assert facts["information_bits_at_most"] == pytest.approx(9 / (2 * facts["sigma"] ** 2) / math.log(2))
 
 
-def test_every_weight_that_saw_the_modality_is_noised_and_nothing_but_scaling_is_not(outcome: Outcome) -> None:
+def test_every_weight_that_saw_the_modality_is_noised_and_nothing_but_scaling_is_not(outcome: DeletionOutcome) -> None:
     exposed = {name for name, entry in outcome.record.tensors.items() if "audio" in entry.sees}
     assert set(outcome.indices) == set(outcome.tensors)
     assert all(np.array_equal(index, np.arange(outcome.tensors[n].size)) for n, index in outcome.indices.items())
@@ -99,8 +99,8 @@ def test_every_weight_that_saw_the_modality_is_noised_and_nothing_but_scaling_is
     assert outcome.facts["noised_parameters"] == sum(outcome.tensors[name].size for name in exposed)
 
 
-def test_before_fine_tuning_the_weights_look_like_a_fresh_start(original: Original) -> None:
-    outcome = delete(AUDIO, original, NO_TUNING, key=key())
+def test_before_fine_tuning_the_weights_look_like_a_fresh_start(before: ModelBefore) -> None:
+    outcome = delete(AUDIO, before, NO_TUNING, key=key())
     matrices = [outcome.tensors[name] for name in outcome.indices if outcome.tensors[name].ndim == 2]
     normal = np.concatenate([(tensor * math.sqrt(3 * tensor.shape[1])).ravel() for tensor in matrices])
     assert kstest(normal, "norm").pvalue > 1e-3
@@ -109,8 +109,8 @@ def test_before_fine_tuning_the_weights_look_like_a_fresh_start(original: Origin
 
 
 @pytest.mark.parametrize("change", [-1.0, 0.0, 1e-3, 1e6])
-def test_whatever_the_weights_were_the_noised_ones_move_by_no_more_than_2c(original: Original, change: float) -> None:
-    one, other = (delete(AUDIO, m, NO_TUNING, key=key()) for m in (original, with_weights(original, change)))
+def test_whatever_the_weights_were_the_noised_ones_move_by_no_more_than_2c(before: ModelBefore, change: float) -> None:
+    one, other = (delete(AUDIO, m, NO_TUNING, key=key()) for m in (before, with_weights(before, change)))
     sigma = one.facts["sigma"]
     matrices = [name for name, tensor in one.tensors.items() if tensor.ndim == 2]
     moved = [
@@ -122,34 +122,36 @@ def test_whatever_the_weights_were_the_noised_ones_move_by_no_more_than_2c(origi
     assert (apart > 1.5) == (change == -1)
 
 
-def test_of_the_record_only_the_noised_weights_depend_on_the_old_ones(original: Original) -> None:
+def test_of_the_record_only_the_noised_weights_depend_on_the_old_ones(before: ModelBefore) -> None:
     records = [
         delete(AUDIO, model, NO_TUNING, key=key())
-        for model in (original, with_weights(original, 0.0), with_weights(original, 1e6))
+        for model in (before, with_weights(before, 0.0), with_weights(before, 1e6))
     ]
     assert records[0].facts == records[1].facts == records[2].facts
     assert records[0].claim == records[1].claim == records[2].claim
     assert records[0].record == records[1].record == records[2].record
 
 
-def test_the_bytes_of_the_modality_are_not_needed(original: Original, outcome: Outcome, tmp_path: Path) -> None:
-    shutil.copytree(original.data.folder, tmp_path / "set")
+def test_the_bytes_of_the_modality_are_not_needed(
+    before: ModelBefore, outcome: DeletionOutcome, tmp_path: Path
+) -> None:
+    shutil.copytree(before.data.folder, tmp_path / "set")
     for file in (tmp_path / "set").rglob("audio.safetensors"):
         file.unlink()
-    erased = replace(original, data=replace(original.data, folder=tmp_path / "set"))
+    erased = replace(before, data=replace(before.data, folder=tmp_path / "set"))
     assert same(delete(AUDIO, erased, params(), key=key()), outcome)
 
 
-def test_the_key_decides_and_a_fresh_one_is_drawn_each_time(original: Original, outcome: Outcome) -> None:
-    assert same(delete(AUDIO, original, params(), key=key()), outcome)
-    fresh = [delete(AUDIO, original, NO_TUNING) for _ in range(2)]
+def test_the_key_decides_and_a_fresh_one_is_drawn_each_time(before: ModelBefore, outcome: DeletionOutcome) -> None:
+    assert same(delete(AUDIO, before, params(), key=key()), outcome)
+    fresh = [delete(AUDIO, before, NO_TUNING) for _ in range(2)]
     assert not same(fresh[0], fresh[1])
     assert fresh[0].facts["noise"]["commitment"] != fresh[1].facts["noise"]["commitment"]
 
 
-def test_the_key_is_destroyed_and_in_no_output(original: Original, tmp_path: Path) -> None:
+def test_the_key_is_destroyed_and_in_no_output(before: ModelBefore, tmp_path: Path) -> None:
     secret = key()
-    outcome = delete(AUDIO, original, params(), key=secret)
+    outcome = delete(AUDIO, before, params(), key=secret)
     assert secret.destroyed
     assert opens(outcome.facts["noise"]["commitment"], KEY, SALT)
     save_model(tmp_path, outcome.record, outcome.tensors)
@@ -160,30 +162,30 @@ def test_the_key_is_destroyed_and_in_no_output(original: Original, tmp_path: Pat
     assert outcome.facts["noise"]["key"] == "destroyed"
 
 
-def test_a_key_in_escrow_is_said_to_be_there(original: Original, tmp_path: Path) -> None:
+def test_a_key_in_escrow_is_said_to_be_there(before: ModelBefore, tmp_path: Path) -> None:
     escrow = tmp_path / "escrow.jsonl"
     settings = params("deletion.certified.finetune_epochs=0", f"deletion.certified.escrow={escrow}")
-    outcome = delete(AUDIO, original, settings)
+    outcome = delete(AUDIO, before, settings)
     kept = json.loads(escrow.read_text())
     assert opens(outcome.facts["noise"]["commitment"], bytes.fromhex(kept["key"]), bytes.fromhex(kept["salt"]))
     assert outcome.facts["noise"]["key"] == "in escrow"
     assert "in escrow" in outcome.claim.assumptions[-1]
     again = NoiseKey(bytes.fromhex(kept["key"]), bytes.fromhex(kept["salt"]))
-    assert same(delete(AUDIO, original, settings.model_copy(), key=again), outcome)
+    assert same(delete(AUDIO, before, settings.model_copy(), key=again), outcome)
 
 
-def test_noise_of_a_public_seed_can_be_drawn_again_and_so_guarantees_nothing(original: Original) -> None:
+def test_noise_of_a_public_seed_can_be_drawn_again_and_so_guarantees_nothing(before: ModelBefore) -> None:
     settings = params("deletion.certified.finetune_epochs=0", "deletion.noise_seed=7")
-    one, other = (delete(AUDIO, original, settings) for _ in range(2))
+    one, other = (delete(AUDIO, before, settings) for _ in range(2))
     assert same(one, other)
     other_seed = params("deletion.certified.finetune_epochs=0", "deletion.noise_seed=8")
-    assert not same(one, delete(AUDIO, original, other_seed))
+    assert not same(one, delete(AUDIO, before, other_seed))
     assert (one.claim.kind, one.claim.epsilon, one.claim.delta) == ("empirical", None, None)
     assert (one.record.guarantee.kind, one.record.guarantee.epsilon) == ("empirical", None)
     assert one.facts["noise"]["key"] == "public"
 
 
-def test_the_model_takes_no_such_input_and_its_folder_is_valid(outcome: Outcome, tmp_path: Path) -> None:
+def test_the_model_takes_no_such_input_and_its_folder_is_valid(outcome: DeletionOutcome, tmp_path: Path) -> None:
     save_model(tmp_path, outcome.record, outcome.tensors)
     record, tensors = load_model(tmp_path)
     assert record.revoked == ("audio",)
@@ -196,23 +198,23 @@ def test_the_model_takes_no_such_input_and_its_folder_is_valid(outcome: Outcome,
         model.predict({**rows, "audio": np.zeros((2, 6), np.float32)})
 
 
-def test_fine_tuning_brings_the_utility_back(original: Original) -> None:
-    test = original.data.split("test")
+def test_fine_tuning_brings_the_utility_back(before: ModelBefore) -> None:
+    test = before.data.split("test")
 
-    def error(outcome: Outcome) -> float:
+    def error(outcome: DeletionOutcome) -> float:
         model = Model(outcome.record, from_tensors(outcome.record, outcome.tensors))
         scores: Array = model.predict({m: test.features[m] for m in model.modalities})
         return float(np.abs(scores - test.labels).mean())
 
-    tuned = delete(AUDIO, original, params("deletion.certified.finetune_epochs=20"), key=key())
-    assert error(tuned) < 0.75 * error(delete(AUDIO, original, NO_TUNING, key=key()))
+    tuned = delete(AUDIO, before, params("deletion.certified.finetune_epochs=20"), key=key())
+    assert error(tuned) < 0.75 * error(delete(AUDIO, before, NO_TUNING, key=key()))
     assert len(tuned.facts["finetuning"]["history"]) == tuned.facts["finetuning"]["epochs"] == 20
 
 
-def test_deleting_again_and_deleting_two(original: Original) -> None:
-    first = delete(AUDIO, original, NO_TUNING)
-    second = delete(Request(("visual",)), replace(original, record=first.record, tensors=first.tensors), params())
-    both = delete(Request(("visual", "audio")), original, params())
+def test_deleting_again_and_deleting_two(before: ModelBefore) -> None:
+    first = delete(AUDIO, before, NO_TUNING)
+    second = delete(DeletionTarget(("visual",)), replace(before, record=first.record, tensors=first.tensors), params())
+    both = delete(DeletionTarget(("visual", "audio")), before, params())
     for outcome in (second, both):
         assert set(outcome.record.revoked) == {"audio", "visual"}
         assert list(outcome.record.modalities) == ["text"]
@@ -222,18 +224,18 @@ def test_deleting_again_and_deleting_two(original: Original) -> None:
 
 
 @pytest.mark.parametrize("epochs", [0, 1])
-def test_scaling_is_fitted_anew_to_the_retained_data(original: Original, epochs: int) -> None:
+def test_scaling_is_fitted_anew_to_the_retained_data(before: ModelBefore, epochs: int) -> None:
     scaling = ["label_mean", "label_scale", *(f"modality.{m}.{part}" for m in ("text", "visual") for part in SCALING)]
-    moved = {**original.tensors, **{name: original.tensors[name] + 5 for name in scaling}}
+    moved = {**before.tensors, **{name: before.tensors[name] + 5 for name in scaling}}
     settings = params(f"deletion.certified.finetune_epochs={epochs}")
-    outcome = delete(AUDIO, replace(original, tensors=moved), settings)
-    assert all(np.array_equal(outcome.tensors[name], original.tensors[name]) for name in scaling)
+    outcome = delete(AUDIO, replace(before, tensors=moved), settings)
+    assert all(np.array_equal(outcome.tensors[name], before.tensors[name]) for name in scaling)
 
 
-def test_what_saw_a_modality_that_was_revoked_earlier_is_noised_too(original: Original) -> None:
-    earlier = original.record.model_copy(update={"revoked": ("smell",)})
+def test_what_saw_a_modality_that_was_revoked_earlier_is_noised_too(before: ModelBefore) -> None:
+    earlier = before.record.model_copy(update={"revoked": ("smell",)})
     entries = {n: e.model_copy(update={"sees": (*e.sees, "smell")}) for n, e in earlier.tensors.items()}
-    outcome = delete(AUDIO, replace(original, record=earlier.model_copy(update={"tensors": entries})), NO_TUNING)
+    outcome = delete(AUDIO, replace(before, record=earlier.model_copy(update={"tensors": entries})), NO_TUNING)
     assert outcome.facts["tensors_without_noise"] == []
     assert outcome.facts["noised_parameters"] == sum(tensor.size for tensor in outcome.tensors.values())
 
@@ -244,19 +246,19 @@ def test_a_fresh_start_has_the_spread_of_training_and_no_bias() -> None:
     assert not fresh["b"].any()
 
 
-def test_what_cannot_be_done_is_refused(original: Original) -> None:
-    lattice = replace(original, record=original.record.model_copy(update={"backbone": "lattice"}))
+def test_what_cannot_be_done_is_refused(before: ModelBefore) -> None:
+    lattice = replace(before, record=before.record.model_copy(update={"backbone": "lattice"}))
     with pytest.raises(UsageError, match=r"deletion\.method=exact"):
         delete(AUDIO, lattice, params())
     with pytest.raises(UsageError, match="whole modalities"):
-        delete(Request(("audio",), ("speaker1",)), original, params())
+        delete(DeletionTarget(("audio",), ("speaker1",)), before, params())
     with pytest.raises(UsageError, match="smell"):
-        delete(Request(("smell",)), original, params())
-    uncut = replace(original, record=original.record.model_copy(update={"revoked": ("visual",)}))
+        delete(DeletionTarget(("smell",)), before, params())
+    uncut = replace(before, record=before.record.model_copy(update={"revoked": ("visual",)}))
     with pytest.raises(UsageError, match="not cut out"):
         delete(AUDIO, uncut, params())
     name = "head.weight"
-    broken = replace(original, tensors={**original.tensors, name: np.full_like(original.tensors[name], np.nan)})
+    broken = replace(before, tensors={**before.tensors, name: np.full_like(before.tensors[name], np.nan)})
     with pytest.raises(DataError, match="finite") as refused:
         delete(AUDIO, broken, params())
     assert refused.value.key == name

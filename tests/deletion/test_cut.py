@@ -19,7 +19,7 @@ from mbd.params import load_params
 from mbd.steps import predict
 from mbd.tensors import Array
 from mbd.training.lattice import train_lattice
-from tests.deletion.models import home_with_models, original
+from tests.deletion.models import home_with_models, model_before
 from tests.evaluation.models import tiny_model
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
@@ -34,7 +34,7 @@ ABLATIONS = (
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home_with_models(tmp_path_factory.mktemp("home"))
 
 
@@ -53,9 +53,9 @@ def saved(folder: Path, record: ModelRecord, tensors: dict[str, Array]) -> Path:
     ids=lambda part: "+".join(part) or "whole",
 )
 def test_what_is_left_has_the_shapes_of_a_model_trained_without(
-    home: Path, tmp_path: Path, gone: tuple[str, ...], ablation: tuple[str, ...]
+    model_workspace: Path, tmp_path: Path, gone: tuple[str, ...], ablation: tuple[str, ...]
 ) -> None:
-    data = home / "data"
+    data = model_workspace / "data"
     record, tensors = cut(*load_model(tiny_model(data, tmp_path / "model", "training.epochs=1", *ablation)), gone)
     reference, _ = load_model(tiny_model(data, tmp_path / "without", "training.epochs=1", *ablation, without=gone))
     assert {name: array.shape for name, array in tensors.items()} == {n: e.shape for n, e in reference.tensors.items()}
@@ -71,15 +71,15 @@ def test_what_is_left_has_the_shapes_of_a_model_trained_without(
 
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
-def test_a_generator_that_is_left_without_inputs_is_no_obstacle(home: Path, tmp_path: Path) -> None:
-    model = tiny_model(home / "data", tmp_path / "model", "training.epochs=1", NO_PROPERTY)
+def test_a_generator_that_is_left_without_inputs_is_no_obstacle(model_workspace: Path, tmp_path: Path) -> None:
+    model = tiny_model(model_workspace / "data", tmp_path / "model", "training.epochs=1", NO_PROPERTY)
     alone = load(saved(tmp_path / "cut", *cut(*load_model(model), ["text", "visual"])))
     assert alone.record.tensors["modality.audio.generator.hidden.weight"].shape[-1] == 0
     assert np.isfinite(alone.predict({"audio": np.ones((3, 6), np.float32)})).all()
 
 
-def test_kept_values_are_the_old_ones_and_still_say_what_they_have_seen(home: Path) -> None:
-    before = original(home)
+def test_kept_values_are_the_old_ones_and_still_say_what_they_have_seen(model_workspace: Path) -> None:
+    before = model_before(model_workspace)
     record, tensors = cut(before.record, before.tensors, ["audio"])
     fusion, dims = before.tensors["fusion.hidden.weight"], before.record.modalities
     start = dims["text"]
@@ -90,8 +90,8 @@ def test_kept_values_are_the_old_ones_and_still_say_what_they_have_seen(home: Pa
     assert np.array_equal(tensors["head.weight"], before.tensors["head.weight"])
 
 
-def test_one_after_the_other_is_both_at_once(home: Path) -> None:
-    model = original(home)
+def test_one_after_the_other_is_both_at_once(model_workspace: Path) -> None:
+    model = model_before(model_workspace)
     for first, second in combinations(NAMES, 2):
         one_by_one = cut(*cut(model.record, model.tensors, [first]), [second])
         at_once = cut(model.record, model.tensors, [second, first])
@@ -99,17 +99,17 @@ def test_one_after_the_other_is_both_at_once(home: Path) -> None:
         assert all(np.array_equal(one_by_one[1][name], tensor) for name, tensor in at_once[1].items())
 
 
-def test_no_input_of_the_deleted_modality_moves_anything(home: Path, tmp_path: Path) -> None:
+def test_no_input_of_the_deleted_modality_moves_anything(model_workspace: Path, tmp_path: Path) -> None:
     """The same rows with other audio, through the same command, give the same bytes."""
     tables = []
-    model = saved(tmp_path / "cut", *cut(*load_model(home / "model"), ["audio"]))
+    model = saved(tmp_path / "cut", *cut(*load_model(model_workspace / "model"), ["audio"]))
     arrays = npz_arrays(small_collection(dims={"text": 12, "audio": 6, "visual": 8}))
     for scale in (1, 1000):
         arrays["test_audio"] = arrays["test_audio"] * scale
         file = write_npz(tmp_path / f"{scale}.npz", arrays)
         data = synthetic_set(tmp_path / f"data{scale}", "features.source.kind=npz", f"features.source.path={file}")
         predict.run(data, model, tmp_path / f"{scale}.csv")
-        predict.run(data, home / "model", tmp_path / f"before{scale}.csv")
+        predict.run(data, model_workspace / "model", tmp_path / f"before{scale}.csv")
         tables.append((tmp_path / f"{scale}.csv").read_bytes())
     assert tables[0] == tables[1]
     assert (tmp_path / "before1.csv").read_bytes() != (tmp_path / "before1000.csv").read_bytes()
@@ -123,22 +123,22 @@ def test_no_input_of_the_deleted_modality_moves_anything(home: Path, tmp_path: P
         ((), "no modality to delete was named"),
     ],
 )
-def test_what_cannot_be_deleted_is_refused(home: Path, gone: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_deleted_is_refused(model_workspace: Path, gone: tuple[str, ...], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        cut(*load_model(home / "model"), gone)
+        cut(*load_model(model_workspace / "model"), gone)
 
 
-def test_a_modality_is_deleted_once_and_the_last_one_never(home: Path) -> None:
-    without = cut(*load_model(home / "model"), ["audio"])
+def test_a_modality_is_deleted_once_and_the_last_one_never(model_workspace: Path) -> None:
+    without = cut(*load_model(model_workspace / "model"), ["audio"])
     with pytest.raises(UsageError, match="audio was revoked"):
         cut(*without, ["audio"])
     with pytest.raises(UsageError, match="at least one has to be left"):
         cut(*without, ["text", "visual"])
 
 
-def test_a_lattice_is_not_cut(home: Path) -> None:
+def test_a_lattice_is_not_cut(model_workspace: Path) -> None:
     params = load_params(None, ["model.lattice.components=4", "model.lattice.landmarks=0"])
-    trained = train_lattice(FeatureSet.open(home / "data"), params, work=home, progress=False)
+    trained = train_lattice(FeatureSet.open(model_workspace / "data"), params, work=model_workspace, progress=False)
     with pytest.raises(DataError, match="no input columns that read audio"):
         cut(trained.record, trained.tensors, ["audio"])
 

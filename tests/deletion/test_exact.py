@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mbd.deletion.exact import delete
-from mbd.deletion.outcome import Original, Request
+from mbd.deletion.outcome import DeletionTarget, ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
@@ -25,23 +25,23 @@ PARAMS = load_params(None, ["model.backbone=lattice", "model.lattice.components=
 NAMES = ("text", "audio", "visual")
 
 
-def original(folder: Path, *without: str) -> Original:
+def model_before(folder: Path, *without: str) -> ModelBefore:
     data = FeatureSet.open(folder, without=without)
     trained = train_lattice(data, PARAMS, work=folder, progress=False)
-    return Original(trained.record, trained.tensors, data)
+    return ModelBefore(trained.record, trained.tensors, data)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Original:
-    return original(synthetic_set(tmp_path_factory.mktemp("exact") / "set"))
+def whole(tmp_path_factory: pytest.TempPathFactory) -> ModelBefore:
+    return model_before(synthetic_set(tmp_path_factory.mktemp("exact") / "set"))
 
 
 @pytest.mark.parametrize("gone", [c for size in (1, 2) for c in combinations(NAMES, size)], ids="+".join)
 def test_the_released_file_is_the_one_of_a_model_that_never_saw_it(
-    whole: Original, gone: tuple[str, ...], tmp_path: Path
+    whole: ModelBefore, gone: tuple[str, ...], tmp_path: Path
 ) -> None:
-    outcome = delete(Request(gone), whole, PARAMS)
-    reference = original(whole.data.folder, *gone)
+    outcome = delete(DeletionTarget(gone), whole, PARAMS)
+    reference = model_before(whole.data.folder, *gone)
     records = []
     for name, record, tensors in (
         ("deleted", outcome.record, outcome.tensors),
@@ -50,22 +50,22 @@ def test_the_released_file_is_the_one_of_a_model_that_never_saw_it(
         (tmp_path / name).mkdir()
         records.append(save_model(tmp_path / name, record, tensors))
     assert records[0].sha256 == records[1].sha256
-    told = {"revoked", "guarantee"}
-    assert records[0].model_dump(exclude=told) == records[1].model_dump(exclude=told)
+    output = {"revoked", "guarantee"}
+    assert records[0].model_dump(exclude=output) == records[1].model_dump(exclude=output)
     assert outcome.claim.kind == "exact"
     assert outcome.claim.epsilon == 0
 
 
-def test_deleting_twice_is_deleting_both(whole: Original) -> None:
-    first = delete(Request(("audio",)), whole, PARAMS)
-    again = delete(Request(("visual",)), Original(first.record, first.tensors, whole.data), PARAMS)
-    both = delete(Request(("audio", "visual")), whole, PARAMS)
+def test_deleting_twice_is_deleting_both(whole: ModelBefore) -> None:
+    first = delete(DeletionTarget(("audio",)), whole, PARAMS)
+    again = delete(DeletionTarget(("visual",)), ModelBefore(first.record, first.tensors, whole.data), PARAMS)
+    both = delete(DeletionTarget(("audio", "visual")), whole, PARAMS)
     assert again.record == both.record
     assert {n: t.tobytes() for n, t in again.tensors.items()} == {n: t.tobytes() for n, t in both.tensors.items()}
 
 
-def test_the_deleted_model_refuses_the_modality(whole: Original) -> None:
-    outcome = delete(Request(("audio",)), whole, PARAMS)
+def test_the_deleted_model_refuses_the_modality(whole: ModelBefore) -> None:
+    outcome = delete(DeletionTarget(("audio",)), whole, PARAMS)
     model = Model(outcome.record, from_tensors(outcome.record, outcome.tensors))
     test = whole.data.split("test").load()
     with pytest.raises(UsageError, match="revoked"):
@@ -75,7 +75,7 @@ def test_the_deleted_model_refuses_the_modality(whole: Original) -> None:
     np.testing.assert_array_equal(model.predict(retained), before)
 
 
-def first_subjects(of: Original) -> tuple[str, ...]:
+def first_subjects(of: ModelBefore) -> tuple[str, ...]:
     return tuple(np.unique(of.data.split("train").groups)[:3].tolist())
 
 
@@ -89,9 +89,9 @@ def bits(tensors: Mapping[str, Array]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("modality", NAMES)
-def test_forgetting_subjects_is_training_without_their_recordings(whole: Original, modality: str) -> None:
+def test_forgetting_subjects_is_training_without_their_recordings(whole: ModelBefore, modality: str) -> None:
     subjects = first_subjects(whole)
-    outcome = delete(Request((modality,), subjects), whole, PARAMS)
+    outcome = delete(DeletionTarget((modality,), subjects), whole, PARAMS)
     rows = whole.data.split("train").load()
     assert bits(outcome.tensors) == bits(_trained(without_recordings(rows, modality, subjects), PARAMS))
     changed = {n for n, t in outcome.tensors.items() if t.tobytes() != whole.tensors[n].tobytes()}
@@ -100,13 +100,13 @@ def test_forgetting_subjects_is_training_without_their_recordings(whole: Origina
     assert outcome.facts["recordings_forgotten"] == np.isin(rows.groups, subjects).sum()
 
 
-def test_forgetting_subjects_and_deleting_modalities_go_in_any_order(whole: Original) -> None:
+def test_forgetting_subjects_and_deleting_modalities_go_in_any_order(whole: ModelBefore) -> None:
     subjects = first_subjects(whole)
-    forgotten = delete(Request(("audio",), subjects), whole, PARAMS)
-    one = delete(Request(("text",)), Original(forgotten.record, forgotten.tensors, whole.data), PARAMS)
-    dropped = delete(Request(("text",)), whole, PARAMS)
+    forgotten = delete(DeletionTarget(("audio",), subjects), whole, PARAMS)
+    one = delete(DeletionTarget(("text",)), ModelBefore(forgotten.record, forgotten.tensors, whole.data), PARAMS)
+    dropped = delete(DeletionTarget(("text",)), whole, PARAMS)
     retained = FeatureSet.open(whole.data.folder, without=("text",))
-    other = delete(Request(("audio",), subjects), Original(dropped.record, dropped.tensors, retained), PARAMS)
+    other = delete(DeletionTarget(("audio",), subjects), ModelBefore(dropped.record, dropped.tensors, retained), PARAMS)
     assert bits(one.tensors) == bits(other.tensors)
     assert one.record.tensors == other.record.tensors
 
@@ -115,20 +115,20 @@ def _trained(rows: Rows, params: Params) -> dict[str, Array]:
     return train_modules(rows, params.model.lattice, seed=params.training.seed, classes=0)[0]
 
 
-def test_a_lattice_of_an_earlier_version_is_not_mixed_with_modules_of_this_one(whole: Original) -> None:
+def test_a_lattice_of_an_earlier_version_is_not_mixed_with_modules_of_this_one(whole: ModelBefore) -> None:
     name = "projection.text.directions"
     earlier = {**whole.tensors, name: whole.tensors[name] + np.float32(1e-5)}
     with pytest.raises(DataError, match="earlier version") as refusal:
-        delete(Request(("audio",), first_subjects(whole)), replace(whole, tensors=earlier), PARAMS)
+        delete(DeletionTarget(("audio",), first_subjects(whole)), replace(whole, tensors=earlier), PARAMS)
     assert refusal.value.key == name
 
 
-def test_a_subject_that_is_not_there_is_named(whole: Original) -> None:
+def test_a_subject_that_is_not_there_is_named(whole: ModelBefore) -> None:
     with pytest.raises(DataError, match="no train row belongs") as refusal:
-        delete(Request(("audio",), ("nobody",)), whole, PARAMS)
+        delete(DeletionTarget(("audio",), ("nobody",)), whole, PARAMS)
     assert refusal.value.value == "nobody"
 
 
-def test_subjects_are_forgotten_in_one_modality_at_a_time(whole: Original) -> None:
+def test_subjects_are_forgotten_in_one_modality_at_a_time(whole: ModelBefore) -> None:
     with pytest.raises(UsageError, match="one modality at a time"):
-        delete(Request(("audio", "text"), ("train-v0000",)), whole, PARAMS)
+        delete(DeletionTarget(("audio", "text"), ("train-v0000",)), whole, PARAMS)

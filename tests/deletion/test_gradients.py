@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from mbd.deletion.gradients import Batch, Losses, Sums, sum_over_samples
-from mbd.deletion.layers import Form, Row
+from mbd.deletion.layers import Form, LayerRow
 
 ROWS, INPUTS, STEPS = 23, 5, 3
 
@@ -165,15 +165,15 @@ def assert_equal(sums: Sums, network: nn.Module, batch: Batch) -> None:
         (InPlace, {}, set()),
         (Normalised, {}, set()),
         (Often, {}, set()),
-        (WithRow, {"property": Row("linear.weight", slice(INPUTS, None))}, set()),
-        (WithRow, {"property": Row("linear.weight", slice(0, 3))}, {"property"}),
+        (WithRow, {"property": LayerRow("linear.weight", slice(INPUTS, None))}, set()),
+        (WithRow, {"property": LayerRow("linear.weight", slice(0, 3))}, {"property"}),
         (WithRow, {}, {"property"}),
         (Foreign, {}, {"convolution.weight", "convolution.bias", "gain", "linear.weight"}),
         (Folded, {}, {"folded.weight", "folded.bias"}),
     ],
 )
 def test_sums_are_those_of_gradients_taken_one_by_one(
-    kind: Callable[[], nn.Module], rows: dict[str, Row], by_vmap: set[str], monkeypatch: pytest.MonkeyPatch
+    kind: Callable[[], nn.Module], rows: dict[str, LayerRow], by_vmap: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mbd.deletion.layers.LARGEST", 100)  # a few samples at a time, where they have to be held
     monkeypatch.setattr("mbd.deletion.gradients.LARGEST", 100)

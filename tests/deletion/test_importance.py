@@ -11,13 +11,13 @@ from mbd.deletion.importance import importance
 from mbd.deletion.quantities import rank_correlation
 from mbd.errors import DataError
 from mbd.randomness import stream
-from tests.deletion.models import calibration, home_with_models, original, patchy_home
+from tests.deletion.models import calibration, home_with_models, model_before, patchy_home
 
 LONGER = ("training.epochs=12", "training.weight_decay=0.0001")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home_with_models(tmp_path_factory.mktemp("home"), *LONGER)
 
 
@@ -46,7 +46,7 @@ class Output(torch.nn.Module):
 @pytest.mark.parametrize("task", ["home", "classes"])
 def test_gauss_newton_is_the_expansion_of_the_supervised_loss(task: str, request: pytest.FixtureRequest) -> None:
     """g and the diagonal of Jᵀ H J from explicit Jacobians, with H the Hessian of the loss by the output."""
-    given = calibration(original(request.getfixturevalue(task)))
+    given = calibration(model_before(request.getfixturevalue(task)))
     found = importance(given, ["audio"], 0.99)
     call = Output(given.network)
     parameters = {f"network.{name}": p.detach() for name, p in given.network.named_parameters()}
@@ -74,27 +74,29 @@ def test_gauss_newton_is_the_expansion_of_the_supervised_loss(task: str, request
         assert found.gauss_newton[name].ravel() == pytest.approx(expected, rel=1e-8, abs=1e-13)
 
 
-def test_swiftprune_is_the_formula_of_the_paper(home: Path) -> None:
-    given = calibration(original(home))
+def test_swiftprune_is_the_formula_of_the_paper(model_workspace: Path) -> None:
+    given = calibration(model_before(model_workspace))
     found = importance(given, ["audio"], 0.99)
     batch = next(iter(given.batches(hidden=["audio"])))
     inputs = {m: batch[m] for m in ("text", "audio", "visual")}
     inputs["audio"] = given.network.generate("audio", inputs)
     x = torch.cat(list(inputs.values()), dim=1).numpy()
-    weight = original(home).tensors["fusion.hidden.weight"].astype(np.float64)
+    weight = model_before(model_workspace).tensors["fusion.hidden.weight"].astype(np.float64)
     chi = (x**2).sum(0) / ((x**2).sum() + len(x))
     assert found.swiftprune["fusion.hidden.weight"] == pytest.approx(weight**2 / 2 / (1 - chi), rel=1e-9)
-    bias = original(home).tensors["fusion.hidden.bias"].astype(np.float64)
+    bias = model_before(model_workspace).tensors["fusion.hidden.bias"].astype(np.float64)
     share = len(x) / ((x**2).sum() + len(x))
     assert found.swiftprune["fusion.hidden.bias"] == pytest.approx(bias**2 / 2 / (1 - share), rel=1e-9)
     unused = "modality.text.decomposition.hidden.weight"
-    assert found.swiftprune[unused] == pytest.approx(original(home).tensors[unused].astype(np.float64) ** 2 / 2)
+    assert found.swiftprune[unused] == pytest.approx(
+        model_before(model_workspace).tensors[unused].astype(np.float64) ** 2 / 2
+    )
     clipped = importance(given, ["audio"], 0.01)
     assert max(float(values.max()) for values in clipped.chi.values()) == 0.01
 
 
-def test_gauss_newton_ranks_true_increments_and_swiftprune_does_not(home: Path) -> None:
-    given = calibration(original(home))
+def test_gauss_newton_ranks_true_increments_and_swiftprune_does_not(model_workspace: Path) -> None:
+    given = calibration(model_before(model_workspace))
     found, network = importance(given, ["audio"], 0.99), given.network
     batch, losses = next(iter(given.batches(hidden=["audio"]))), given.prediction(["audio"])
     weight = network.fusion.hidden.weight
@@ -119,8 +121,8 @@ def test_gauss_newton_ranks_true_increments_and_swiftprune_does_not(home: Path) 
     assert correlation["swiftprune"] < 0.8
 
 
-def test_the_lipschitz_estimate_is_the_largest_gradient_of_a_row(home: Path) -> None:
-    given = calibration(original(home))
+def test_the_lipschitz_estimate_is_the_largest_gradient_of_a_row(model_workspace: Path) -> None:
+    given = calibration(model_before(model_workspace))
     found = importance(given, ["audio"], 0.99)
     losses = given.prediction(["audio"])
     batch = next(iter(given.batches(hidden=["audio"])))
@@ -135,7 +137,7 @@ def test_the_lipschitz_estimate_is_the_largest_gradient_of_a_row(home: Path) -> 
 
 def test_rows_that_are_left_with_nothing_have_no_say(tmp_path: Path) -> None:
     some, none = ([*range(6)], [*range(12)])
-    given = calibration(original(patchy_home(tmp_path, {"text": none, "visual": some})))
+    given = calibration(model_before(patchy_home(tmp_path, {"text": none, "visual": some})))
     assert sum(len(batch["labels:"]) for batch in given.batches(hidden=["audio"])) == 6
     assert np.isfinite(importance(given, ["audio"], 0.99).gauss_newton["head.weight"]).all()
     with pytest.raises(DataError, match="any of the modalities that are left"):

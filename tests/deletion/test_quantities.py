@@ -9,7 +9,7 @@ import torch
 
 from mbd.deletion.calibration import Calibration
 from mbd.deletion.quantities import candidate_bound, rank_correlation, relative_error_bound, third_derivative
-from tests.deletion.models import calibration, home_with_models, original
+from tests.deletion.models import calibration, home_with_models, model_before
 
 
 def test_the_candidate_bound_says_nothing_above_the_budget() -> None:
@@ -33,7 +33,7 @@ def test_rank_correlation_is_spearmans() -> None:
 
 def test_the_third_derivative_is_found_where_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loss that is the cube of one weight has the third derivative 6 along it."""
-    given = calibration(original(home_with_models(tmp_path)), torch.float32)
+    given = calibration(model_before(home_with_models(tmp_path)), torch.float32)
 
     def cube(network: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         return network.get_parameter("head.bias").pow(3).expand(len(batch["labels:"]), 1)

@@ -7,25 +7,25 @@ import pytest
 
 from mbd.deletion import exact, surgery
 from mbd.deletion.cut import cut
-from mbd.deletion.outcome import Original, Request
+from mbd.deletion.outcome import DeletionTarget, ModelBefore
 from mbd.deletion.reference import reference_distances
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.params import load_params
 from mbd.training.lattice import train_lattice
-from tests.deletion.models import home_with_models, original
+from tests.deletion.models import home_with_models, model_before
 
 LATTICE = load_params(None, ["model.lattice.components=4", "model.lattice.landmarks=8"])
-AUDIO = Request(("audio",))
+AUDIO = DeletionTarget(("audio",))
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home_with_models(tmp_path_factory.mktemp("home"))
 
 
-def test_the_cut_model_is_compared_as_it_is(home: Path) -> None:
-    before, silent = original(home), original(home, "silent")
+def test_the_cut_model_is_compared_as_it_is(model_workspace: Path) -> None:
+    before, silent = model_before(model_workspace), model_before(model_workspace, "silent")
     outcome = surgery.delete(AUDIO, before, load_params())
     found = reference_distances(before, outcome, silent.record, silent.tensors, ["audio"])
     _, tensors = cut(before.record, before.tensors, ["audio"])
@@ -36,8 +36,8 @@ def test_the_cut_model_is_compared_as_it_is(home: Path) -> None:
     assert found["sha256"] == silent.record.sha256
 
 
-def test_edits_in_what_the_reference_has_not_are_counted_and_touch_no_distance(home: Path) -> None:
-    before, silent = original(home), original(home, "silent")
+def test_edits_in_what_the_reference_has_not_are_counted_and_touch_no_distance(model_workspace: Path) -> None:
+    before, silent = model_before(model_workspace), model_before(model_workspace, "silent")
     outcome = surgery.delete(AUDIO, before, load_params(None, ["deletion.surgery.cut=false"]))
     found = reference_distances(before, outcome, silent.record, silent.tensors, ["audio"])
     assert found["edited_without_counterpart"] == outcome.facts["selection"]["chosen"] > 0
@@ -45,9 +45,9 @@ def test_edits_in_what_the_reference_has_not_are_counted_and_touch_no_distance(h
     assert found["after"]["outside"] == found["before"]["outside"] > 0
 
 
-def test_positions_are_found_again_behind_columns_that_went(home: Path) -> None:
+def test_positions_are_found_again_behind_columns_that_went(model_workspace: Path) -> None:
     """An edit in a column of visual, listed in the coordinates of the uncut tensor."""
-    before, silent = original(home), original(home, "silent")
+    before, silent = model_before(model_workspace), model_before(model_workspace, "silent")
     name, width = "fusion.hidden.weight", sum(before.record.modalities.values())
     position = 2 * width + before.record.modalities["text"] + before.record.modalities["audio"] + 1
     outcome = surgery.delete(AUDIO, before, load_params(None, ["deletion.surgery.cut=false"]))
@@ -65,19 +65,19 @@ def test_positions_are_found_again_behind_columns_that_went(home: Path) -> None:
     assert found["after"]["outside"] == pytest.approx(found["before"]["outside"], rel=1e-6)
 
 
-def test_an_exact_deletion_is_at_no_distance(home: Path) -> None:
+def test_an_exact_deletion_is_at_no_distance(model_workspace: Path) -> None:
     models = []
     for without in ((), ("audio",)):
-        data = FeatureSet.open(home / "data", without=without)
-        trained = train_lattice(data, LATTICE, work=home, progress=False)
-        models.append(Original(trained.record, trained.tensors, data))
+        data = FeatureSet.open(model_workspace / "data", without=without)
+        trained = train_lattice(data, LATTICE, work=model_workspace, progress=False)
+        models.append(ModelBefore(trained.record, trained.tensors, data))
     outcome = exact.delete(AUDIO, models[0], LATTICE)
     found = reference_distances(models[0], outcome, models[1].record, models[1].tensors, ["audio"])
     assert found["after"] == {"inside": 0, "outside": 0}
 
 
-def test_a_model_that_saw_the_modality_is_no_reference(home: Path) -> None:
-    before, silent = original(home), original(home, "silent")
+def test_a_model_that_saw_the_modality_is_no_reference(model_workspace: Path) -> None:
+    before, silent = model_before(model_workspace), model_before(model_workspace, "silent")
     outcome = surgery.delete(AUDIO, before, load_params())
     with pytest.raises(DataError, match="the reference takes text, audio, visual"):
         reference_distances(before, outcome, before.record, before.tensors, ["audio"])

@@ -12,18 +12,18 @@ from mbd.deletion.gradients import sum_over_samples
 from mbd.deletion.saliency import saliency
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
-from tests.deletion.models import calibration, home_with_models, original, patchy_home
+from tests.deletion.models import calibration, home_with_models, model_before, patchy_home
 from tests.evaluation.models import tiny_model
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home_with_models(tmp_path_factory.mktemp("home"))
 
 
-def row_by_row(home: Path, modality: str) -> dict[str, torch.Tensor]:
+def row_by_row(model_workspace: Path, modality: str) -> dict[str, torch.Tensor]:
     """Mean |∂L_re(i)/∂w| by autograd, one row after the other, written out from the paper."""
-    given = calibration(original(home))
+    given = calibration(model_before(model_workspace))
     network = given.network.requires_grad_()
     path, batch = network.modality[modality], next(iter(given.batches()))
     totals = {name: torch.zeros_like(p) for name, p in network.named_parameters()}
@@ -37,15 +37,15 @@ def row_by_row(home: Path, modality: str) -> dict[str, torch.Tensor]:
     return {name: total / len(batch[modality]) for name, total in totals.items()}
 
 
-def test_saliency_is_the_mean_absolute_gradient_of_the_reconstruction(home: Path) -> None:
-    found = saliency(calibration(original(home)), ["audio"])
+def test_saliency_is_the_mean_absolute_gradient_of_the_reconstruction(model_workspace: Path) -> None:
+    found = saliency(calibration(model_before(model_workspace)), ["audio"])
     assert (found.rows, found.by_vmap) == ({"audio": 64}, ())
-    for name, expected in row_by_row(home, "audio").items():
+    for name, expected in row_by_row(model_workspace, "audio").items():
         assert found.values[name] == pytest.approx(expected.detach().numpy(), rel=1e-9, abs=1e-12)
 
 
-def test_only_the_generator_and_the_property_embedding_are_salient(home: Path) -> None:
-    found = saliency(calibration(original(home)), ["audio"])
+def test_only_the_generator_and_the_property_embedding_are_salient(model_workspace: Path) -> None:
+    found = saliency(calibration(model_before(model_workspace)), ["audio"])
     salient = {name for name, values in found.values.items() if values.any()}
     assert salient == {
         "modality.audio.property",
@@ -53,24 +53,26 @@ def test_only_the_generator_and_the_property_embedding_are_salient(home: Path) -
     }
 
 
-def test_saliencies_of_several_modalities_add_up(home: Path) -> None:
-    given = calibration(original(home))
+def test_saliencies_of_several_modalities_add_up(model_workspace: Path) -> None:
+    given = calibration(model_before(model_workspace))
     both = saliency(given, ["audio", "visual"]).values
     parts = [saliency(given, [m]).values for m in ("audio", "visual")]
     for name, values in both.items():
         assert np.array_equal(values, parts[0][name] + parts[1][name])
 
 
-def test_the_size_of_a_batch_is_of_no_consequence(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = saliency(calibration(original(home)), ["audio"]).values
+def test_the_size_of_a_batch_is_of_no_consequence(model_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = saliency(calibration(model_before(model_workspace)), ["audio"]).values
     monkeypatch.setattr(rows, "ROWS_AT_ONCE", 7)
-    for name, values in saliency(calibration(original(home)), ["audio"]).values.items():
+    for name, values in saliency(calibration(model_before(model_workspace)), ["audio"]).values.items():
         assert values == pytest.approx(whole[name], rel=1e-12, abs=1e-15)
 
 
-def test_shards_of_whole_batches_give_the_bits_of_the_whole(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_of_whole_batches_give_the_bits_of_the_whole(
+    model_workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rows, "ROWS_AT_ONCE", 16)
-    given = calibration(original(home), torch.float32)
+    given = calibration(model_before(model_workspace), torch.float32)
     batches = list(given.batches(having="audio"))
     whole = saliency(given, ["audio"]).values
     shards = [
@@ -82,10 +84,10 @@ def test_shards_of_whole_batches_give_the_bits_of_the_whole(home: Path, monkeypa
         assert np.array_equal(total.numpy() / shards[0].rows, whole[name])
 
 
-def test_a_model_without_generators_has_no_saliency(home: Path, tmp_path: Path) -> None:
-    tiny_model(home / "data", tmp_path / "model", "model.joint.reconstruction=false")
-    (tmp_path / "data").symlink_to(home / "data")
-    found = saliency(calibration(original(tmp_path)), ["audio"])
+def test_a_model_without_generators_has_no_saliency(model_workspace: Path, tmp_path: Path) -> None:
+    tiny_model(model_workspace / "data", tmp_path / "model", "model.joint.reconstruction=false")
+    (tmp_path / "data").symlink_to(model_workspace / "data")
+    found = saliency(calibration(model_before(tmp_path)), ["audio"])
     assert not any(values.any() for values in found.values.values())
 
 
@@ -96,7 +98,7 @@ def patchy(tmp_path: Path) -> Path:
 
 
 def test_rows_without_the_modality_have_no_say(patchy: Path) -> None:
-    found = saliency(calibration(original(patchy)), ["audio"])
+    found = saliency(calibration(model_before(patchy)), ["audio"])
     assert found.rows == {"audio": 9}
     split = FeatureSet.open(patchy / "data").split("calibration")
     assert int(split.available["audio"].sum()) == 9
@@ -104,4 +106,4 @@ def test_rows_without_the_modality_have_no_say(patchy: Path) -> None:
 
 def test_a_modality_that_no_row_has_cannot_be_measured(patchy: Path) -> None:
     with pytest.raises(DataError, match="no calibration row has visual"):
-        saliency(calibration(original(patchy)), ["visual"])
+        saliency(calibration(model_before(patchy)), ["visual"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mbd.deletion.selection import nothing_salient, select
 from mbd.errors import UsageError
-from mbd.params.deletion import Surgery
+from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array
 
 SHAPES = {"b.bias": (7,), "a.weight": (6, 11), "c.weight": (40, 3)}
@@ -53,7 +53,7 @@ def test_the_selection_respects_thresholds_budget_and_order(
     budget: float,
 ) -> None:
     saliency, importance = values(seed, levels), values(seed + 1, levels)
-    params = Surgery.model_validate(
+    params = SurgerySettings.model_validate(
         {
             "order": order,
             "threshold": threshold,
@@ -95,7 +95,7 @@ def test_the_selection_respects_thresholds_budget_and_order(
 
 def test_ties_go_by_name_and_then_by_position() -> None:
     equal = {name: np.ones(shape) for name, shape in SHAPES.items()}
-    found = select(equal, equal, Surgery(budget=0.05, threshold="quantile"))
+    found = select(equal, equal, SurgerySettings(budget=0.05, threshold="quantile"))
     assert {name: positions.tolist() for name, positions in found.indices.items()} == {
         "a.weight": list(range(floor(0.05 * SIZE)))
     }
@@ -106,32 +106,32 @@ def test_an_empty_set_of_candidates_explains_the_scale_and_proposes_quantiles() 
     saliency = {name: rng.uniform(0, 1e-4, shape) for name, shape in SHAPES.items()}
     importance = {name: rng.uniform(0, 1e-2, shape) for name, shape in SHAPES.items()}
     with pytest.raises(UsageError) as error:
-        select(saliency, importance, Surgery(threshold="absolute"))
+        select(saliency, importance, SurgerySettings(threshold="absolute"))
     text = str(error.value)
     assert "η_s = 0.1" in text
     assert f"0 of {SIZE} salient parameters meet the first, {SIZE} the second" in text
     assert "scale of the loss" in text
     assert f"0.9: {np.quantile(flat(saliency), 0.9):.3g}" in text
     assert "deletion.surgery.threshold=quantile" in text
-    assert select(saliency, importance, Surgery()).chosen == floor(0.03 * SIZE)
+    assert select(saliency, importance, SurgerySettings()).chosen == floor(0.03 * SIZE)
 
 
 def test_nothing_salient_is_an_empty_selection_only_where_it_is_asked_for() -> None:
     zero = {name: np.zeros(shape) for name, shape in SHAPES.items()}
-    found = nothing_salient(zero, Surgery())
+    found = nothing_salient(zero, SurgerySettings())
     assert found is not None
     assert (found.chosen, found.parameters, found.saliency_threshold) == (0, SIZE, None)
-    assert nothing_salient(values(1, 5), Surgery()) is None
+    assert nothing_salient(values(1, 5), SurgerySettings()) is None
     for threshold in ("absolute", "quantile"):
         with pytest.raises(UsageError, match="nothing to operate on"):
-            select(zero, zero, Surgery.model_validate({"threshold": threshold}))
+            select(zero, zero, SurgerySettings.model_validate({"threshold": threshold}))
 
 
 def test_a_budget_of_no_parameter_is_refused() -> None:
     with pytest.raises(UsageError, match="not even one"):
-        select(values(0, 5), values(1, 5), Surgery(budget=1e-4))
+        select(values(0, 5), values(1, 5), SurgerySettings(budget=1e-4))
 
 
 def test_a_budget_above_the_papers_is_refused() -> None:
     with pytest.raises(ValueError, match="less than or equal to"):
-        Surgery(budget=0.06)
+        SurgerySettings(budget=0.06)

@@ -10,42 +10,44 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.deletion.outcome import Original, Outcome, Request
+from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, ModelBefore
 from mbd.deletion.surgery import delete, edit
 from mbd.errors import UsageError
 from mbd.model.checkpoint import save_model
 from mbd.model.joint import from_tensors
 from mbd.model.predictor import Model
 from mbd.params import load_params
-from mbd.params.deletion import Deletion, Surgery
+from mbd.params.deletion import DeletionSettings, SurgerySettings
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma
 from mbd.privacy.noise import NoiseKey
 from mbd.tensors import Array
-from tests.deletion.models import home_with_models, original
+from tests.deletion.models import home_with_models, model_before
 from tests.evaluation.models import tiny_model
 
 AS_PRINTED = ("cut=false", "order=importance", "threshold=absolute", "saliency_threshold=0.001")
 MOST_SALIENT = ("cut=false", "saliency_quantile=0")
-AUDIO = Request(("audio",))
+AUDIO = DeletionTarget(("audio",))
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home_with_models(tmp_path_factory.mktemp("home"), "training.epochs=10")
 
 
-def operated(home: Path, *settings: str, request: Request = AUDIO, key: NoiseKey | None = None) -> Outcome:
+def operated(
+    model_workspace: Path, *settings: str, request: DeletionTarget = AUDIO, key: NoiseKey | None = None
+) -> DeletionOutcome:
     params = load_params(None, [s if s.startswith("deletion.") else f"deletion.surgery.{s}" for s in settings])
-    return delete(request, original(home), params, key=key)
+    return delete(request, model_before(model_workspace), params, key=key)
 
 
-def changed(before: dict[str, Array], outcome: Outcome) -> dict[str, list[int]]:
+def changed(before: dict[str, Array], outcome: DeletionOutcome) -> dict[str, list[int]]:
     differs = {name: np.flatnonzero(before[name] != tensor).tolist() for name, tensor in outcome.tensors.items()}
     return {name: positions for name, positions in differs.items() if positions}
 
 
-def test_by_default_the_cut_takes_all_that_is_salient_and_nothing_is_left_to_edit(home: Path) -> None:
-    outcome, reference = operated(home), original(home, "silent")
+def test_by_default_the_cut_takes_all_that_is_salient_and_nothing_is_left_to_edit(model_workspace: Path) -> None:
+    outcome, reference = operated(model_workspace), model_before(model_workspace, "silent")
     assert {n: t.shape for n, t in outcome.tensors.items()} == {n: t.shape for n, t in reference.tensors.items()}
     assert (outcome.record.revoked, outcome.indices) == (("audio",), {})
     facts = outcome.facts
@@ -57,9 +59,9 @@ def test_by_default_the_cut_takes_all_that_is_salient_and_nothing_is_left_to_edi
 
 @pytest.mark.parametrize("edit_kind", ["zero", "noise"])
 @pytest.mark.parametrize("order", ["importance", "saliency"])
-def test_edits_touch_exactly_the_listed_positions(home: Path, order: str, edit_kind: str) -> None:
-    outcome = operated(home, "cut=false", f"order={order}", f"edit={edit_kind}")
-    before = dict(original(home).tensors)
+def test_edits_touch_exactly_the_listed_positions(model_workspace: Path, order: str, edit_kind: str) -> None:
+    outcome = operated(model_workspace, "cut=false", f"order={order}", f"edit={edit_kind}")
+    before = dict(model_before(model_workspace).tensors)
     listed = {name: positions.tolist() for name, positions in outcome.indices.items()}
     assert changed(before, outcome) == listed
     total = sum(
@@ -77,8 +79,8 @@ def test_edits_touch_exactly_the_listed_positions(home: Path, order: str, edit_k
         )
 
 
-def test_as_printed_takes_the_least_important_and_says_what_will_become_of_it(home: Path) -> None:
-    printed, salient = operated(home, *AS_PRINTED), operated(home, *MOST_SALIENT)
+def test_as_printed_takes_the_least_important_and_says_what_will_become_of_it(model_workspace: Path) -> None:
+    printed, salient = operated(model_workspace, *AS_PRINTED), operated(model_workspace, *MOST_SALIENT)
     assert printed.facts["selection"]["chosen"] == salient.facts["selection"]["chosen"]
     assert printed.facts["variant"] == "as printed in the paper; the gate will refuse it"
     assert salient.facts["variant"] == "without the structural cut; the gate will refuse it"
@@ -87,37 +89,37 @@ def test_as_printed_takes_the_least_important_and_says_what_will_become_of_it(ho
     assert printed.facts["selection"]["saliency_threshold"] == 0.001
 
 
-def generated_audio(home: Path, tensors: Mapping[str, Array]) -> Array:
-    model = original(home)
+def generated_audio(model_workspace: Path, tensors: Mapping[str, Array]) -> Array:
+    model = model_before(model_workspace)
     test = model.data.split("test").load()
     return from_tensors(model.record, tensors).reconstruct(test.features, test.available)["audio"]
 
 
-def test_zeroing_the_most_salient_moves_the_reconstruction_and_as_printed_hardly_does(home: Path) -> None:
-    before = generated_audio(home, original(home).tensors)
+def test_zeroing_the_most_salient_moves_the_reconstruction_and_as_printed_hardly_does(model_workspace: Path) -> None:
+    before = generated_audio(model_workspace, model_before(model_workspace).tensors)
     printed, salient = (
-        float(((generated_audio(home, operated(home, *variant).tensors) - before) ** 2).mean())
+        float(((generated_audio(model_workspace, operated(model_workspace, *variant).tensors) - before) ** 2).mean())
         for variant in (AS_PRINTED, MOST_SALIENT)
     )
     assert salient > 20 * printed
 
 
-def test_without_the_cut_the_modality_stays_built_in_but_is_refused(home: Path, tmp_path: Path) -> None:
-    outcome = operated(home, *AS_PRINTED)
+def test_without_the_cut_the_modality_stays_built_in_but_is_refused(model_workspace: Path, tmp_path: Path) -> None:
+    outcome = operated(model_workspace, *AS_PRINTED)
     assert tuple(outcome.record.modalities) == ("text", "audio", "visual")
     assert tuple(outcome.record.inputs) == ("text", "visual")
     model = Model(outcome.record, from_tensors(outcome.record, outcome.tensors))
-    test = original(home).data.split("test").load()
+    test = model_before(model_workspace).data.split("test").load()
     with pytest.raises(UsageError, match="audio was revoked"):
         model.predict(test.features)
     assert np.isfinite(model.predict({m: test.features[m] for m in model.modalities})).all()
 
 
-def test_noise_is_that_of_the_key_at_the_papers_sigma(home: Path) -> None:
+def test_noise_is_that_of_the_key_at_the_papers_sigma(model_workspace: Path) -> None:
     key, again = (NoiseKey(bytes(range(32)), bytes(32)) for _ in range(2))
     commitment = key.commitment
-    outcome = operated(home, "cut=false", "edit=noise", "deletion.epsilon=2", key=key)
-    facts, before = outcome.facts["edit"], original(home).tensors
+    outcome = operated(model_workspace, "cut=false", "edit=noise", "deletion.epsilon=2", key=key)
+    facts, before = outcome.facts["edit"], model_before(model_workspace).tensors
     assert key.destroyed
     assert facts["noise"]["commitment"] == commitment
     chosen = [before[name].ravel()[p].astype(np.float64) for name, p in outcome.indices.items()]
@@ -139,8 +141,8 @@ def numbers_called(value: Any, key: str) -> list[object]:
 
 
 @pytest.mark.parametrize("variant", [(), AS_PRINTED, ("cut=false", "edit=noise"), (*AS_PRINTED, "edit=noise")])
-def test_no_variant_claims_an_epsilon(home: Path, variant: tuple[str, ...]) -> None:
-    outcome = operated(home, *variant)
+def test_no_variant_claims_an_epsilon(model_workspace: Path, variant: tuple[str, ...]) -> None:
+    outcome = operated(model_workspace, *variant)
     assert (outcome.claim.kind, outcome.claim.epsilon, outcome.claim.delta) == ("empirical", None, None)
     guarantee = outcome.record.guarantee
     assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("empirical", None, None)
@@ -149,23 +151,27 @@ def test_no_variant_claims_an_epsilon(home: Path, variant: tuple[str, ...]) -> N
     json.dumps(outcome.facts, allow_nan=False)
 
 
-def test_the_same_deletion_gives_the_same_facts_and_bytes(home: Path, tmp_path: Path) -> None:
+def test_the_same_deletion_gives_the_same_facts_and_bytes(model_workspace: Path, tmp_path: Path) -> None:
     digests = []
     for name in ("a", "b"):
-        outcome = operated(home, "cut=false")
+        outcome = operated(model_workspace, "cut=false")
         (tmp_path / name).mkdir()
         digests.append((save_model(tmp_path / name, outcome.record, outcome.tensors).sha256, json.dumps(outcome.facts)))
     assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize("variant", [(), ("cut=false",)])
-def test_several_at_once_and_again_later(home: Path, variant: tuple[str, ...]) -> None:
-    both = operated(home, *variant, request=Request(("visual", "audio")))
+def test_several_at_once_and_again_later(model_workspace: Path, variant: tuple[str, ...]) -> None:
+    both = operated(model_workspace, *variant, request=DeletionTarget(("visual", "audio")))
     assert both.record.revoked == ("audio", "visual")
     assert tuple(both.record.inputs) == ("text",)
-    first = operated(home, *variant)
+    first = operated(model_workspace, *variant)
     params = load_params(None, [f"deletion.surgery.{s}" for s in variant])
-    second = delete(Request(("visual",)), Original(first.record, first.tensors, original(home).data), params)
+    second = delete(
+        DeletionTarget(("visual",)),
+        ModelBefore(first.record, first.tensors, model_before(model_workspace).data),
+        params,
+    )
     assert second.record.revoked == ("audio", "visual")
     assert tuple(second.record.inputs) == ("text",)
     if not variant:
@@ -174,23 +180,23 @@ def test_several_at_once_and_again_later(home: Path, variant: tuple[str, ...]) -
         assert all(name.startswith("modality.visual.") for name in second.indices)
 
 
-def test_gauss_newton_is_a_choice_and_both_are_told(home: Path) -> None:
+def test_gauss_newton_is_a_choice_and_both_are_told(model_workspace: Path) -> None:
     settings = ("cut=false", "order=importance", "saliency_quantile=0.2")
-    one, other = (operated(home, *settings, f"importance={kind}") for kind in ("swiftprune", "gauss_newton"))
+    one, other = (operated(model_workspace, *settings, f"importance={kind}") for kind in ("swiftprune", "gauss_newton"))
     assert one.facts["importance"]["swiftprune"] == other.facts["importance"]["swiftprune"]
     assert one.facts["importance"]["gauss_newton"] == other.facts["importance"]["gauss_newton"]
     assert {n: p.tolist() for n, p in one.indices.items()} != {n: p.tolist() for n, p in other.indices.items()}
 
 
-def test_the_calibration_rows_that_were_used_are_told(home: Path) -> None:
+def test_the_calibration_rows_that_were_used_are_told(model_workspace: Path) -> None:
     for variant in ((), ("cut=false",)):
-        assert operated(home, *variant).facts["importance"]["rows"] == 64
-    facts = operated(home).facts["calibration"]
+        assert operated(model_workspace, *variant).facts["importance"]["rows"] == 64
+    facts = operated(model_workspace).facts["calibration"]
     assert facts == {"requested": 5000, "rows": 64, "rows_with_modality": {"audio": 64}, "at_least_2000": False}
 
 
-def test_the_papers_quantities_are_finite_and_positive(home: Path) -> None:
-    paper = operated(home, "cut=false").facts["paper"]
+def test_the_papers_quantities_are_finite_and_positive(model_workspace: Path) -> None:
+    paper = operated(model_workspace, "cut=false").facts["paper"]
     assert set(paper) == {
         "lipschitz_estimate",
         "largest_layer_input",
@@ -205,17 +211,17 @@ def test_the_papers_quantities_are_finite_and_positive(home: Path) -> None:
     assert paper["third_derivative_estimate"] > 0
 
 
-def test_a_model_without_generators_can_be_cut_but_not_operated_on(home: Path, tmp_path: Path) -> None:
-    tiny_model(home / "data", tmp_path / "model", "model.joint.reconstruction=false")
-    (tmp_path / "data").symlink_to(home / "data")
+def test_a_model_without_generators_can_be_cut_but_not_operated_on(model_workspace: Path, tmp_path: Path) -> None:
+    tiny_model(model_workspace / "data", tmp_path / "model", "model.joint.reconstruction=false")
+    (tmp_path / "data").symlink_to(model_workspace / "data")
     assert operated(tmp_path).indices == {}
     with pytest.raises(UsageError, match="nothing to operate on"):
         operated(tmp_path, "cut=false")
 
 
-def test_subjects_are_for_another_method(home: Path) -> None:
+def test_subjects_are_for_another_method(model_workspace: Path) -> None:
     with pytest.raises(UsageError, match="whole modalities, not single subjects"):
-        operated(home, request=Request(("audio",), ("somebody",)))
+        operated(model_workspace, request=DeletionTarget(("audio",), ("somebody",)))
 
 
 @settings(deadline=None, max_examples=40)
@@ -227,7 +233,7 @@ def test_an_edit_changes_what_is_listed_and_nothing_else(seed: int, kind: str, s
     indices = {name: np.flatnonzero(rng.random(tensor.size) < share) for name, tensor in tensors.items()}
     indices = {name: positions for name, positions in indices.items() if len(positions)}
     before = {name: tensor.copy() for name, tensor in tensors.items()}
-    after, _ = edit(tensors, indices, Deletion(surgery=Surgery.model_validate({"edit": kind})))
+    after, _ = edit(tensors, indices, DeletionSettings(surgery=SurgerySettings.model_validate({"edit": kind})))
     for name, tensor in after.items():
         expected = np.zeros(tensor.size, bool)
         expected[indices.get(name, [])] = True

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.deploy.emitted import exporter_page, steps_pages
-from tests.monitoring.page import Page
+from tests.monitoring.page import ExporterPage
 
 
 @pytest.fixture(scope="session")
-def emitted(tmp_path_factory: pytest.TempPathFactory) -> list[Page]:
+def emitted(tmp_path_factory: pytest.TempPathFactory) -> list[ExporterPage]:
     """The exporter's page first, then those of steps."""
     pages = [exporter_page(tmp_path_factory.mktemp("shop")), *steps_pages(tmp_path_factory.mktemp("home"))]
-    return [Page(text) for text in pages]
+    return [ExporterPage(text) for text in pages]

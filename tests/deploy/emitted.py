@@ -13,35 +13,63 @@ from mbd.steps.reporting import reporting, tell
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
-from tests.monitoring.shop import Shop, golden
+from tests.monitoring.golden_store import GoldenStore, golden
 
 CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1", "training.epochs=2")
 
 
 def exporter_page(folder: Path) -> str:
     """Return the page of an exporter whose store holds requests and certificates."""
-    shop = Shop.open(folder)
-    shop.certificate("certified")
-    shop.book.submit("sentiment", ["audio"], due_days=30)
-    watch = shop.watch()
+    lifecycle_store = GoldenStore.open(folder)
+    lifecycle_store.certificate("certified")
+    lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
+    watch = lifecycle_store.watch()
     watch.look()
     return watch.text()
 
 
 def steps_pages(folder: Path) -> list[str]:
     """Return what steps tell: a deletion, its evaluation, attacks, a purge scan, a scheduled command."""
-    home = home_with_models(folder)
+    model_workspace = home_with_models(folder)
     gateway = f"http://127.0.0.1:{free_port()}"  # nobody is there: everything is left in textfiles
-    told = ("monitoring.mode=push", f"monitoring.pushgateway={gateway}", f"monitoring.textfile={folder}/metrics")
-    params = load_params(None, [*told, "monitoring.schedules={request-run: 86400}"])
+    output = ("monitoring.mode=push", f"monitoring.pushgateway={gateway}", f"monitoring.textfile={folder}/metrics")
+    params = load_params(None, [*output, "monitoring.schedules={request-run: 86400}"])
 
     def mbd(*arguments: object) -> None:
-        settings = [*told, *CERTIFIED, f"deletion.ledgers={folder}/ledgers", "evaluation.figures=false"]
+        settings = [*output, *CERTIFIED, f"deletion.ledgers={folder}/ledgers", "evaluation.figures=false"]
         CliRunner().invoke(group, [*map(str, arguments), *(f"--set={setting}" for setting in settings)])
 
-    mbd("delete", "--features", home / "data", "--model", home / "model", "--modality", "audio", "--out", home / "gone")
-    mbd("delete", "--features", home / "data", "--model", home / "nothing", "--modality", "audio", "--out", home / "x")
-    mbd("evaluate", "--features", home / "data", "--model", home / "gone", "--out", home / "evaluation")
+    mbd(
+        "delete",
+        "--features",
+        model_workspace / "data",
+        "--model",
+        model_workspace / "model",
+        "--modality",
+        "audio",
+        "--out",
+        model_workspace / "gone",
+    )
+    mbd(
+        "delete",
+        "--features",
+        model_workspace / "data",
+        "--model",
+        model_workspace / "nothing",
+        "--modality",
+        "audio",
+        "--out",
+        model_workspace / "x",
+    )
+    mbd(
+        "evaluate",
+        "--features",
+        model_workspace / "data",
+        "--model",
+        model_workspace / "gone",
+        "--out",
+        model_workspace / "evaluation",
+    )
     leakage = golden("surgery").predicate.evidence.leakage
     assert leakage
     with reporting("attack", params), step_run("attack", folder / "leakage", {}) as step:

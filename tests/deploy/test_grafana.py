@@ -9,7 +9,7 @@ import pytest
 from mbd.monitoring.metrics import ALL
 from tests.deploy.queries import selectors
 from tests.deploy.test_prometheus import RECORDED
-from tests.monitoring.page import Page
+from tests.monitoring.page import ExporterPage
 
 BOARD: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "deploy" / "grafana" / "dashboard.json").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def queries() -> list[str]:
     return variables + [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 
-def test_every_metric_is_told_by_the_exporter_but_those_of_steps(emitted: list[Page]) -> None:
+def test_every_metric_is_told_by_the_exporter_but_those_of_steps(emitted: list[ExporterPage]) -> None:
     asked = {name for query in queries() for name, _ in selectors(query)}
     exporter, *steps = emitted
     assert asked - RECORDED - ONLY_STEPS <= exporter.names

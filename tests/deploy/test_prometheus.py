@@ -11,7 +11,7 @@ import yaml
 
 from mbd.monitoring.metrics import ALL
 from tests.deploy.queries import selectors
-from tests.monitoring.page import Page
+from tests.monitoring.page import ExporterPage
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "deploy" / "prometheus"
@@ -30,16 +30,16 @@ def anchors() -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-def test_every_metric_is_told_by_the_exporter_or_a_step(emitted: list[Page]) -> None:
-    told = {name for page in emitted for name in page.names}
-    assert told == {metric.name for metric in ALL}
+def test_every_metric_is_told_by_the_exporter_or_a_step(emitted: list[ExporterPage]) -> None:
+    output = {name for page in emitted for name in page.names}
+    assert output == {metric.name for metric in ALL}
 
 
-def test_rules_are_about_metrics_and_labels_that_are_told(emitted: list[Page]) -> None:
-    told = {name for page in emitted for name in page.names}
+def test_rules_are_about_metrics_and_labels_that_are_told(emitted: list[ExporterPage]) -> None:
+    output = {name for page in emitted for name in page.names}
     for rule in RULES:
         for name, labels in selectors(rule["expr"]):
-            assert name in told | RECORDED, rule
+            assert name in output | RECORDED, rule
             assert labels <= LABELS.get(name, {"reason", "step", "model"}), rule
 
 
@@ -86,7 +86,7 @@ def test_promtool_has_nothing_to_say(arguments: tuple[str, ...]) -> None:
 
 
 @NEEDS_PROMTOOL
-def test_promtool_has_nothing_to_say_about_any_page(emitted: list[Page]) -> None:
+def test_promtool_has_nothing_to_say_about_any_page(emitted: list[ExporterPage]) -> None:
     for page in emitted:
         done = promtool("check", "metrics", given=page.text)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -44,8 +44,8 @@ def test_the_architecture_names_every_folder() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     folders = {name.partition("/")[0] for name in tracked.split() if "/" in name and not name.startswith(".")}
     text = (REPOSITORY / "docs" / "architecture.md").read_text()
-    told = text[text.index("## What is where") : text.index("## The rooms")]
-    assert folders == set(re.findall(r"`(\w+)/(?:mbd/)?`", told))
+    output = text[text.index("## What is where") : text.index("## The rooms")]
+    assert folders == set(re.findall(r"`(\w+)/(?:mbd/)?`", output))
 
 
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:

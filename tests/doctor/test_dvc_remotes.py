@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mbd.doctor.dvc_remotes import repository
-from mbd.doctor.finding import Finding, State, ask_child
+from mbd.doctor.finding import CheckState, DoctorFinding, ask_child
 from tests.doctor.servers import http_server, silent_server
 from tests.features.dvc_repository import configure_dvc, isolated
 
@@ -24,31 +24,31 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _remotes() -> dict[str, Finding]:
+def _remotes() -> dict[str, DoctorFinding]:
     return {finding.name: finding for finding in repository()}
 
 
 def test_a_folder_without_dvc_is_not_configured() -> None:
-    assert [finding.state for finding in repository()] == [State.NOT_CONFIGURED]
+    assert [finding.state for finding in repository()] == [CheckState.NOT_CONFIGURED]
 
 
 def test_a_machine_without_dvc_is_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dvc.repo", None)
     (finding,) = repository()
-    assert finding.state is State.NOT_CONFIGURED
+    assert finding.state is CheckState.NOT_CONFIGURED
     assert "[data]" in (finding.to_do or "")
 
 
 def test_a_configuration_that_dvc_cannot_read_is_a_failure(here: Path) -> None:
     configure_dvc(here, store="/somewhere\n    no_such_option = 1")
-    assert _remotes()["DVC"].state is State.FAILED
+    assert _remotes()["DVC"].state is CheckState.FAILED
 
 
 def test_a_repository_without_remotes_says_how_to_add_one(here: Path) -> None:
     configure_dvc(here)
     findings = _remotes()
-    assert findings["DVC"].state is State.OK
-    assert findings["DVC remote"].state is State.NOT_CONFIGURED
+    assert findings["DVC"].state is CheckState.OK
+    assert findings["DVC remote"].state is CheckState.NOT_CONFIGURED
     assert "dvc remote add" in (findings["DVC remote"].to_do or "")
 
 
@@ -56,8 +56,8 @@ def test_folders_are_there_or_not(here: Path, tmp_path: Path) -> None:
     (tmp_path / "stored").mkdir()
     configure_dvc(here, there=str(tmp_path / "stored"), away=str(tmp_path / "away"))
     findings = _remotes()
-    assert findings["DVC remote there"].state is State.OK
-    assert findings["DVC remote away"].state is State.WARNING
+    assert findings["DVC remote there"].state is CheckState.OK
+    assert findings["DVC remote away"].state is CheckState.WARNING
 
 
 def test_hosts_that_refuse_are_failures_without_passwords(here: Path) -> None:
@@ -68,7 +68,7 @@ def test_hosts_that_refuse_are_failures_without_passwords(here: Path) -> None:
     )
     findings = _remotes()
     for name in ("web", "bucket"):
-        assert findings[f"DVC remote {name}"].state is State.FAILED
+        assert findings[f"DVC remote {name}"].state is CheckState.FAILED
         assert "refused" in findings[f"DVC remote {name}"].found
     assert "s3cret" not in repr(findings)
 
@@ -87,7 +87,7 @@ def test_the_child_gives_up_a_host_that_hangs(here: Path, monkeypatch: pytest.Mo
         findings = {finding.name: finding for finding in ask_child("mbd.doctor.dvc_remotes", seconds=30)}
         assert time.monotonic() - started < 15
     assert findings["DVC remote silent"].found == "no answer within 4 s"
-    assert findings["DVC remote refusing"].state is State.FAILED
+    assert findings["DVC remote refusing"].state is CheckState.FAILED
     assert "credentials" in (findings["DVC remote refusing"].to_do or "")
     assert "s3cret" not in repr(findings)
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == "s3cret"

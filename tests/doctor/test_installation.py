@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mbd.doctor import installation
-from mbd.doctor.finding import Finding, State
+from mbd.doctor.finding import CheckState, DoctorFinding
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_versions_are_compared_number_by_number(found: str, versions: str, expec
 
 def test_this_python_is_named() -> None:
     (finding,) = installation.python()
-    assert finding.state is State.OK
+    assert finding.state is CheckState.OK
     assert re.match(r"3\.\d+\.\d+ at /", finding.found)
 
 
@@ -41,11 +41,11 @@ def test_the_bare_install_and_each_extra_are_compared() -> None:
         "packages",
         *(f"extra {name}" for name in ("train", "privacy", "data", "pipelines", "extract")),
     ]
-    assert findings["packages"].state is State.OK
+    assert findings["packages"].state is CheckState.OK
     assert f"numpy {version('numpy')}" in findings["packages"].found
 
 
-def _with(monkeypatch: pytest.MonkeyPatch, requirements: list[str]) -> dict[str, Finding]:
+def _with(monkeypatch: pytest.MonkeyPatch, requirements: list[str]) -> dict[str, DoctorFinding]:
     monkeypatch.setattr(installation, "requires", lambda _: requirements)
     return {finding.name: finding for finding in installation.packages()}
 
@@ -60,11 +60,11 @@ def test_packages_that_are_missing_or_too_old_are_told(monkeypatch: pytest.Monke
             'no-such-package[s3]==1.0; extra == "data"',
         ],
     )
-    assert findings["packages"].state is State.FAILED
+    assert findings["packages"].state is CheckState.FAILED
     assert findings["packages"].found == "not installed: no-such-package"
-    assert findings["extra train"].state is State.WARNING
+    assert findings["extra train"].state is CheckState.WARNING
     assert f"numpy {version('numpy')} (needed >=999)" in findings["extra train"].found
-    assert findings["extra data"].state is State.NOT_CONFIGURED
+    assert findings["extra data"].state is CheckState.NOT_CONFIGURED
     assert "'missing-by-design[data]'" in (findings["extra data"].to_do or "")
 
 
@@ -74,33 +74,35 @@ def test_running_from_a_folder_that_is_not_installed_is_a_warning(monkeypatch: p
 
     monkeypatch.setattr(installation, "requires", missing)
     (finding,) = installation.packages()
-    assert finding.state is State.WARNING
+    assert finding.state is CheckState.WARNING
 
 
 def test_git_tells_the_commit_and_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (before,) = installation.git_repository()
-    assert before.state is State.WARNING
+    assert before.state is CheckState.WARNING
     assert "no commit" in before.found
     identity = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
     for command in (["init", "--quiet"], [*identity, "commit", "--quiet", "--allow-empty", "--message", "first"]):
         subprocess.run(["git", *command], check=True)
     (tmp_path / "new").touch()
     (after,) = installation.git_repository()
-    assert after.state is State.OK
+    assert after.state is CheckState.OK
     assert re.search(r"commit [0-9a-f]{12}, 1 changed files", after.found)
 
 
 def test_a_machine_without_git_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (finding,) = installation.git_repository()
-    assert finding.state is State.WARNING
+    assert finding.state is CheckState.WARNING
     assert "not installed" in finding.found
 
 
-@pytest.mark.parametrize(("free", "state"), [(4e11, State.OK), (2e9, State.WARNING), (1e8, State.FAILED)])
-def test_little_room_is_a_warning_and_none_a_failure(free: float, state: State) -> None:
+@pytest.mark.parametrize(
+    ("free", "state"), [(4e11, CheckState.OK), (2e9, CheckState.WARNING), (1e8, CheckState.FAILED)]
+)
+def test_little_room_is_a_warning_and_none_a_failure(free: float, state: CheckState) -> None:
     assert installation.room(free).state is state
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mbd.doctor.finding import Finding, State
+from mbd.doctor.finding import CheckState, DoctorFinding
 from mbd.doctor.services import kubeflow, pushgateway, store
-from mbd.params.operations import Store
+from mbd.params.operations import StoreSettings
 from tests.doctor.servers import http_server, silent_server
 
 REFUSAL = b"<Error><Code>SignatureDoesNotMatch</Code><Message>look at the key</Message></Error>"
@@ -25,15 +25,15 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
 
 
-def _bucket(endpoint: str, seconds: float = 10) -> Finding:
-    (finding,) = store(Store(url="s3://data/prefix", endpoint=endpoint, timeout_seconds=seconds))
+def _bucket(endpoint: str, seconds: float = 10) -> DoctorFinding:
+    (finding,) = store(StoreSettings(url="s3://data/prefix", endpoint=endpoint, timeout_seconds=seconds))
     assert "s3cret" not in repr(finding)
     return finding
 
 
 def test_a_folder_that_can_be_written_to_is_ok_and_stays_as_it_was(tmp_path: Path) -> None:
-    (finding,) = store(Store(url=f"file://{tmp_path}/a/b"))
-    assert finding.state is State.OK
+    (finding,) = store(StoreSettings(url=f"file://{tmp_path}/a/b"))
+    assert finding.state is CheckState.OK
     assert "not made yet" in finding.found
     assert not list(tmp_path.iterdir())
 
@@ -41,21 +41,28 @@ def test_a_folder_that_can_be_written_to_is_ok_and_stays_as_it_was(tmp_path: Pat
 @pytest.mark.parametrize("place", ["/proc/nothing/store", "{tmp_path}/file/store"])
 def test_a_folder_that_cannot_be_written_to_is_a_failure(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    (finding,) = store(Store(url=f"file://{place.format(tmp_path=tmp_path)}"))
-    assert finding.state is State.FAILED
+    (finding,) = store(StoreSettings(url=f"file://{place.format(tmp_path=tmp_path)}"))
+    assert finding.state is CheckState.FAILED
     assert "store.url" in (finding.to_do or "")
 
 
 @pytest.mark.parametrize(
     ("answers", "state", "found", "to_do"),
     [
-        ({"HEAD /data": (200, b"")}, State.OK, "takes our credentials", ""),
-        ({"HEAD /data": (404, b"")}, State.FAILED, "404", "make the bucket"),
-        ({"HEAD /data": (403, b""), "GET /data": (403, REFUSAL)}, State.FAILED, "SignatureDoesNotMatch", "AWS_SECRET"),
-        ({"HEAD /data": (500, b"")}, State.FAILED, "500", "store."),
+        ({"HEAD /data": (200, b"")}, CheckState.OK, "takes our credentials", ""),
+        ({"HEAD /data": (404, b"")}, CheckState.FAILED, "404", "make the bucket"),
+        (
+            {"HEAD /data": (403, b""), "GET /data": (403, REFUSAL)},
+            CheckState.FAILED,
+            "SignatureDoesNotMatch",
+            "AWS_SECRET",
+        ),
+        ({"HEAD /data": (500, b"")}, CheckState.FAILED, "500", "store."),
     ],
 )
-def test_a_bucket_in_each_state(answers: dict[str, tuple[int, bytes]], state: State, found: str, to_do: str) -> None:
+def test_a_bucket_in_each_state(
+    answers: dict[str, tuple[int, bytes]], state: CheckState, found: str, to_do: str
+) -> None:
     with http_server(answers) as endpoint:
         finding = _bucket(endpoint)
     assert finding.state is state
@@ -74,7 +81,7 @@ def test_a_bucket_needs_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bucket_needs_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     finding = _bucket("http://127.0.0.1:9")
-    assert finding.state is State.FAILED
+    assert finding.state is CheckState.FAILED
     assert "[data]" in (finding.to_do or "")
 
 
@@ -83,27 +90,27 @@ def test_an_endpoint_that_refuses_or_hangs_is_a_failure() -> None:
         started = time.monotonic()
         for endpoint in ("http://127.0.0.1:9", silent):
             finding = _bucket(endpoint, seconds=0.5)
-            assert finding.state is State.FAILED
+            assert finding.state is CheckState.FAILED
             assert "store.endpoint" in (finding.to_do or "")
         assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("check", [pushgateway, kubeflow])
-def test_what_is_not_set_is_not_configured(check: Callable[[str | None], Iterator[Finding]]) -> None:
+def test_what_is_not_set_is_not_configured(check: Callable[[str | None], Iterator[DoctorFinding]]) -> None:
     (finding,) = check(None)
-    assert finding.state is State.NOT_CONFIGURED
+    assert finding.state is CheckState.NOT_CONFIGURED
     assert finding.to_do
 
 
 @pytest.mark.parametrize(
     ("answer", "state", "found"),
     [
-        ((200, b"OK"), State.OK, "is ready"),
-        ((503, b""), State.FAILED, "503"),
-        ((200, b"Prometheus Server is Ready.\n"), State.FAILED, "takes no pushes"),
+        ((200, b"OK"), CheckState.OK, "is ready"),
+        ((503, b""), CheckState.FAILED, "503"),
+        ((200, b"Prometheus Server is Ready.\n"), CheckState.FAILED, "takes no pushes"),
     ],
 )
-def test_a_pushgateway_in_each_state(answer: tuple[int, bytes], state: State, found: str) -> None:
+def test_a_pushgateway_in_each_state(answer: tuple[int, bytes], state: CheckState, found: str) -> None:
     with http_server({"GET /-/ready": answer}) as url:
         (finding,) = pushgateway(f"{url}/")
     assert finding.state is state
@@ -113,15 +120,15 @@ def test_a_pushgateway_in_each_state(answer: tuple[int, bytes], state: State, fo
 @pytest.mark.parametrize(
     ("answer", "state", "found"),
     [
-        ((200, b'{"multi_user": true}'), State.OK, "several users"),
-        ((200, b"{}"), State.OK, "one user"),
-        ((200, b"<html>please log in</html>"), State.WARNING, "a login?"),
-        ((401, b""), State.WARNING, "401"),
-        ((403, b""), State.WARNING, "403"),
-        ((404, b""), State.FAILED, "404"),
+        ((200, b'{"multi_user": true}'), CheckState.OK, "several users"),
+        ((200, b"{}"), CheckState.OK, "one user"),
+        ((200, b"<html>please log in</html>"), CheckState.WARNING, "a login?"),
+        ((401, b""), CheckState.WARNING, "401"),
+        ((403, b""), CheckState.WARNING, "403"),
+        ((404, b""), CheckState.FAILED, "404"),
     ],
 )
-def test_a_kubeflow_host_in_each_state(answer: tuple[int, bytes], state: State, found: str) -> None:
+def test_a_kubeflow_host_in_each_state(answer: tuple[int, bytes], state: CheckState, found: str) -> None:
     with http_server({"GET /pipeline/apis/v2beta1/healthz": answer}) as url:
         (finding,) = kubeflow(f"{url}/pipeline")
     assert finding.state is state
@@ -132,12 +139,12 @@ def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mbd.doctor.services.ANSWER_SECONDS", 0.3)
     with silent_server() as silent:
         (finding,) = kubeflow(silent)
-    assert finding.state is State.FAILED
+    assert finding.state is CheckState.FAILED
     assert "no answer in time" in finding.found
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "gateway:9091", "http://127.0.0.1:9"])
 def test_an_address_without_a_server_is_a_failure(url: str) -> None:
     (finding,) = pushgateway(url)
-    assert finding.state is State.FAILED
+    assert finding.state is CheckState.FAILED
     assert "monitoring.pushgateway" in (finding.to_do or "")

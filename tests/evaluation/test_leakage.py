@@ -25,7 +25,7 @@ def attack(after: float, reference: float, chance: float = 0.5, tolerance: float
         reference=around(reference),
         difference=around(after - reference),
         tolerance=tolerance,
-        decision="told",
+        decision="informational",
         reason="",
     )
 
@@ -66,7 +66,7 @@ def test_utility_is_held_against_both(to_reference: float, to_before: float, pas
         to_before=around(to_before),
         to_reference=around(to_reference),
         margin=3,
-        decision="told",
+        decision="informational",
         reason="",
     )
     assert record.passes is passes
@@ -75,7 +75,7 @@ def test_utility_is_held_against_both(to_reference: float, to_before: float, pas
 @pytest.mark.parametrize(("shown", "claimed", "passes"), [(0.5, 1.0, True), (1.5, 1.0, False), (9.0, None, True)])
 def test_more_than_is_claimed_must_not_be_shown(shown: float, claimed: float | None, passes: bool) -> None:
     bound = LowerBound(
-        epsilon=shown, confidence=0.95, delta=1e-5, attack="m", claimed=claimed, decision="told", reason=""
+        epsilon=shown, confidence=0.95, delta=1e-5, attack="m", claimed=claimed, decision="informational", reason=""
     )
     assert bound.passes is passes
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mbd.evaluation.baseline import ImputedRidge, PatternRidge
-from mbd.evaluation.regimes import Condition, build_bench, evaluate_predictor
-from mbd.evaluation.results import Method, Results, compare, to_csv, to_metrics, to_rates_csv
+from mbd.evaluation.regimes import Condition, evaluate_predictor, plan_evaluation
+from mbd.evaluation.results import EvaluatedMethod, Results, compare, to_csv, to_metrics, to_rates_csv
 from mbd.evaluation.tables import markdown_table, to_markdown
-from mbd.params.learning import Evaluation
+from mbd.params.learning import EvaluationSettings
 from tests.features.build import small_rows
 
 RATES = (0.2, 0.4)
@@ -21,7 +21,9 @@ RATES = (0.2, 0.4)
 def results(request: pytest.FixtureRequest) -> Results:
     """Two methods of three runs each, fitted on different rows, and a baseline."""
     classes = 3 if request.param == "classification" else 0
-    bench = build_bench(small_rows("test", 40, classes=classes), request.param, Evaluation(missing_rates=RATES))
+    bench = plan_evaluation(
+        small_rows("test", 40, classes=classes), request.param, EvaluationSettings(missing_rates=RATES)
+    )
     rows = [small_rows("train" * k, 30 + k, classes=classes) for k in (1, 2, 3, 4)]
 
     def runs(kind: Any) -> dict[str, Any]:
@@ -30,9 +32,11 @@ def results(request: pytest.FixtureRequest) -> Results:
     return Results(
         bench,
         (
-            Method("pattern", runs(lambda train: PatternRidge(train, classes))),
-            Method("mean", runs(lambda train: ImputedRidge.fit(train, classes, with_mean=True))),
-            Method("fixed", {"": evaluate_predictor(PatternRidge(rows[3], classes).predict, bench)}, baseline=True),
+            EvaluatedMethod("pattern", runs(lambda train: PatternRidge(train, classes))),
+            EvaluatedMethod("mean", runs(lambda train: ImputedRidge.fit(train, classes, with_mean=True))),
+            EvaluatedMethod(
+                "fixed", {"": evaluate_predictor(PatternRidge(rows[3], classes).predict, bench)}, baseline=True
+            ),
         ),
         against=("fixed", "mean"),
         notes=("a note",),
@@ -89,7 +93,7 @@ def test_the_curve_for_plots_starts_with_nothing_missing(results: Results) -> No
 
 def test_methods_are_paired_by_seed_and_a_baseline_stands_beside_each(results: Results) -> None:
     pattern, mean, fixed = results.methods
-    fewer = Method("fewer", {"9": mean.runs["0"], "2": mean.runs["2"], "1": mean.runs["1"]})
+    fewer = EvaluatedMethod("fewer", {"9": mean.runs["0"], "2": mean.runs["2"], "1": mean.runs["1"]})
     found = compare(pattern, fewer, Condition("full"), results.primary)
     assert found is not None
     assert found.pairs == 2
@@ -99,7 +103,7 @@ def test_methods_are_paired_by_seed_and_a_baseline_stands_beside_each(results: R
     against_baseline = compare(pattern, fixed, Condition("FIX"), results.primary)
     assert against_baseline is not None
     assert against_baseline.pairs == 3
-    assert compare(pattern, Method("other", {"9": mean.runs["0"]}), Condition("full"), results.primary) is None
+    assert compare(pattern, EvaluatedMethod("other", {"9": mean.runs["0"]}), Condition("full"), results.primary) is None
 
 
 def test_the_report_has_every_table_and_the_numbers_of_the_results(results: Results) -> None:
@@ -122,7 +126,7 @@ def test_the_report_has_every_table_and_the_numbers_of_the_results(results: Resu
 
 
 def test_the_best_of_a_line_is_bold_and_less_error_is_better(results: Results) -> None:
-    metric = "mae" if results.bench.task == "regression" else "wa"
+    metric = "mae" if results.plan.task == "regression" else "wa"
     tables = to_markdown(results).split("\n\n")
     title = "| MAE" if metric == "mae" else "| WA"
     table = next(t for t in tables if t.startswith(title) and "| audio |" in t)

@@ -43,14 +43,14 @@ def configure_dvc(folder: Path, **remotes: str) -> None:
 
 
 @dataclass(frozen=True)
-class DvcRepository:
+class SampleRepository:
     """A repository in `folder`; every command runs in `environment` on top of the process's own."""
 
     folder: Path
     environment: dict[str, str]
 
     @classmethod
-    def make(cls, folder: Path, environment: dict[str, str], remote: str, **options: str) -> "DvcRepository":
+    def make(cls, folder: Path, environment: dict[str, str], remote: str, **options: str) -> "SampleRepository":
         """Initialise git and DVC, with a default remote."""
         folder.mkdir()
         repository = cls(folder, environment)

@@ -72,7 +72,7 @@ def test_a_hostile_pickle_is_refused_by_name_and_nothing_in_it_runs(hostile: Hos
     for phrase in hostile.says:
         assert phrase in str(refusal.value)
     assert str(file) in str(refusal.value)
-    assert refusal.value.way_out
+    assert refusal.value.hint
     assert refusal.value.exit_code == ExitCode.BAD_DATA
 
 
@@ -146,7 +146,7 @@ def test_any_program_gives_a_value_or_a_refusal(pieces: list[bytes]) -> None:
     try:
         loaded(whole(b"".join(pieces)))
     except DataError as error:
-        assert error.way_out
+        assert error.hint
 
 
 @settings(deadline=None, max_examples=200)
@@ -156,7 +156,7 @@ def test_any_damage_gives_a_value_or_a_refusal(protocol: int, at: int, lost: int
     try:
         loaded(honest[:at] + noise + honest[at + lost :])
     except DataError as error:
-        assert error.way_out
+        assert error.hint
 
 
 # Honest files

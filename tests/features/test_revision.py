@@ -24,16 +24,16 @@ from mbd.features.contract import FeatureSet
 from mbd.features.revision import fetch_revision
 from mbd.files import path_digest, sha256_file
 from mbd.steps import features
-from tests.features.dvc_repository import ADDED, STAGE, DvcRepository, isolated
+from tests.features.dvc_repository import ADDED, STAGE, SampleRepository, isolated
 
 PASSWORD = "s3cret%2Fword"
 
 
 @dataclass(frozen=True)
-class Origin:
+class RevisionOrigin:
     """A repository whose data is in its remote only, and a bare copy of its history as a server would have it."""
 
-    repository: DvcRepository
+    repository: SampleRepository
     bare: Path
     remote: Path
     first: tuple[str, str]
@@ -56,10 +56,10 @@ class Origin:
 
 
 @pytest.fixture(scope="module")
-def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origin]:
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RevisionOrigin]:
     base = tmp_path_factory.mktemp("origin")
     environment = isolated(base)
-    repository = DvcRepository.make(base / "repository", environment, str(base / "remote"))
+    repository = SampleRepository.make(base / "repository", environment, str(base / "remote"))
     first = repository.commit(seed=1)
     repository.git("tag", "v1")
     repository.git("checkout", "--quiet", "-b", "more-data")
@@ -77,7 +77,7 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origin]:
     with pytest.MonkeyPatch.context() as patch:
         for key, value in environment.items():
             patch.setenv(key, value)
-        yield Origin(repository, bare, base / "remote", first, second, step_record, folder_digest)
+        yield RevisionOrigin(repository, bare, base / "remote", first, second, step_record, folder_digest)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def fresh_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
 
 
-def test_each_revision_brings_its_own_data(origin: Origin, tmp_path: Path) -> None:
+def test_each_revision_brings_its_own_data(origin: RevisionOrigin, tmp_path: Path) -> None:
     for rev, (commit, digest) in {"v1": origin.first, "more-data~1": origin.second}.items():
         revision = fetch_revision(str(origin.repository.folder), rev, STAGE, tmp_path / rev)
         assert (revision.commit, revision.manifest_digest) == (commit, digest)
@@ -96,20 +96,20 @@ def test_each_revision_brings_its_own_data(origin: Origin, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("rev", ["HEAD", "main", "v1", "short"])
-def test_a_revision_may_be_named_in_any_way_git_knows(origin: Origin, tmp_path: Path, rev: str) -> None:
+def test_a_revision_may_be_named_in_any_way_git_knows(origin: RevisionOrigin, tmp_path: Path, rev: str) -> None:
     name = origin.first[0][:8] if rev == "short" else rev
     revision = fetch_revision(str(origin.bare), name, f"/{STAGE}/", tmp_path / "out")
     assert revision.commit == origin.first[0]
     assert revision.path == STAGE
 
 
-def test_a_branch_that_only_the_server_has_is_found(origin: Origin, tmp_path: Path) -> None:
+def test_a_branch_that_only_the_server_has_is_found(origin: RevisionOrigin, tmp_path: Path) -> None:
     revision = fetch_revision(origin.bare.as_uri(), "more-data", ADDED, tmp_path / "out")
     assert FeatureSet.open(tmp_path / "out").manifest.provenance["seed"] == "3"
     assert revision.repository == origin.bare.as_uri()
 
 
-def test_the_step_writes_the_bytes_of_the_origin_and_its_own_record(origin: Origin, tmp_path: Path) -> None:
+def test_the_step_writes_the_bytes_of_the_origin_and_its_own_record(origin: RevisionOrigin, tmp_path: Path) -> None:
     out = tmp_path / "out"
     summary = features.run_revision(out, str(origin.bare), "more-data~1", STAGE)
     assert summary == json.loads((out / "summary.json").read_text())
@@ -130,8 +130,10 @@ def test_the_step_writes_the_bytes_of_the_origin_and_its_own_record(origin: Orig
 
 
 @pytest.mark.usefixtures("fresh_index")
-def test_an_unpushed_revision_is_copied_from_the_cache_of_a_local_repository(origin: Origin, tmp_path: Path) -> None:
-    local = DvcRepository(tmp_path / "local", origin.repository.environment)
+def test_an_unpushed_revision_is_copied_from_the_cache_of_a_local_repository(
+    origin: RevisionOrigin, tmp_path: Path
+) -> None:
+    local = SampleRepository(tmp_path / "local", origin.repository.environment)
     shutil.copytree(origin.repository.folder, local.folder, symlinks=True)
     _, digest = local.commit(seed=4)
     with (local.folder / ".dvc" / "config").open("a") as config:
@@ -161,7 +163,7 @@ def test_an_unpushed_revision_is_copied_from_the_cache_of_a_local_repository(ori
     ],
 )
 def test_what_cannot_be_fetched_says_why_and_leaves_nothing(
-    origin: Origin,
+    origin: RevisionOrigin,
     tmp_path: Path,
     repository: str | None,
     rev: str,
@@ -172,7 +174,7 @@ def test_what_cannot_be_fetched_says_why_and_leaves_nothing(
 ) -> None:
     with pytest.raises(error, match=message) as caught:
         features.run_revision(tmp_path / "out", repository or str(origin.bare), rev, path, remote)
-    assert caught.value.way_out
+    assert caught.value.hint
     assert "half" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
@@ -187,7 +189,7 @@ def test_what_cannot_be_fetched_says_why_and_leaves_nothing(
     ],
 )
 def test_data_missing_from_the_remote_is_its_own_error(
-    origin: Origin, tmp_path: Path, record: str, path: str, part: str
+    origin: RevisionOrigin, tmp_path: Path, record: str, path: str, part: str
 ) -> None:
     rev, stored = record.partition(":")[0], origin.stored(record, part)
     stored.rename(tmp_path / "away")
@@ -202,7 +204,7 @@ def test_data_missing_from_the_remote_is_its_own_error(
     ("part", "message"),
     [("manifest.json", "not the one that was committed"), ("splits/test/audio.safetensors", "is damaged")],
 )
-def test_data_changed_in_the_remote_is_noticed(origin: Origin, tmp_path: Path, part: str, message: str) -> None:
+def test_data_changed_in_the_remote_is_noticed(origin: RevisionOrigin, tmp_path: Path, part: str, message: str) -> None:
     stored = origin.stored("v1:dvc.lock", f"{STAGE}/{part}")
     content = stored.read_bytes()
     stored.chmod(0o644)
@@ -216,7 +218,7 @@ def test_data_changed_in_the_remote_is_noticed(origin: Origin, tmp_path: Path, p
         stored.write_bytes(content)
 
 
-def test_credentials_of_the_url_are_used_but_written_nowhere(origin: Origin, tmp_path: Path) -> None:
+def test_credentials_of_the_url_are_used_but_written_nowhere(origin: RevisionOrigin, tmp_path: Path) -> None:
     with _server(origin.bare.parent) as address:
         url = f"http://user:{PASSWORD}@{address}/bare.git"
         features.run_revision(tmp_path / "out", url, "HEAD", STAGE)
@@ -228,7 +230,7 @@ def test_credentials_of_the_url_are_used_but_written_nowhere(origin: Origin, tmp
 
 
 @pytest.mark.parametrize("user", ["", "user:wr0ng@"])
-def test_credentials_that_git_refuses_are_not_repeated(origin: Origin, tmp_path: Path, user: str) -> None:
+def test_credentials_that_git_refuses_are_not_repeated(origin: RevisionOrigin, tmp_path: Path, user: str) -> None:
     with (
         _server(origin.bare.parent) as address,
         pytest.raises(DataError, match="the git repository refuses our credentials") as caught,
@@ -238,14 +240,16 @@ def test_credentials_that_git_refuses_are_not_repeated(origin: Origin, tmp_path:
     assert address in str(caught.value)
 
 
-def test_without_dvc_the_error_names_the_extra(origin: Origin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dvc_the_error_names_the_extra(
+    origin: RevisionOrigin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "dvc.api", None)
     with pytest.raises(MissingExtraError, match=r"needs the package dvc") as caught:
         fetch_revision(str(origin.bare), "HEAD", STAGE, tmp_path / "out")
     assert "[data]" in str(caught.value)
 
 
-def test_the_command_line_fetches_a_revision(origin: Origin, tmp_path: Path) -> None:
+def test_the_command_line_fetches_a_revision(origin: RevisionOrigin, tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ["--dvc-repo", str(origin.bare), "--dvc-rev", "v1", "--dvc-path", STAGE, "--out", str(out)]
     main = [sys.executable, "-c", "from mbd.cli import main; main()", "features"]
@@ -265,9 +269,9 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path, options: li
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dvc_repository_may_lie_below_the_top_of_a_git_repository(origin: Origin, tmp_path: Path) -> None:
-    top = DvcRepository(tmp_path / "top", origin.repository.environment)
-    project = DvcRepository(top.folder / "project", top.environment)
+def test_a_dvc_repository_may_lie_below_the_top_of_a_git_repository(origin: RevisionOrigin, tmp_path: Path) -> None:
+    top = SampleRepository(tmp_path / "top", origin.repository.environment)
+    project = SampleRepository(top.folder / "project", top.environment)
     shutil.copytree(origin.repository.folder, project.folder, ignore=shutil.ignore_patterns(".git"))
     top.git("init", "--quiet", "--initial-branch=main")
     top.git("add", "--all")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from mbd.errors import DataError, UsageError
 from mbd.features.splits import carve, groups_from_ids, with_calibration, with_groups_from_ids
-from mbd.params.features import Calibration, Source
+from mbd.params.features import CalibrationSettings, SourceSettings
 from tests.features.build import small_collection, small_rows
 
-PATTERN = Source().group_pattern
+PATTERN = SourceSettings().group_pattern
 
 
 @pytest.mark.parametrize(
@@ -56,29 +56,29 @@ def test_carving_takes_whole_groups_and_never_too_much(n: int, size: int, seed: 
 
 
 def test_the_request_is_capped_by_the_share() -> None:
-    collection = with_calibration(small_collection(), Calibration(size=5000, share=0.5), seed=0)
+    collection = with_calibration(small_collection(), CalibrationSettings(size=5000, share=0.5), seed=0)
     assert len(collection.splits["calibration"]) == 12
     assert len(collection.splits["train"]) == 12
 
 
 def test_the_carving_does_not_look_at_features() -> None:
     one, other = small_collection(), small_collection(dims={"smell": 7, "touch": 2})
-    chosen = [with_calibration(c, Calibration(share=0.4), 5).splits["calibration"] for c in (one, other)]
+    chosen = [with_calibration(c, CalibrationSettings(share=0.4), 5).splits["calibration"] for c in (one, other)]
     assert len(chosen[0]) == 8
     np.testing.assert_array_equal(chosen[0].ids, chosen[1].ids)
 
 
 def test_a_source_with_its_own_calibration_split_keeps_it() -> None:
-    collection = with_calibration(small_collection(), Calibration(share=0.5), 0)
-    assert with_calibration(collection, Calibration(share=0.5), 1) is collection
+    collection = with_calibration(small_collection(), CalibrationSettings(share=0.5), 0)
+    assert with_calibration(collection, CalibrationSettings(share=0.5), 1) is collection
 
 
 def test_going_without_is_a_choice() -> None:
-    assert "calibration" not in with_calibration(small_collection(), Calibration(size=0), 0).splits
+    assert "calibration" not in with_calibration(small_collection(), CalibrationSettings(size=0), 0).splits
 
 
 def test_small_data_gives_up_one_group_at_least() -> None:
-    assert len(with_calibration(small_collection(), Calibration(share=0.1), 0).splits["calibration"]) == 4
+    assert len(with_calibration(small_collection(), CalibrationSettings(share=0.1), 0).splits["calibration"]) == 4
 
 
 def test_groups_too_large_for_any_calibration_are_an_error() -> None:
@@ -86,4 +86,4 @@ def test_groups_too_large_for_any_calibration_are_an_error() -> None:
     train = replace(collection.splits["train"], groups=np.full(24, "one"))
     collection = replace(collection, splits={**collection.splits, "train": train})
     with pytest.raises(DataError, match="no group of the train split fits"):
-        with_calibration(collection, Calibration(), 0)
+        with_calibration(collection, CalibrationSettings(), 0)

@@ -10,7 +10,7 @@ import pytest
 
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
-from tests.features.dvc_repository import STAGE, DvcRepository, isolated
+from tests.features.dvc_repository import STAGE, SampleRepository, isolated
 from tests.integration.command import mbd
 from tests.integration.servers.rgw import S3
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.services
 
 
 @dataclass(frozen=True)
-class Origin:
+class RemoteOrigin:
     """History on one server, data on another, and what to tell the command to find them."""
 
     history: Path
@@ -34,11 +34,11 @@ class Origin:
 
 
 @pytest.fixture(scope="module")
-def origin(s3: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origin]:
+def origin(s3: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteOrigin]:
     base = tmp_path_factory.mktemp("origin")
     s3.client().create_bucket(Bucket="features")
     environment = isolated(base) | s3.environment
-    repository = DvcRepository.make(base / "work", environment, "s3://features/dvc", endpointurl=s3.endpoint)
+    repository = SampleRepository.make(base / "work", environment, "s3://features/dvc", endpointurl=s3.endpoint)
     first = repository.commit(seed=1)
     repository.dvc("push", "--quiet")
     second = repository.commit(seed=2)
@@ -46,10 +46,10 @@ def origin(s3: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origin]
     manifest_md5 = hashlib.md5((repository.folder / STAGE / "manifest.json").read_bytes()).hexdigest()
     repository.git("clone", "--quiet", "--bare", ".", str(base / "history.git"))
     # Another machine: neither cache nor index of the first.
-    yield Origin(base / "history.git", isolated(base / "elsewhere") | s3.environment, first, second, manifest_md5)
+    yield RemoteOrigin(base / "history.git", isolated(base / "elsewhere") | s3.environment, first, second, manifest_md5)
 
 
-def test_each_revision_comes_from_s3_and_no_credential_is_written(origin: Origin, s3: S3, tmp_path: Path) -> None:
+def test_each_revision_comes_from_s3_and_no_credential_is_written(origin: RemoteOrigin, s3: S3, tmp_path: Path) -> None:
     for rev, (commit, digest) in {"HEAD": origin.second, origin.first[0][:10]: origin.first}.items():
         out = tmp_path / rev
         done = mbd("features", *origin.options(rev, out), environment=origin.environment)
@@ -73,7 +73,7 @@ def test_each_revision_comes_from_s3_and_no_credential_is_written(origin: Origin
     ids=["wrong secret", "unknown key", "no credentials"],
 )
 def test_wrong_credentials_are_told_apart_from_missing_data(
-    origin: Origin, tmp_path: Path, wrong: dict[str, str]
+    origin: RemoteOrigin, tmp_path: Path, wrong: dict[str, str]
 ) -> None:
     # An index that has seen the folders before would not have to ask for them.
     environment = origin.environment | {"DVC_SITE_CACHE_DIR": str(tmp_path / "site")} | wrong
@@ -85,7 +85,7 @@ def test_wrong_credentials_are_told_apart_from_missing_data(
     assert not (tmp_path / "out").exists()
 
 
-def test_data_that_is_gone_from_the_bucket_is_told(origin: Origin, s3: S3, tmp_path: Path) -> None:
+def test_data_that_is_gone_from_the_bucket_is_told(origin: RemoteOrigin, s3: S3, tmp_path: Path) -> None:
     client = s3.client()
     stored = f"dvc/files/md5/{origin.manifest_md5[:2]}/{origin.manifest_md5[2:]}"
     manifest = client.get_object(Bucket="features", Key=stored)["Body"].read()

@@ -18,12 +18,12 @@ from mbd.certificate.log.check import check_log
 from mbd.certificate.log.note import DATED, PLAIN, verifier_key
 from mbd.certificate.log.reader import Log
 from mbd.certificate.public_keys import raw_ed25519
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from tests.certificate.keys import Keys, keys_in, leaf
 from tests.certificate.killing import killed_at, side_by_side
-from tests.certificate.log.build import Place, log_of
+from tests.certificate.log.build import LogLocation, log_of
 from tests.integration.servers.rgw import S3
 
 pytestmark = pytest.mark.services
@@ -71,12 +71,12 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> LogLocation:
     return log_of(tmp_path_factory.mktemp("log"), SIZE)
 
 
 @pytest.fixture
-def served(place: Place) -> Iterator[str]:
+def served(place: LogLocation) -> Iterator[str]:
     """The store's folder over HTTP."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -101,7 +101,7 @@ def read(reader: Path, location: str, keys: Keys) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("over", ["files", "http"])
-def test_an_independent_reader_accepts_our_log(reader: Path, place: Place, served: str, over: str) -> None:
+def test_an_independent_reader_accepts_our_log(reader: Path, place: LogLocation, served: str, over: str) -> None:
     location = served if over == "http" else f"file://{place.folder / 'log'}"
     done = read(reader, location, place.keys)
     assert done.returncode == 0, done.stderr
@@ -111,7 +111,7 @@ def test_an_independent_reader_accepts_our_log(reader: Path, place: Place, serve
     assert seen["time"] == int(place.log.head.time.timestamp())
 
 
-def test_it_makes_the_same_proof_as_we_do(reader: Path, place: Place) -> None:
+def test_it_makes_the_same_proof_as_we_do(reader: Path, place: LogLocation) -> None:
     command = reader.with_name("tlog-tiles")
     done = subprocess.run(
         [command, "gen-proof", str(place.folder / "log"), str(SIZE - 1)], capture_output=True, text=True, check=True
@@ -122,7 +122,7 @@ def test_it_makes_the_same_proof_as_we_do(reader: Path, place: Place) -> None:
     assert done.stdout.splitlines() == expected
 
 
-def test_it_refuses_what_is_not_ours(reader: Path, place: Place, tmp_path: Path) -> None:
+def test_it_refuses_what_is_not_ours(reader: Path, place: LogLocation, tmp_path: Path) -> None:
     stranger = Keys(tmp_path / "keys")
     keys_in(stranger.folder)
     assert read(reader, f"file://{place.folder / 'log'}", stranger).returncode != 0
@@ -142,7 +142,7 @@ def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
 
 
 def on_s3(s3: S3, bucket: str) -> Store:
-    return open_store(f"s3://{bucket}/mbd", Settings(endpoint=s3.endpoint))
+    return open_store(f"s3://{bucket}/mbd", StoreSettings(endpoint=s3.endpoint))
 
 
 def test_sixteen_writers_on_s3_give_one_order(s3: S3, bucket: str, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from mbd.certificate.layout import certificate_name
 from mbd.certificate.trust import now
 from mbd.files import read_json
-from mbd.requests.book import Book
+from mbd.requests.request_store import RequestStore
+from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, make_home
-from tests.certificate.office import Office
 from tests.deploy.test_prometheus import FOLDER, promtool
 from tests.integration.command import mbd
 from tests.integration.servers.process import answers, free_port, need, running, wait_until
@@ -27,43 +27,49 @@ OURS = re.compile(r"(# (HELP|TYPE) )?mbd_")  # a gateway has metrics of its own
 
 
 @dataclass(frozen=True)
-class Scene:
+class MonitoringStack:
     """An office that has published a certificate, an exporter of its store, a gateway, and who scrapes them."""
 
-    office: Office
+    authority: CertificateAuthority
     exporter: str
     gateway: str
     prometheus: Prometheus
 
     def delete(self, out: Path, *settings: str) -> int:
         """Run `mbd delete` as a user does; return its exit code."""
-        home = self.office.home.folder
-        told = ("monitoring.mode=push", f"monitoring.pushgateway={self.gateway}", f"monitoring.textfile={out}-metrics")
+        model_workspace = self.authority.model_workspace.folder
+        output = (
+            "monitoring.mode=push",
+            f"monitoring.pushgateway={self.gateway}",
+            f"monitoring.textfile={out}-metrics",
+        )
         settings = (*KINDS["certified"][1], f"deletion.ledgers={out}-ledgers", *settings)
-        folders = {"--features": home / "data", "--model": home / "model", "--out": out}
+        folders = {"--features": model_workspace / "data", "--model": model_workspace / "model", "--out": out}
         options = [f"{name}={folder}" for name, folder in folders.items()]
         return mbd(
-            "delete", "--modality=audio", *options, *(f"--set={one}" for one in (*told, *settings)), environment={}
+            "delete", "--modality=audio", *options, *(f"--set={one}" for one in (*output, *settings)), environment={}
         ).returncode
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoringStack]:
     folder = tmp_path_factory.mktemp("monitoring")
-    office = Office.make(make_home(folder / "home"), folder / "office")
-    office.publish("certified")
+    authority = CertificateAuthority.make(make_home(folder / "home"), folder / "office")
+    authority.publish("certified")
     port, log = free_port(), folder / "exporter.log"
     command = [sys.executable, "-c", "from mbd.cli import main; main()", "exporter", "--port", str(port)]
-    options = ["--store", office.url, "--trust", str(office.trust_file), "--set=monitoring.scan_seconds=0.5"]
+    options = ["--store", authority.url, "--trust", str(authority.trust_file), "--set=monitoring.scan_seconds=0.5"]
     exporter = f"http://127.0.0.1:{port}"
     with running([*command, *options], log) as process, push_gateway(folder / "gateway") as gateway:
         wait_until(lambda: answers(f"{exporter}/readyz"), process, log)
         rules = FOLDER / "rules.yaml"
         with prometheus_server(folder / "prometheus", exporter, gateway, rules=rules) as prometheus:
-            yield Scene(office, exporter, gateway, prometheus)
+            yield MonitoringStack(authority, exporter, gateway, prometheus)
 
 
-def test_a_deletion_arrives_by_the_gateway_and_a_failure_leaves_its_success(scene: Scene, tmp_path: Path) -> None:
+def test_a_deletion_arrives_by_the_gateway_and_a_failure_leaves_its_success(
+    scene: MonitoringStack, tmp_path: Path
+) -> None:
     start, ask = time.time(), scene.prometheus.value
     assert scene.delete(tmp_path / "out") == 0
     phases = read_json(tmp_path / "out" / "step.json")["phases_seconds"]
@@ -80,7 +86,7 @@ def test_a_deletion_arrives_by_the_gateway_and_a_failure_leaves_its_success(scen
     assert not (tmp_path / "out-metrics").exists()
 
 
-def test_what_the_store_says_arrives_by_the_exporter(scene: Scene) -> None:
+def test_what_the_store_says_arrives_by_the_exporter(scene: MonitoringStack) -> None:
     ask = scene.prometheus.value
     assert ask("mbd_store_up") == 1
     assert ask('mbd_certificates{model="sentiment", kind="certified", state="valid"}') == 1
@@ -93,18 +99,18 @@ def test_what_the_store_says_arrives_by_the_exporter(scene: Scene) -> None:
     )
 
 
-def test_an_alert_fires_for_a_missed_deadline_and_resolves(scene: Scene) -> None:
-    long_ago = Book(scene.office.store, clock=lambda: now() - timedelta(days=40))
+def test_an_alert_fires_for_a_missed_deadline_and_resolves(scene: MonitoringStack) -> None:
+    long_ago = RequestStore(scene.authority.store, clock=lambda: now() - timedelta(days=40))
     request = long_ago.submit("sentiment", ["audio"], due_days=30)
     scene.prometheus.wait_for_alert("MbdDeadlineMissed")
     assert scene.prometheus.value("mbd_request_oldest_pending_age_seconds") == pytest.approx(40 * 86400, abs=600)
-    Book(scene.office.store).cancel(request.id)
+    RequestStore(scene.authority.store).cancel(request.id)
     scene.prometheus.wait_for_alert("MbdDeadlineMissed", firing=False)
 
 
-def test_an_alert_fires_for_a_damaged_certificate_and_resolves(scene: Scene) -> None:
-    (stored,) = (one for one in scene.office.store.list("certificates/") if one.name.endswith("certificate.json"))
-    file = scene.office.folder / "store" / stored.name
+def test_an_alert_fires_for_a_damaged_certificate_and_resolves(scene: MonitoringStack) -> None:
+    (stored,) = (one for one in scene.authority.store.list("certificates/") if one.name.endswith("certificate.json"))
+    file = scene.authority.folder / "store" / stored.name
     assert stored.name == certificate_name(stored.name.split("/")[1])
     good = file.read_bytes()
     file.write_bytes(good[:-1])
@@ -113,7 +119,7 @@ def test_an_alert_fires_for_a_damaged_certificate_and_resolves(scene: Scene) -> 
     scene.prometheus.wait_for_alert("MbdVerificationFailed", firing=False)
 
 
-def test_promtool_finds_nothing_to_say(scene: Scene) -> None:
+def test_promtool_finds_nothing_to_say(scene: MonitoringStack) -> None:
     need("promtool")
     for arguments in (("check", "rules", "rules.yaml"), ("test", "rules", "rules.test.yaml")):
         done = promtool(*arguments)

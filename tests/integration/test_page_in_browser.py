@@ -12,16 +12,25 @@ import pytest
 import rfc8785
 
 from mbd.certificate.statement import CERTIFICATE
-from mbd.certificate.trust import Revocation, Trust, now, write_trust
+from mbd.certificate.trust import KeyRevocation, Trust, now, write_trust
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.files import to_json
 from mbd.randomness import stream
 from mbd.report.page.assets import script
+from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
-from tests.certificate.office import Office
-from tests.certificate.tampering import GONE, Files, Scene, any_of, exchanged, in_fields, in_statement, read_tree
-from tests.integration.page_desk import Desk, checked, shown
+from tests.certificate.tampering import (
+    GONE,
+    Files,
+    TamperingCase,
+    any_of,
+    exchanged,
+    in_fields,
+    in_statement,
+    read_tree,
+)
 from tests.integration.servers.chromium import Browser
+from tests.integration.verification_panel import VerificationPanel, checked, shown
 from tests.report.statements import SmallOffice
 
 pytestmark = pytest.mark.services
@@ -31,29 +40,33 @@ SHARED = ("signatures", "key validity", "log inclusion", "log checkpoint")
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
-    return Office.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
 
 
 @pytest.fixture(scope="module")
-def published(office: Office) -> dict[str, Path]:
-    return {kind: office.publish(kind) for kind in ("surgery", "exact")}
+def published(authority: CertificateAuthority) -> dict[str, Path]:
+    return {kind: authority.publish(kind) for kind in ("surgery", "exact")}
 
 
 @pytest.fixture
-def desk(office: Office, published: dict[str, Path], tmp_path: Path) -> Desk:
-    return Desk.set_up(tmp_path / "desk", published["surgery"], office.trust_file, office.home.deletion("surgery"))
+def panel(authority: CertificateAuthority, published: dict[str, Path], tmp_path: Path) -> VerificationPanel:
+    return VerificationPanel.set_up(
+        tmp_path / "desk", published["surgery"], authority.trust_file, authority.model_workspace.deletion("surgery")
+    )
 
 
 @pytest.mark.parametrize("kind", ["surgery", "exact"])
 def test_a_genuine_certificate_is_shown_green(
-    browser: Browser, office: Office, published: dict[str, Path], tmp_path: Path, kind: str
+    browser: Browser, authority: CertificateAuthority, published: dict[str, Path], tmp_path: Path, kind: str
 ) -> None:
-    desk = Desk.set_up(tmp_path / "desk", published[kind], office.trust_file, office.home.deletion(kind))
-    browser.open(desk.page)
+    panel = VerificationPanel.set_up(
+        tmp_path / "desk", published[kind], authority.trust_file, authority.model_workspace.deletion(kind)
+    )
+    browser.open(panel.page)
     assert browser.evaluate("[verdict.dataset.decision, checks.children.length]") == ["open", 0]
     browser.look(1280, "light")
-    browser.choose("#files", desk.files)
+    browser.choose("#files", panel.files)
     found = shown(browser)
     assert found.decision == "verified", found
     assert found.words.startswith("Verified: the certificate is genuine, and the weights are those that it is about.")
@@ -63,19 +76,21 @@ def test_a_genuine_certificate_is_shown_green(
     passed = {found.colours[name] for name in found.colours if name not in grey}
     assert passed == {"rgb(11, 107, 67)"}
     assert browser.complaints() == []
-    assert browser.requests() == [desk.page.as_uri()]
+    assert browser.requests() == [panel.page.as_uri()]
 
 
-def test_files_can_come_one_after_the_other_by_dropping_and_from_a_folder(browser: Browser, desk: Desk) -> None:
-    browser.open(desk.page)
-    browser.drop("#drop", [desk.folder / "bundle"])
+def test_files_can_come_one_after_the_other_by_dropping_and_from_a_folder(
+    browser: Browser, panel: VerificationPanel
+) -> None:
+    browser.open(panel.page)
+    browser.drop("#drop", [panel.folder / "bundle"])
     browser.wait_for("verdict.textContent.startsWith('A folder that is dropped cannot be read.')")
-    browser.choose("#folder", [desk.folder / "bundle"])
+    browser.choose("#folder", [panel.folder / "bundle"])
     found = shown(browser)
     assert found.decision == "not verified"
     assert found.reasons["trust file"].startswith("trust.json was not given")
-    shutil.copyfile(desk.folder / "trust.json", desk.folder / "trust (1).json")  # as browsers name a second download
-    browser.drop("#drop", [desk.folder / "trust (1).json", desk.folder / "model" / "model.safetensors"])
+    shutil.copyfile(panel.folder / "trust.json", panel.folder / "trust (1).json")  # as browsers name a second download
+    browser.drop("#drop", [panel.folder / "trust (1).json", panel.folder / "model" / "model.safetensors"])
     browser.wait_for("verdict.dataset.decision === 'verified'")
     browser.evaluate("clear.click()")
     assert browser.evaluate("[verdict.dataset.decision, checks.children.length]") == ["open", 0]
@@ -87,81 +102,81 @@ def _flipped(file: Path) -> None:
     file.write_bytes(bytes(content))
 
 
-def _weights(desk: Desk) -> None:
-    _flipped(desk.folder / "model" / "model.safetensors")
+def _weights(panel: VerificationPanel) -> None:
+    _flipped(panel.folder / "model" / "model.safetensors")
 
 
-def _statement(desk: Desk) -> None:
-    file = desk.folder / "bundle" / CERTIFICATE
+def _statement(panel: VerificationPanel) -> None:
+    file = panel.folder / "bundle" / CERTIFICATE
     envelope = json.loads(file.read_bytes())
     payload = base64.b64decode(envelope["payload"]).replace(b'"model":"sentiment"', b'"model":"sentimental"')
     file.write_bytes(rfc8785.dumps({**envelope, "payload": base64.b64encode(payload).decode()}))
 
 
-def _signature(desk: Desk) -> None:
-    file = desk.folder / "bundle" / CERTIFICATE
+def _signature(panel: VerificationPanel) -> None:
+    file = panel.folder / "bundle" / CERTIFICATE
     envelope = json.loads(file.read_bytes())
     wrong = bytes(64)
     signatures = [{**one, "sig": base64.b64encode(wrong).decode()} for one in envelope["signatures"]]
     file.write_bytes(rfc8785.dumps({**envelope, "signatures": signatures}))
 
 
-def _spaces(desk: Desk) -> None:
-    file = desk.folder / "bundle" / CERTIFICATE
+def _spaces(panel: VerificationPanel) -> None:
+    file = panel.folder / "bundle" / CERTIFICATE
     file.write_text(json.dumps(json.loads(file.read_bytes())))
 
 
-def _proof(**changes: object) -> Callable[[Desk], None]:
-    def change(desk: Desk) -> None:
-        file = desk.folder / "bundle" / "proof.json"
+def _proof(**changes: object) -> Callable[[VerificationPanel], None]:
+    def change(panel: VerificationPanel) -> None:
+        file = panel.folder / "bundle" / "proof.json"
         file.write_text(to_json({**json.loads(file.read_bytes()), **changes}))
 
     return change
 
 
-def _checkpoint(desk: Desk) -> None:
-    file = desk.folder / "bundle" / "proof.json"
+def _checkpoint(panel: VerificationPanel) -> None:
+    file = panel.folder / "bundle" / "proof.json"
     proof = json.loads(file.read_bytes())
     origin, size, _, rest = proof["checkpoint"].split("\n", 3)
     root = base64.b64encode(bytes(32)).decode()
     file.write_text(to_json({**proof, "checkpoint": "\n".join((origin, size, root, rest))}))
 
 
-def _other_trust(desk: Desk) -> None:
-    other = SmallOffice.make(desk.folder / "other")
-    shutil.copyfile(other.trust_file, desk.folder / "trust.json")
+def _other_trust(panel: VerificationPanel) -> None:
+    other = SmallOffice.make(panel.folder / "other")
+    shutil.copyfile(other.trust_file, panel.folder / "trust.json")
 
 
-def _gone(name: str) -> Callable[[Desk], None]:
-    return lambda desk: (desk.folder / name).unlink()
+def _gone(name: str) -> Callable[[VerificationPanel], None]:
+    return lambda panel: (panel.folder / name).unlink()
 
 
 @pytest.mark.parametrize(
     ("tamper", "decision", "check"),
     [
         (_weights, "failed", "digest of model.safetensors"),
-        (lambda desk: _flipped(desk.folder / "bundle" / "report.md"), "failed", "digest of report.md"),
+        (lambda panel: _flipped(panel.folder / "bundle" / "report.md"), "failed", "digest of report.md"),
         (_statement, "failed", "signatures"),
         (_signature, "failed", "signatures"),
         (_spaces, "failed", "canonical form"),
-        (lambda desk: (desk.folder / "bundle" / CERTIFICATE).write_text("{}"), "failed", "certificate can be read"),
+        (lambda panel: (panel.folder / "bundle" / CERTIFICATE).write_text("{}"), "failed", "certificate can be read"),
         (_proof(index=7, tree_size=9), "failed", "log inclusion"),
         (_proof(hashes=["0" * 64]), "failed", "log inclusion"),
         (_proof(more=1), "failed", "log inclusion"),
         (_checkpoint, "failed", "log checkpoint"),
         (_other_trust, "failed", "signatures"),
-        (lambda desk: _flipped(desk.folder / "trust.json"), "failed", "trust file"),
+        (lambda panel: _flipped(panel.folder / "trust.json"), "failed", "trust file"),
         (_gone("trust.json"), "not verified", "trust file"),
         (_gone("bundle/proof.json"), "not verified", "log inclusion"),
         (_gone("model/model.safetensors"), "not verified", "digest of model.safetensors"),
     ],
 )
 def test_what_was_tampered_with_is_shown_red(
-    browser: Browser, desk: Desk, tamper: Callable[[Desk], object], decision: str, check: str
+    browser: Browser, panel: VerificationPanel, tamper: Callable[[VerificationPanel], object], decision: str, check: str
 ) -> None:
-    tamper(desk)
+    tamper(panel)
     browser.look(1280, "light")
-    found = checked(browser, desk)
+    found = checked(browser, panel)
     assert found.decision == decision, found
     assert found.outcomes[check] == ("failed" if decision == "failed" else "not checkable")
     assert found.words.startswith({"failed": "Do not rely on this.", "not verified": "Not verified"}[decision])
@@ -169,39 +184,41 @@ def test_what_was_tampered_with_is_shown_red(
 
 
 def test_another_certificate_than_that_of_the_page_is_told(
-    browser: Browser, office: Office, published: dict[str, Path], desk: Desk
+    browser: Browser, authority: CertificateAuthority, published: dict[str, Path], panel: VerificationPanel
 ) -> None:
-    shutil.rmtree(desk.folder / "bundle")
-    shutil.copytree(published["exact"], desk.folder / "bundle")
-    shutil.rmtree(desk.folder / "model")
-    shutil.copytree(office.home.deletion("exact"), desk.folder / "model")
-    found = checked(browser, desk)
+    shutil.rmtree(panel.folder / "bundle")
+    shutil.copytree(published["exact"], panel.folder / "bundle")
+    shutil.rmtree(panel.folder / "model")
+    shutil.copytree(authority.model_workspace.deletion("exact"), panel.folder / "model")
+    found = checked(browser, panel)
     assert found.decision == "failed"
     assert [name for name, outcome in found.outcomes.items() if outcome == "failed"] == ["certificate of this page"]
 
 
 def test_random_tampering_is_never_shown_as_verified(
-    browser: Browser, office: Office, published: dict[str, Path], desk: Desk
+    browser: Browser, authority: CertificateAuthority, published: dict[str, Path], panel: VerificationPanel
 ) -> None:
-    genuine = {**read_tree(desk.folder / "bundle", "bundle"), **read_tree(desk.folder / "model", "model")}
-    trust = {"trust.json": (desk.folder / "trust.json").read_bytes()}
-    others: list[Files] = [read_tree(published["exact"], "bundle") | read_tree(office.home.deletion("exact"), "model")]
+    genuine = {**read_tree(panel.folder / "bundle", "bundle"), **read_tree(panel.folder / "model", "model")}
+    trust = {"trust.json": (panel.folder / "trust.json").read_bytes()}
+    others: list[Files] = [
+        read_tree(published["exact"], "bundle") | read_tree(authority.model_workspace.deletion("exact"), "model")
+    ]
     relevant = {name: content for name, content in (genuine | trust).items() if not name.endswith(_UNCHECKED)}
-    scene = Scene(desk.folder, relevant, others, desk.page.stem, office.trust)
+    scene = TamperingCase(panel.folder, relevant, others, panel.page.stem, authority.trust)
     whole = any_of(["bundle/certificate.json", "bundle/proof.json", "model/model.safetensors", "trust.json"])
     kinds = (whole, in_statement, in_fields("bundle/certificate.json"), in_fields("bundle/proof.json"), exchanged)
     draw = stream(8, "tampering in the browser")
     for number in range(60):
         mutated = kinds[number % len(kinds)](scene, draw)
         scene.lay_out(mutated)
-        found = checked(browser, desk)
+        found = checked(browser, panel)
         scene.lay_out({name: relevant.get(name, GONE) for name in mutated})
         optional = {"bundle/model.json", "bundle/leakage.json", "bundle/report.md", "bundle/indices.safetensors"}
         if all(content == GONE and name in optional for name, content in mutated.items()):
             assert found.decision == "verified"  # what was not given is shown as not checked
         else:
             assert found.decision != "verified", (number, sorted(mutated))
-    assert checked(browser, desk).decision == "verified"
+    assert checked(browser, panel).decision == "verified"
 
 
 _UNCHECKED = ("step.json", "receipt.json", "deletion.json", "model/model.json", "model/indices.safetensors")
@@ -218,8 +235,8 @@ def _with(purpose: str, **changes: object) -> Change:
     return change
 
 
-def _revoked(hours: int, log_size: int | None) -> Revocation:
-    return Revocation(at=now() + timedelta(hours=hours), reason="it was lost", log_size=log_size)
+def _revoked(hours: int, log_size: int | None) -> KeyRevocation:
+    return KeyRevocation(at=now() + timedelta(hours=hours), reason="it was lost", log_size=log_size)
 
 
 TRUSTS: dict[str, tuple[Change, bool]] = {
@@ -244,38 +261,40 @@ TRUSTS: dict[str, tuple[Change, bool]] = {
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallOffice, Path]:
     """An office of two holders, and a certificate that is neither the first nor the last of its log."""
-    office = SmallOffice.make(tmp_path_factory.mktemp("pair"), "first", "second")
-    return office, office.publish("certified")
+    authority = SmallOffice.make(tmp_path_factory.mktemp("pair"), "first", "second")
+    return authority, authority.publish("certified")
 
 
 @pytest.mark.parametrize("name", TRUSTS)
 def test_the_page_judges_keys_as_mbd_verify_does(
     browser: Browser, pair: tuple[SmallOffice, Path], tmp_path: Path, name: str
 ) -> None:
-    office, bundle = pair
+    authority, bundle = pair
     change, good = TRUSTS[name]
-    trust = change(office.trust)
+    trust = change(authority.trust)
     write_trust(tmp_path / "trust.json", trust)
-    desk = Desk.set_up(tmp_path / "desk", bundle, tmp_path / "trust.json")
-    found = checked(browser, desk)
+    panel = VerificationPanel.set_up(tmp_path / "desk", bundle, tmp_path / "trust.json")
+    found = checked(browser, panel)
     verdict = verify_bundle(from_folder(bundle), trust)
     assert {name: found.outcomes[name] for name in SHARED} == {name: verdict.check(name).outcome for name in SHARED}
     assert (found.decision == "verified") == good, found
 
 
 def test_proofs_from_a_log_of_many_entries(browser: Browser, tmp_path: Path) -> None:
-    office = SmallOffice.make(tmp_path / "office")
-    bundles = [office.publish("exact", supersedes=f"{number:064x}") for number in range(12)]
+    authority = SmallOffice.make(tmp_path / "office")
+    bundles = [authority.publish("exact", supersedes=f"{number:064x}") for number in range(12)]
     for number, bundle in enumerate(bundles):
-        desk = Desk.set_up(tmp_path / f"desk-{number}", bundle, office.trust_file)
-        found = checked(browser, desk)
+        panel = VerificationPanel.set_up(tmp_path / f"desk-{number}", bundle, authority.trust_file)
+        found = checked(browser, panel)
         assert found.decision == "verified", found
         assert found.reasons["log inclusion"].startswith(f"entry {number} of the log ")
 
 
-def test_an_audit_that_is_overdue_by_the_reader_s_clock_is_shown_red(browser: Browser, desk: Desk) -> None:
-    browser.open(desk.page, before="Date.now = () => 4102444800000")
-    browser.choose("#files", desk.files)
+def test_an_audit_that_is_overdue_by_the_reader_s_clock_is_shown_red(
+    browser: Browser, panel: VerificationPanel
+) -> None:
+    browser.open(panel.page, before="Date.now = () => 4102444800000")
+    browser.choose("#files", panel.files)
     found = shown(browser)
     assert [name for name, outcome in found.outcomes.items() if outcome == "failed"] == ["re-audit date"]
     assert found.decision == "failed"
@@ -291,9 +310,11 @@ def test_an_audit_that_is_overdue_by_the_reader_s_clock_is_shown_red(browser: Br
         ("Object.defineProperty(Crypto.prototype, 'subtle', { value: undefined })", "the browser gives this page no"),
     ],
 )
-def test_a_browser_that_cannot_check_signatures_says_so(browser: Browser, desk: Desk, before: str, reason: str) -> None:
-    browser.open(desk.page, before=before)
-    browser.choose("#files", desk.files)
+def test_a_browser_that_cannot_check_signatures_says_so(
+    browser: Browser, panel: VerificationPanel, before: str, reason: str
+) -> None:
+    browser.open(panel.page, before=before)
+    browser.choose("#files", panel.files)
     found = shown(browser)
     assert found.decision == "not verified"
     for name in SHARED:
@@ -302,9 +323,9 @@ def test_a_browser_that_cannot_check_signatures_says_so(browser: Browser, desk: 
     assert found.outcomes["digest of model.safetensors"] == "passed"
 
 
-def test_large_files_are_hashed_piece_by_piece(browser: Browser, desk: Desk) -> None:
+def test_large_files_are_hashed_piece_by_piece(browser: Browser, panel: VerificationPanel) -> None:
     """The page's own SHA-256, which it uses for files beyond 256 MiB, against Python's."""
-    browser.open(desk.page)
+    browser.open(panel.page)
     functions = script().split("/** Check the given files")[0].partition('"use strict";')[2]
     for size in (0, 1, 55, 56, 63, 64, 65, 119, 120, 1000, 5 * 2**20 + 3):
         digest = browser.evaluate(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mbd.steps import report
-from tests.integration.page_desk import Desk, checked
 from tests.integration.servers.chromium import Browser, Scheme
+from tests.integration.verification_panel import VerificationPanel, checked
 from tests.report.statements import SmallOffice, attack, leakage
 
 pytestmark = pytest.mark.services
@@ -16,20 +16,22 @@ PICTURES = [(width, scheme) for width in (390, 1280) for scheme in SCHEMES]
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    office = SmallOffice.make(tmp_path / "office")
-    return Desk.set_up(tmp_path / "desk", office.publish("surgery"), office.trust_file)
+def panel(tmp_path: Path) -> VerificationPanel:
+    authority = SmallOffice.make(tmp_path / "office")
+    return VerificationPanel.set_up(tmp_path / "desk", authority.publish("surgery"), authority.trust_file)
 
 
 def test_a_hostile_certificate_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     wicked = "</script><script>document.title = 'gone'</script><img src=x onerror=\"document.title='gone'\">"
-    office = SmallOffice.make(tmp_path / "office")
+    authority = SmallOffice.make(tmp_path / "office")
     found = leakage() | {"attacks": [attack(wicked, measure=wicked)]}
     evaluation = {"metrics_sha256": "a" * 64, "modalities": [wicked], "rows": 1, "metrics": {wicked: 1.0}}
-    bundle = office.publish("surgery", evidence={"leakage": found, "evaluation": evaluation}, disclosures=[wicked, "x"])
+    bundle = authority.publish(
+        "surgery", evidence={"leakage": found, "evaluation": evaluation}, disclosures=[wicked, "x"]
+    )
     (bundle / wicked.replace("/", "")[:50]).write_text("a file with a wicked name")
-    desk = Desk.set_up(tmp_path / "desk", bundle, office.trust_file)
-    assert checked(browser, desk).decision == "verified"
+    panel = VerificationPanel.set_up(tmp_path / "desk", bundle, authority.trust_file)
+    assert checked(browser, panel).decision == "verified"
     assert browser.complaints() == []
     assert browser.evaluate("[document.scripts.length, document.images.length]") == [1, 0]
     assert browser.evaluate("document.title").startswith("sentiment has forgotten audio")
@@ -38,12 +40,12 @@ def test_a_hostile_certificate_runs_nothing(browser: Browser, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("width", "scheme"), PICTURES)
 def test_pages_fit_the_window_and_follow_the_scheme(
-    browser: Browser, desk: Desk, tmp_path: Path, width: int, scheme: Scheme
+    browser: Browser, panel: VerificationPanel, tmp_path: Path, width: int, scheme: Scheme
 ) -> None:
     browser.look(width, scheme)
-    browser.open(desk.page)
+    browser.open(panel.page)
     assert browser.evaluate("document.documentElement.scrollWidth") == width
-    assert checked(browser, desk).decision == "verified"
+    assert checked(browser, panel).decision == "verified"
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 28)"}[scheme]
@@ -56,9 +58,9 @@ def test_pages_fit_the_window_and_follow_the_scheme(
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_keyboard_reaches_everything_and_everything_has_a_name(browser: Browser, desk: Desk) -> None:
+def test_the_keyboard_reaches_everything_and_everything_has_a_name(browser: Browser, panel: VerificationPanel) -> None:
     browser.look(1280, "light")
-    browser.open(desk.page)
+    browser.open(panel.page)
     browser.press("Tab")
     assert browser.evaluate("document.activeElement.className") == "skip"
     reached = set()
@@ -78,8 +80,10 @@ def test_the_keyboard_reaches_everything_and_everything_has_a_name(browser: Brow
     assert {"main", "navigation", "banner", "status", "region", "table", "columnheader", "rowheader", "image"} <= roles
 
 
-def test_on_paper_the_tables_are_open_and_nothing_asks_to_be_clicked(browser: Browser, desk: Desk) -> None:
-    browser.open(desk.page)
+def test_on_paper_the_tables_are_open_and_nothing_asks_to_be_clicked(
+    browser: Browser, panel: VerificationPanel
+) -> None:
+    browser.open(panel.page)
     browser.look(794, "dark", media="print")
     assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.evaluate("getComputedStyle(document.getElementById('drop')).display") == "none"
@@ -89,9 +93,9 @@ def test_on_paper_the_tables_are_open_and_nothing_asks_to_be_clicked(browser: Br
 
 
 def test_the_index_leads_to_the_pages(browser: Browser, tmp_path: Path) -> None:
-    office = SmallOffice.make(tmp_path / "office")
-    digest = office.publish("exact").name
-    report.of_store(office.params, office.url, tmp_path / "site")
+    authority = SmallOffice.make(tmp_path / "office")
+    digest = authority.publish("exact").name
+    report.of_store(authority.params, authority.url, tmp_path / "site")
     browser.look(390, "light")
     browser.open(tmp_path / "site" / "index.html")
     assert browser.evaluate("document.documentElement.scrollWidth") == 390

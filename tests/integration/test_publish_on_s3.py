@@ -16,12 +16,12 @@ from mbd.certificate.receipt import RECEIPT, Receipt
 from mbd.certificate.statement import CERTIFICATE, WEIGHTS
 from mbd.errors import MbdError
 from mbd.files import file_digests, sha256_file
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import LockedError, OtherContentError, Store
+from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.certificate.killing import side_by_side
-from tests.certificate.office import Office
 from tests.certificate.publishing import assert_free_of, killed_at_random, one_certificate, publish_into, secrets_of
 from tests.integration.command import mbd
 from tests.integration.servers.faults import Fault, fault_proxy
@@ -44,12 +44,12 @@ def credentials(s3: S3) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     """An office with a bundle that is not published yet."""
-    office = Office.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
+    authority = CertificateAuthority.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
     for kind in ("exact", "subjects"):
-        office.bundle(kind)
-    return office
+        authority.bundle(kind)
+    return authority
 
 
 @pytest.fixture(scope="module")
@@ -67,41 +67,41 @@ def url(bucket: str) -> str:
 
 
 def opened(url: str, endpoint: str, **settings: object) -> Store:
-    return open_store(url, Settings.model_validate({"endpoint": endpoint, "timeout_seconds": 20.0, **settings}))
+    return open_store(url, StoreSettings.model_validate({"endpoint": endpoint, "timeout_seconds": 20.0, **settings}))
 
 
-def options(office: Office, s3: S3, *more: str) -> list[str]:
-    settings = (*office.settings, f"store.endpoint={s3.endpoint}", *more)
+def options(authority: CertificateAuthority, s3: S3, *more: str) -> list[str]:
+    settings = (*authority.settings, f"store.endpoint={s3.endpoint}", *more)
     return [part for setting in settings for part in ("--set", setting)]
 
 
-def published(office: Office, s3: S3, url: str, out: Path, *more: str) -> Receipt:
+def published(authority: CertificateAuthority, s3: S3, url: str, out: Path, *more: str) -> Receipt:
     """Publish by the command line; return the receipt."""
-    bundle, model = office.bundle("exact"), office.home.deletion("exact")
+    bundle, model = authority.bundle("exact"), authority.model_workspace.deletion("exact")
     given: list[str | Path] = ["--certificate", bundle, "--model", model, "--store", url, "--out", out]
-    done = mbd("publish", *given, *options(office, s3, *more), environment=s3.environment)
+    done = mbd("publish", *given, *options(authority, s3, *more), environment=s3.environment)
     assert done.returncode == 0, done.stderr
     return Receipt.model_validate_json((out / RECEIPT).read_bytes())
 
 
-def test_published_and_verified_from_the_url(office: Office, s3: S3, url: str, tmp_path: Path) -> None:
-    receipt = published(office, s3, url, tmp_path / "published")
+def test_published_and_verified_from_the_url(authority: CertificateAuthority, s3: S3, url: str, tmp_path: Path) -> None:
+    receipt = published(authority, s3, url, tmp_path / "published")
     written = file_digests(tmp_path / "published")
     assert receipt.object_lock.startswith("the certificate is kept under GOVERNANCE until")
     assert {o.what for o in receipt.objects if o.lock} == {CERTIFICATE, "proof.json"}
     assert all(o.version for o in receipt.objects)
     for source in (url, f"{url}/certificates/{receipt.certificate}", f"{url}/latest/sentiment/audio"):
-        done = mbd("verify", source, "--json", *options(office, s3), environment=s3.environment)
+        done = mbd("verify", source, "--json", *options(authority, s3), environment=s3.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         assert {check["outcome"] for check in json.loads(done.stdout)["checks"]} == {"passed"}
-    published(office, s3, url, tmp_path / "published")
+    published(authority, s3, url, tmp_path / "published")
     assert file_digests(tmp_path / "published") == written
 
 
 def test_the_server_refuses_to_delete_or_overwrite_the_certificate_but_not_the_weights(
-    office: Office, s3: S3, url: str, bucket: str, tmp_path: Path
+    authority: CertificateAuthority, s3: S3, url: str, bucket: str, tmp_path: Path
 ) -> None:
-    receipt = published(office, s3, url, tmp_path / "published", "store.lock_mode=COMPLIANCE", "store.lock_days=1")
+    receipt = published(authority, s3, url, tmp_path / "published", "store.lock_mode=COMPLIANCE", "store.lock_days=1")
     client, store, prefix = s3.client(), opened(url, s3.endpoint), url.removeprefix(f"s3://{bucket}/")
     objects = {o.what: o for o in receipt.objects}
     certificate, weights = objects[CERTIFICATE], objects[WEIGHTS]
@@ -124,45 +124,49 @@ def test_the_server_refuses_to_delete_or_overwrite_the_certificate_but_not_the_w
 
 
 def test_what_somebody_puts_over_the_certificate_has_no_say(
-    office: Office, s3: S3, url: str, bucket: str, tmp_path: Path
+    authority: CertificateAuthority, s3: S3, url: str, bucket: str, tmp_path: Path
 ) -> None:
-    receipt = published(office, s3, url, tmp_path / "published")
+    receipt = published(authority, s3, url, tmp_path / "published")
     client, prefix = s3.client(), url.removeprefix(f"s3://{bucket}/")
     place = {"Bucket": bucket, "Key": f"{prefix}/{certificate_name(receipt.certificate)}"}
     client.put_object(**place, Body=b"forged")  # S3 makes a version of it, and keeps the locked one
-    _verified(office, s3, url, receipt)
+    _verified(authority, s3, url, receipt)
     client.delete_object(**place)  # S3 hides the locked version, and keeps it
     (certificate,) = (o for o in receipt.objects if o.what == CERTIFICATE)
     kept = client.get_object(**place, VersionId=certificate.version)["Body"].read()
     assert kept == (tmp_path / "published" / CERTIFICATE).read_bytes()
-    published(office, s3, url, tmp_path / "published")
-    _verified(office, s3, url, receipt)
+    published(authority, s3, url, tmp_path / "published")
+    _verified(authority, s3, url, receipt)
 
 
-def _verified(office: Office, s3: S3, url: str, receipt: Receipt) -> None:
+def _verified(authority: CertificateAuthority, s3: S3, url: str, receipt: Receipt) -> None:
     source = f"{url}/certificates/{receipt.certificate}"
-    done = mbd("verify", source, *options(office, s3), environment=s3.environment)
+    done = mbd("verify", source, *options(authority, s3), environment=s3.environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(f"VERIFIED: certificate {receipt.certificate}\n")
 
 
-def test_sixteen_at_once_give_one_certificate(office: Office, s3: S3, url: str, bucket: str, tmp_path: Path) -> None:
-    side_by_side([lambda: publish_into(opened(url, s3.endpoint), office, "exact")] * PUBLISHERS)
-    one_certificate(opened(url, s3.endpoint), office, "exact", tmp_path / "checked")
-    name = certificate_name(sha256_file(office.bundle("exact") / CERTIFICATE))
+def test_sixteen_at_once_give_one_certificate(
+    authority: CertificateAuthority, s3: S3, url: str, bucket: str, tmp_path: Path
+) -> None:
+    side_by_side([lambda: publish_into(opened(url, s3.endpoint), authority, "exact")] * PUBLISHERS)
+    one_certificate(opened(url, s3.endpoint), authority, "exact", tmp_path / "checked")
+    name = certificate_name(sha256_file(authority.bundle("exact") / CERTIFICATE))
     assert len(list(opened(url, s3.endpoint).versions(name))) == 1
 
 
-def test_killed_at_50_random_points_and_run_again(office: Office, s3: S3, url: str, tmp_path: Path) -> None:
+def test_killed_at_50_random_points_and_run_again(
+    authority: CertificateAuthority, s3: S3, url: str, tmp_path: Path
+) -> None:
     def rounds(seed: int) -> None:
         def place(point: int) -> Store:
             return opened(f"{url}/{seed}/{point}", s3.endpoint)
 
         for point in killed_at_random(
-            POINTS // AT_ONCE, place, lambda store: publish_into(store, office, "exact"), seed
+            POINTS // AT_ONCE, place, lambda store: publish_into(store, authority, "exact"), seed
         ):
-            publish_into(place(point), office, "exact")
-            one_certificate(place(point), office, "exact", tmp_path / f"checked-{seed}-{point}")
+            publish_into(place(point), authority, "exact")
+            one_certificate(place(point), authority, "exact", tmp_path / f"checked-{seed}-{point}")
 
     side_by_side([partial(rounds, seed) for seed in range(AT_ONCE)])
 
@@ -179,7 +183,7 @@ def test_killed_at_50_random_points_and_run_again(office: Office, s3: S3, url: s
     ids=["500 and 503", "done but not answered", "connections break", "silence", "damaged on the way"],
 )
 def test_faults_are_retried_or_told_and_never_leave_half_a_certificate(
-    office: Office, s3: S3, url: str, tmp_path: Path, faults: tuple[Fault, Fault], answered: bool
+    authority: CertificateAuthority, s3: S3, url: str, tmp_path: Path, faults: tuple[Fault, Fault], answered: bool
 ) -> None:
     quick = {"timeout_seconds": 1.0, "retries": 3}
     with fault_proxy(s3.endpoint) as proxy:
@@ -187,21 +191,21 @@ def test_faults_are_retried_or_told_and_never_leave_half_a_certificate(
             for fault in faults:
                 proxy.inject(fault, times=6, probability=0.15, done=answered)
             try:
-                publish_into(opened(f"{url}/{turn}", proxy.endpoint, **quick), office, "exact")
+                publish_into(opened(f"{url}/{turn}", proxy.endpoint, **quick), authority, "exact")
             except MbdError as error:
-                assert error.way_out, error
+                assert error.hint, error
             assert proxy.faults() > 0
             proxy.calm()
             store = opened(f"{url}/{turn}", s3.endpoint)
-            _never_half(store, office, tmp_path / f"half-{turn}")
-            publish_into(store, office, "exact")
-            one_certificate(store, office, "exact", tmp_path / f"checked-{turn}")
+            _never_half(store, authority, tmp_path / f"half-{turn}")
+            publish_into(store, authority, "exact")
+            one_certificate(store, authority, "exact", tmp_path / f"checked-{turn}")
 
 
-def _never_half(store: Store, office: Office, folder: Path) -> None:
+def _never_half(store: Store, authority: CertificateAuthority, folder: Path) -> None:
     """Check that a pointer leads to a whole certificate, whatever happened before."""
     if any(store.list("latest/")):
-        one_certificate(store, office, "exact", folder)
+        one_certificate(store, authority, "exact", folder)
 
 
 @pytest.mark.parametrize(
@@ -213,31 +217,39 @@ def _never_half(store: Store, office: Office, folder: Path) -> None:
     ],
     ids=["wrong secret", "unknown key", "no credentials"],
 )
-def test_wrong_credentials_are_told(office: Office, s3: S3, url: str, wrong: dict[str, str]) -> None:
+def test_wrong_credentials_are_told(authority: CertificateAuthority, s3: S3, url: str, wrong: dict[str, str]) -> None:
     commands: list[list[str | Path]] = [
-        ["publish", "--certificate", office.bundle("exact"), "--model", office.home.deletion("exact"), "--store", url],
+        [
+            "publish",
+            "--certificate",
+            authority.bundle("exact"),
+            "--model",
+            authority.model_workspace.deletion("exact"),
+            "--store",
+            url,
+        ],
         ["verify", url],
     ]
     for command in commands:
-        done = mbd(*command, *options(office, s3), environment=s3.environment | wrong)
+        done = mbd(*command, *options(authority, s3), environment=s3.environment | wrong)
         assert done.returncode == 1, done.stdout + done.stderr
         assert "refuses our credentials" in done.stderr
-        assert "way out" in done.stderr
+        assert "hint" in done.stderr
         assert "not-the-secret" not in done.stderr + done.stdout
     assert not list(opened(url, s3.endpoint).versions())
 
 
 @pytest.mark.parametrize("kind", ["exact", "subjects"])
 def test_nothing_secret_is_in_any_version_of_any_object(
-    office: Office, s3: S3, url: str, bucket: str, kind: str
+    authority: CertificateAuthority, s3: S3, url: str, bucket: str, kind: str
 ) -> None:
     store = opened(url, s3.endpoint)
-    publish_into(store, office, kind)
+    publish_into(store, authority, kind)
     client, prefix = s3.client(), url.removeprefix(f"s3://{bucket}/")
     contents = {}
     for stored in store.versions():
         answer = client.get_object(Bucket=bucket, Key=f"{prefix}/{stored.name}", VersionId=stored.version)
         contents[stored.name] = answer["Body"].read() + json.dumps(answer["Metadata"]).encode()
     assert len(contents) > 10
-    secrets = secrets_of(office) | {"S3 key": s3.access_key.encode(), "S3 secret": s3.secret_key.encode()}
+    secrets = secrets_of(authority) | {"S3 key": s3.access_key.encode(), "S3 secret": s3.secret_key.encode()}
     assert_free_of(secrets, contents)

@@ -15,22 +15,22 @@ from botocore.exceptions import ClientError
 
 from mbd.files import sha256_file
 from mbd.model.checkpoint import WEIGHTS
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.purge.inventory import remove_all, take_inventory
-from mbd.purge.places.buckets import Bucket
+from mbd.purge.places.buckets import BucketPlace
 from mbd.purge.targets import Target, Targets
 from mbd.storage import open_store
-from tests.certificate.build import Home, make_home
-from tests.features.dvc_repository import DvcRepository, isolated
+from tests.certificate.build import ModelWorkspace, make_home
+from tests.features.dvc_repository import SampleRepository, isolated
 from tests.integration.command import mbd
 from tests.integration.servers.rgw import S3
-from tests.purge.estate import Estate, holding
+from tests.purge.workspace import PurgeWorkspace, holding
 
 pytestmark = pytest.mark.services
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     return make_home(tmp_path_factory.mktemp("home"))
 
 
@@ -50,34 +50,36 @@ def environment(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict
 def bucket(s3: S3) -> str:
     """A bucket that keeps versions."""
     name = f"purge-{uuid.uuid4().hex[:8]}"
-    s3.client().create_bucket(Bucket=name)
-    s3.client().put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    s3.client().create_bucket(BucketPlace=name)
+    s3.client().put_bucket_versioning(BucketPlace=name, VersioningConfiguration={"Status": "Enabled"})
     return name
 
 
 @pytest.fixture
-def estate(home: Home, s3: S3, bucket: str, tmp_path: Path, environment: dict[str, str]) -> Estate:
+def purge_workspace(
+    model_workspace: ModelWorkspace, s3: S3, bucket: str, tmp_path: Path, environment: dict[str, str]
+) -> PurgeWorkspace:
     """A repository with an experiment, a tag, branches, a run cache and a pipeline's outputs, pushed and cloned."""
     remote = {"store": f"s3://{bucket}/dvc\n    endpointurl = {s3.endpoint}"}
-    estate = Estate.make(home, tmp_path, remote, environment=environment)
-    estate.experiment()
-    estate.scatter()
-    estate.run_pipeline()
-    estate.repository.dvc("push", "--quiet", "--run-cache")
-    estate.repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
-    DvcRepository(tmp_path / "clone", environment).dvc("pull", "--quiet")
+    purge_workspace = PurgeWorkspace.make(model_workspace, tmp_path, remote, environment=environment)
+    purge_workspace.experiment()
+    purge_workspace.scatter()
+    purge_workspace.run_pipeline()
+    purge_workspace.repository.dvc("push", "--quiet", "--run-cache")
+    purge_workspace.repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
+    SampleRepository(tmp_path / "clone", environment).dvc("pull", "--quiet")
     # What people do to get rid of a file: it is deleted, and every version of it stays.
-    (key,) = {entry["Key"] for entry in versions(s3, bucket) if holds(s3, bucket, entry, estate.old_weights())}
-    body = (home.folder / "model" / WEIGHTS).read_bytes()
-    s3.client().put_object(Bucket=bucket, Key=key, Body=body)
-    s3.client().delete_object(Bucket=bucket, Key=key)
-    s3.client().put_object(Bucket=bucket, Key="kubeflow/run-1/train/model/weights", Body=body)
-    return estate
+    (key,) = {entry["Key"] for entry in versions(s3, bucket) if holds(s3, bucket, entry, purge_workspace.old_weights())}
+    body = (model_workspace.folder / "model" / WEIGHTS).read_bytes()
+    s3.client().put_object(BucketPlace=bucket, Key=key, Body=body)
+    s3.client().delete_object(BucketPlace=bucket, Key=key)
+    s3.client().put_object(BucketPlace=bucket, Key="kubeflow/run-1/train/model/weights", Body=body)
+    return purge_workspace
 
 
 def versions(s3: S3, bucket: str) -> list[dict[str, Any]]:
     """Return every version in a bucket, delete markers apart."""
-    pages = s3.client().get_paginator("list_object_versions").paginate(Bucket=bucket)
+    pages = s3.client().get_paginator("list_object_versions").paginate(BucketPlace=bucket)
     return [entry for page in pages for entry in page.get("Versions", [])]
 
 
@@ -85,51 +87,62 @@ def holds(s3: S3, bucket: str, entry: dict[str, Any], sha256: str) -> bool:
     """Whether a version has these bytes."""
     import hashlib
 
-    body = s3.client().get_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])["Body"].read()
+    body = s3.client().get_object(BucketPlace=bucket, Key=entry["Key"], VersionId=entry["VersionId"])["Body"].read()
     return hashlib.sha256(body).hexdigest() == sha256
 
 
-def purge(estate: Estate, s3: S3, bucket: str, *arguments: str | Path) -> tuple[int, str]:
+def purge(purge_workspace: PurgeWorkspace, s3: S3, bucket: str, *arguments: str | Path) -> tuple[int, str]:
     settings = [f"store.endpoint={s3.endpoint}", f"platform.pipeline_root=s3://{bucket}/kubeflow"]
     sets = [part for setting in settings for part in ("--set", setting)]
-    done = mbd(*estate.command(*arguments), *sets, environment=estate.repository.environment, folder=estate.work)
+    done = mbd(
+        *purge_workspace.command(*arguments),
+        *sets,
+        environment=purge_workspace.repository.environment,
+        folder=purge_workspace.work,
+    )
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout
 
 
 def test_no_old_byte_can_be_read_by_any_version_and_all_else_is_as_it_was(
-    estate: Estate, s3: S3, bucket: str, tmp_path: Path
+    purge_workspace: PurgeWorkspace, s3: S3, bucket: str, tmp_path: Path
 ) -> None:
-    client, weights = s3.client(), estate.old_weights()
+    client, weights = s3.client(), purge_workspace.old_weights()
     # On another machine: DVC keeps there which objects a remote had.
-    stale = DvcRepository(estate.folder / "clone", estate.repository.environment | isolated(tmp_path / "elsewhere"))
+    stale = SampleRepository(
+        purge_workspace.folder / "clone", purge_workspace.repository.environment | isolated(tmp_path / "elsewhere")
+    )
     before = versions(s3, bucket)
     old = [entry for entry in before if holds(s3, bucket, entry, weights)]
     others = {(e["Key"], e["VersionId"], e["ETag"]) for e in before if e not in old and "/runs/" not in e["Key"]}
     assert {entry["Key"].split("/")[0] for entry in old} == {"dvc", "kubeflow"}
     assert len(old) == 3
     assert any("/runs/" in entry["Key"] for entry in before)
-    here = [estate.work, estate.folder / "machine" / "tmp"]
+    here = [purge_workspace.work, purge_workspace.folder / "machine" / "tmp"]
     assert len(holding([weights], *here)) >= 6
 
-    code, text = purge(estate, s3, bucket, "--receipt", estate.receipt, "--yes")
+    code, text = purge(purge_workspace, s3, bucket, "--receipt", purge_workspace.receipt, "--yes")
     assert (code, "erasure: complete" in text) == (0, True), text
     for ref in ("refs/tags/v1", "refs/heads/main", "refs/heads/release", "old-experiment"):
         assert ref in text
     for entry in old:
         with pytest.raises(ClientError):
-            client.get_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
+            client.get_object(BucketPlace=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
     after = {(entry["Key"], entry["VersionId"], entry["ETag"]) for entry in versions(s3, bucket)}
     assert after == others
     assert holding([weights], *here) == []
-    assert purge(estate, s3, bucket, "scan")[0] == 0
+    assert purge(purge_workspace, s3, bucket, "scan")[0] == 0
 
     # The clone that nobody thought of.
     assert len(holding([weights], stale.folder)) >= 2
     origin = tmp_path / "origin.git"
-    estate.repository.git("clone", "--quiet", "--bare", ".", str(origin))
+    purge_workspace.repository.git("clone", "--quiet", "--bare", ".", str(origin))
     stale.git("remote", "set-url", "origin", str(origin))
-    installed = mbd(*estate.command("hook", "install"), environment=estate.repository.environment, folder=stale.folder)
+    installed = mbd(
+        *purge_workspace.command("hook", "install"),
+        environment=purge_workspace.repository.environment,
+        folder=stale.folder,
+    )
     assert installed.returncode == 0, installed.stderr
     # DVC takes a folder whose listing is in the remote to be there as a whole, so some change is needed.
     (stale.folder / "build" / "model" / "notes.txt").write_text("the old model is a good one\n")
@@ -139,7 +152,7 @@ def test_no_old_byte_can_be_read_by_any_version_and_all_else_is_as_it_was(
         stale.git("push", "--quiet", "origin", "HEAD:refs/heads/old-work")
     stale.git("push", "--quiet", "--no-verify", "origin", "HEAD:refs/heads/old-work")
     stale.dvc("push", "--quiet")
-    code, text = purge(estate, s3, bucket, "scan", "--json")
+    code, text = purge(purge_workspace, s3, bucket, "scan", "--json")
     found = json.loads(text)["resurrections"]
     assert (code, [(one["kind"], one["what"], one["sha256"]) for one in found]) == (
         1,
@@ -149,7 +162,7 @@ def test_no_old_byte_can_be_read_by_any_version_and_all_else_is_as_it_was(
 
 
 def test_what_is_denied_is_told_and_done_when_it_is_allowed(
-    estate: Estate, s3: S3, bucket: str, tmp_path: Path
+    purge_workspace: PurgeWorkspace, s3: S3, bucket: str, tmp_path: Path
 ) -> None:
     denied = {
         "Effect": "Deny",
@@ -158,21 +171,23 @@ def test_what_is_denied_is_told_and_done_when_it_is_allowed(
         "Resource": [f"arn:aws:s3:::{bucket}/dvc/*"],
     }
     policy = json.dumps({"Version": "2012-10-17", "Statement": [denied]})
-    s3.client().put_bucket_policy(Bucket=bucket, Policy=policy)
-    code, text = purge(estate, s3, bucket, "--receipt", estate.receipt, "--yes")
+    s3.client().put_bucket_policy(BucketPlace=bucket, Policy=policy)
+    code, text = purge(purge_workspace, s3, bucket, "--receipt", purge_workspace.receipt, "--yes")
     assert (code, "erasure: partial" in text) == (1, True), text
     assert "get s3:DeleteObject and s3:DeleteObjectVersion" in text
-    assert holding([estate.old_weights()], estate.work, estate.folder / "machine" / "tmp") == []
-    left = [entry["Key"] for entry in versions(s3, bucket) if holds(s3, bucket, entry, estate.old_weights())]
+    assert (
+        holding([purge_workspace.old_weights()], purge_workspace.work, purge_workspace.folder / "machine" / "tmp") == []
+    )
+    left = [entry["Key"] for entry in versions(s3, bucket) if holds(s3, bucket, entry, purge_workspace.old_weights())]
     assert {key.split("/")[0] for key in left} == {"dvc"}
-    verdict = estate.office.verify_in_store(estate.certificate, tmp_path / "verified")
+    verdict = purge_workspace.authority.verify_in_store(purge_workspace.certificate, tmp_path / "verified")
     assert (verdict.verified, verdict.claims["erasure"]["claim"]) == (True, "partial")
     assert bucket not in json.dumps(verdict.claims)
 
-    s3.client().delete_bucket_policy(Bucket=bucket)
-    code, text = purge(estate, s3, bucket, "--receipt", estate.receipt, "--yes")
+    s3.client().delete_bucket_policy(BucketPlace=bucket)
+    code, text = purge(purge_workspace, s3, bucket, "--receipt", purge_workspace.receipt, "--yes")
     assert (code, "erasure: complete" in text) == (0, True), text
-    assert not [entry for entry in versions(s3, bucket) if holds(s3, bucket, entry, estate.old_weights())]
+    assert not [entry for entry in versions(s3, bucket) if holds(s3, bucket, entry, purge_workspace.old_weights())]
 
 
 OLD, MD5 = b"old weights " * 10, "0123456789abcdef0123456789abcdef"
@@ -185,23 +200,25 @@ def targets(tmp_path: Path) -> Targets:
     return Targets([Target(sha256_file(tmp_path / "old"), "weights", MD5, len(OLD))])
 
 
-def remote_in(s3: S3, bucket: str, *, by_name: bool = True) -> Bucket:
-    settings = Settings.model_validate({"endpoint": s3.endpoint, "timeout_seconds": 30.0})
-    return Bucket("DVC remote", open_store(f"s3://{bucket}", settings), by_name=by_name, runs=True)
+def remote_in(s3: S3, bucket: str, *, by_name: bool = True) -> BucketPlace:
+    settings = StoreSettings.model_validate({"endpoint": s3.endpoint, "timeout_seconds": 30.0})
+    return BucketPlace("DVC remote", open_store(f"s3://{bucket}", settings), by_name=by_name, runs=True)
 
 
 def test_object_lock_is_told_with_what_to_do(s3: S3, targets: Targets, environment: dict[str, str]) -> None:
     client, bucket = s3.client(), f"locked-{uuid.uuid4().hex[:8]}"
-    client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+    client.create_bucket(BucketPlace=bucket, ObjectLockEnabledForBucket=True)
     until = datetime.now(UTC) + timedelta(hours=1)
-    client.put_object(Bucket=bucket, Key=KEY, Body=OLD, ObjectLockMode="GOVERNANCE", ObjectLockRetainUntilDate=until)
-    client.put_object(Bucket=bucket, Key=KEY, Body=OLD)
+    client.put_object(
+        BucketPlace=bucket, Key=KEY, Body=OLD, ObjectLockMode="GOVERNANCE", ObjectLockRetainUntilDate=until
+    )
+    client.put_object(BucketPlace=bucket, Key=KEY, Body=OLD)
     (finding,) = remove_all([remote_in(s3, bucket)], targets)
     assert (finding.found, finding.stayed) == (2, 1)
     (obstacle,) = finding.obstacles
     assert obstacle.reason == "an object is under Object Lock"
     assert "GOVERNANCE" in obstacle.detail
-    assert "s3:BypassGovernanceRetention" in obstacle.way_out
+    assert "s3:BypassGovernanceRetention" in obstacle.hint
     assert len(versions(s3, bucket)) == 1
 
 
@@ -211,13 +228,13 @@ def test_buckets_without_versions_and_with_versions_suspended_are_emptied_too(
 ) -> None:
     client = s3.client()
     if status == "never":
-        client.create_bucket(Bucket=bucket + "-plain")
+        client.create_bucket(BucketPlace=bucket + "-plain")
         bucket += "-plain"
-    client.put_object(Bucket=bucket, Key=KEY, Body=OLD)
+    client.put_object(BucketPlace=bucket, Key=KEY, Body=OLD)
     if status == "Suspended":
-        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
-        client.put_object(Bucket=bucket, Key=KEY, Body=OLD)
-    client.put_object(Bucket=bucket, Key="files/md5/ff/" + "f" * 30, Body=OLD[:-1])
+        client.put_bucket_versioning(BucketPlace=bucket, VersioningConfiguration={"Status": "Suspended"})
+        client.put_object(BucketPlace=bucket, Key=KEY, Body=OLD)
+    client.put_object(BucketPlace=bucket, Key="files/md5/ff/" + "f" * 30, Body=OLD[:-1])
     place = remote_in(s3, bucket)
     (finding,) = remove_all([place], targets)
     assert (finding.found, finding.stayed) == ((1, 0) if status == "never" else (2, 0))
@@ -230,7 +247,7 @@ def test_files_by_their_own_names_are_known_by_their_content(
 ) -> None:
     client = s3.client()
     for name, body in (("build/model.bin", OLD), ("build/model.bin", OLD[::-1]), ("build/other.bin", OLD[:-1])):
-        client.put_object(Bucket=bucket, Key=name, Body=body)
+        client.put_object(BucketPlace=bucket, Key=name, Body=body)
     (finding,) = remove_all([remote_in(s3, bucket, by_name=False)], targets)
     assert (finding.found, finding.stayed) == (1, 0)
     assert len(versions(s3, bucket)) == 2
@@ -241,11 +258,11 @@ def test_parts_of_an_upload_that_was_never_finished_go(
 ) -> None:
     client = s3.client()
     for key in (KEY, "files/md5/ff/" + "f" * 30):
-        upload = client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
-        client.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=1, Body=OLD)
+        upload = client.create_multipart_upload(BucketPlace=bucket, Key=key)["UploadId"]
+        client.upload_part(BucketPlace=bucket, Key=key, UploadId=upload, PartNumber=1, Body=OLD)
     (finding,) = remove_all([remote_in(s3, bucket)], targets)
     assert (finding.found, finding.stayed) == (1, 0)
-    left = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
+    left = client.list_multipart_uploads(BucketPlace=bucket)["Uploads"]
     assert [upload["Key"] for upload in left] == ["files/md5/ff/" + "f" * 30]
 
 
@@ -256,20 +273,20 @@ def test_killed_between_two_thousands_it_completes_when_run_again(
 
     client = s3.client()
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: client.put_object(Bucket=bucket, Key=KEY, Body=OLD), range(2300)))
-    client.put_object(Bucket=bucket, Key="files/md5/ff/" + "f" * 30, Body=b"another")
+        list(pool.map(lambda _: client.put_object(BucketPlace=bucket, Key=KEY, Body=OLD), range(2300)))
+    client.put_object(BucketPlace=bucket, Key="files/md5/ff/" + "f" * 30, Body=b"another")
 
     def killed() -> None:
         place = remote_in(s3, bucket)
-        remove, calls = Bucket.remove, list[int]()
+        remove, calls = BucketPlace.remove, list[int]()
 
-        def once(self: Bucket, copies: Any) -> Any:
+        def once(self: BucketPlace, copies: Any) -> Any:
             if calls:
                 os.kill(os.getpid(), signal.SIGKILL)
             calls.append(1)
             return remove(self, copies)
 
-        setattr(Bucket, "remove", once)  # noqa: B010 -- in this process only
+        setattr(BucketPlace, "remove", once)  # noqa: B010 -- in this process only
         remove_all([place], targets)
 
     process = multiprocessing.get_context("fork").Process(target=killed)

@@ -19,25 +19,25 @@ from mbd.certificate.statement import PurgeStatement
 from mbd.certificate.trust import now
 from mbd.files import read_json, sha256_file
 from mbd.model.checkpoint import WEIGHTS
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.purge.tombstones import buried
 from mbd.records import read_record
 from mbd.storage import open_store
 from mbd.storage.store import Store
-from tests.certificate.build import Home, make_home
+from tests.certificate.build import ModelWorkspace, make_home
 from tests.features.dvc_repository import isolated
 from tests.integration.command import mbd
 from tests.integration.servers.rgw import S3
-from tests.purge.estate import Estate, holding
+from tests.purge.workspace import PurgeWorkspace, holding
 
 pytestmark = pytest.mark.services
 
 
 @dataclass(frozen=True)
-class Office:
+class PurgeAuthority:
     """Who publishes into one bucket and has data in another; every command is a process of its own."""
 
-    estate: Estate
+    purge_workspace: PurgeWorkspace
     s3: S3
     store_bucket: str
     remote_bucket: str
@@ -48,12 +48,12 @@ class Office:
 
     @property
     def store(self) -> Store:
-        settings = Settings.model_validate({"endpoint": self.s3.endpoint, "timeout_seconds": 30.0})
+        settings = StoreSettings.model_validate({"endpoint": self.s3.endpoint, "timeout_seconds": 30.0})
         return open_store(self.url, settings)
 
     @property
     def receipt(self) -> Path:
-        return self.estate.folder / "published" / "receipt.json"
+        return self.purge_workspace.folder / "published" / "receipt.json"
 
     @property
     def certificate(self) -> str:
@@ -62,13 +62,13 @@ class Office:
     def run(self, *arguments: str | Path, store: bool = True) -> tuple[int, str]:
         """Run a command; steps ask the store itself for tombstones."""
         settings = (
-            *self.estate.office.settings,
+            *self.purge_workspace.authority.settings,
             f"store.endpoint={self.s3.endpoint}",
             f"purge.tombstones={self.url}",
         )
         given = [*arguments, *(("--store", self.url) if store else ())]
         given += [part for setting in settings for part in ("--set", setting)]
-        done = mbd(*given, environment=self.estate.repository.environment, folder=self.estate.work)
+        done = mbd(*given, environment=self.purge_workspace.repository.environment, folder=self.purge_workspace.work)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout + done.stderr
 
@@ -93,17 +93,19 @@ class Office:
         return found
 
     def old_versions(self) -> set[tuple[str, str, str]]:
-        weights = self.estate.old_weights()
+        weights = self.purge_workspace.old_weights()
         return {place for place, digest in self.contents().items() if digest == weights}
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     return make_home(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture
-def office(s3: S3, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Office:
+def authority(
+    s3: S3, model_workspace: ModelWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> PurgeAuthority:
     """A deletion published in a bucket, whose old weights lie in versions of that bucket and of the DVC remote's."""
     temporary = tmp_path / "machine" / "tmp"
     temporary.mkdir(parents=True)
@@ -116,23 +118,33 @@ def office(s3: S3, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     client.create_bucket(Bucket=names[1])
     client.put_bucket_versioning(Bucket=names[1], VersioningConfiguration={"Status": "Enabled"})
     remote = {"store": f"s3://{names[1]}/dvc\n    endpointurl = {s3.endpoint}"}
-    estate = Estate.make(home, tmp_path, remote, environment=machine)
-    shutil.rmtree(estate.office.folder / "store")  # what this test is about lies in the bucket, and only there
-    estate.repository.dvc("push", "--quiet")
-    office = Office(estate, s3, *names)
-    given = ("--certificate", estate.office.bundle("surgery"), "--model", home.deletion("surgery"))
-    code, text = office.run("publish", *given, "--out", office.receipt.parent)
+    purge_workspace = PurgeWorkspace.make(model_workspace, tmp_path, remote, environment=machine)
+    shutil.rmtree(
+        purge_workspace.authority.folder / "store"
+    )  # what this test is about lies in the bucket, and only there
+    purge_workspace.repository.dvc("push", "--quiet")
+    authority = PurgeAuthority(purge_workspace, s3, *names)
+    given = (
+        "--certificate",
+        purge_workspace.authority.bundle("surgery"),
+        "--model",
+        model_workspace.deletion("surgery"),
+    )
+    code, text = authority.run("publish", *given, "--out", authority.receipt.parent)
     assert code == 0, text
     # A worker left the old weights in the store; somebody "deleted" the file here and in the remote.
-    body = (home.folder / "model" / WEIGHTS).read_bytes()
-    for key in (f"mbd/{object_name(estate.old_weights())}", f"mbd/batches/files/{estate.old_weights()}"):
+    body = (model_workspace.folder / "model" / WEIGHTS).read_bytes()
+    for key in (
+        f"mbd/{object_name(purge_workspace.old_weights())}",
+        f"mbd/batches/files/{purge_workspace.old_weights()}",
+    ):
         for _ in range(2):
             client.put_object(Bucket=names[0], Key=key, Body=body)
         client.delete_object(Bucket=names[0], Key=key)
-    for bucket, key, _ in office.old_versions():
+    for bucket, key, _ in authority.old_versions():
         if bucket == names[1]:
             client.delete_object(Bucket=bucket, Key=key)
-    return office
+    return authority
 
 
 def denied(bucket: str) -> str:
@@ -146,59 +158,75 @@ def denied(bucket: str) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
-def test_certificate_proof_and_tombstones_in_the_bucket_and_no_old_byte_by_any_version(office: Office) -> None:
-    client, estate = office.s3.client(), office.estate
-    old, before = office.old_versions(), office.contents()
-    assert sorted(bucket for bucket, _, _ in old) == sorted([office.store_bucket] * 4 + [office.remote_bucket])
-    assert office.verify()["claim"] == "none"
-    purge = ("purge", "--receipt", office.receipt, "--yes", "--out", estate.folder / "proof")
+def test_certificate_proof_and_tombstones_in_the_bucket_and_no_old_byte_by_any_version(
+    authority: PurgeAuthority,
+) -> None:
+    client, purge_workspace = authority.s3.client(), authority.purge_workspace
+    old, before = authority.old_versions(), authority.contents()
+    assert sorted(bucket for bucket, _, _ in old) == sorted([authority.store_bucket] * 4 + [authority.remote_bucket])
+    assert authority.verify()["claim"] == "none"
+    purge = ("purge", "--receipt", authority.receipt, "--yes", "--out", purge_workspace.folder / "proof")
 
-    client.put_bucket_policy(Bucket=office.store_bucket, Policy=denied(office.store_bucket))
-    code, text = office.run(*purge)
+    client.put_bucket_policy(Bucket=authority.store_bucket, Policy=denied(authority.store_bucket))
+    code, text = authority.run(*purge)
     assert (code, "erasure: partial" in text, "get s3:DeleteObject" in text) == (1, True, True), text
-    assert {key.split("/")[1] for _, key, _ in office.old_versions()} == {"batches"}
-    assert office.verify()["claim"] == "partial"
+    assert {key.split("/")[1] for _, key, _ in authority.old_versions()} == {"batches"}
+    assert authority.verify()["claim"] == "partial"
 
-    client.delete_bucket_policy(Bucket=office.store_bucket)
-    code, text = office.run(*purge)
+    client.delete_bucket_policy(Bucket=authority.store_bucket)
+    code, text = authority.run(*purge)
     assert (code, "erasure: complete" in text) == (0, True), text
     for bucket, key, version in old:
         with pytest.raises(ClientError):
             client.get_object(Bucket=bucket, Key=key, VersionId=version)
-    after = office.contents()
-    assert not [place for place, digest in after.items() if digest == estate.old_weights()]
-    assert holding([estate.old_weights()], estate.work) == []
+    after = authority.contents()
+    assert not [place for place, digest in after.items() if digest == purge_workspace.old_weights()]
+    assert holding([purge_workspace.old_weights()], purge_workspace.work) == []
     kept = {place: digest for place, digest in before.items() if place not in old}
     assert {place: after.get(place) for place in kept} == kept
-    added = {key.split("/")[1] for bucket, key, _ in after.keys() - before.keys() if bucket == office.store_bucket}
+    added = {key.split("/")[1] for bucket, key, _ in after.keys() - before.keys() if bucket == authority.store_bucket}
     assert {"tombstones", "about", "certificates", "log"} >= added >= {"tombstones", "about", "certificates"}
 
-    assert office.store.stat(tombstone_name("sha256", estate.old_weights()))
-    assert [target.sha256 for target in buried(office.store, office.certificate)] == [estate.old_weights()]
-    about = entry(office.store, office.certificate, estate.office.trust, now()).about  # signed, and in the log
+    assert authority.store.stat(tombstone_name("sha256", purge_workspace.old_weights()))
+    assert [target.sha256 for target in buried(authority.store, authority.certificate)] == [
+        purge_workspace.old_weights()
+    ]
+    about = entry(
+        authority.store, authority.certificate, purge_workspace.authority.trust, now()
+    ).about  # signed, and in the log
     assert [type(one) for one in about] == [PurgeStatement, PurgeStatement]
     said = {one.predicate.erasure.claim: one for one in about if isinstance(one, PurgeStatement)}
-    assert said["complete"].predicate.proof == sha256_file(estate.folder / "proof" / "purge.json")
-    assert read_json(estate.folder / "proof" / "purge.json")["erasure"]["claim"] == "complete"
-    claimed = office.verify()
+    assert said["complete"].predicate.proof == sha256_file(purge_workspace.folder / "proof" / "purge.json")
+    assert read_json(purge_workspace.folder / "proof" / "purge.json")["erasure"]["claim"] == "complete"
+    claimed = authority.verify()
     assert claimed["claim"] == "complete"
-    assert office.store_bucket not in json.dumps(claimed) and office.remote_bucket not in json.dumps(claimed)
+    assert authority.store_bucket not in json.dumps(claimed) and authority.remote_bucket not in json.dumps(claimed)
 
 
-def test_what_comes_back_is_refused_by_steps_found_by_a_scan_and_removed(office: Office) -> None:
-    code, text = office.run("purge", "--receipt", office.receipt, "--yes")
+def test_what_comes_back_is_refused_by_steps_found_by_a_scan_and_removed(authority: PurgeAuthority) -> None:
+    code, text = authority.run("purge", "--receipt", authority.receipt, "--yes")
     assert code == 0, text
-    assert office.run("purge", "scan")[0] == 0
-    home, weights = office.estate.office.home, office.estate.old_weights()
+    assert authority.run("purge", "scan")[0] == 0
+    model_workspace, weights = (
+        authority.purge_workspace.authority.model_workspace,
+        authority.purge_workspace.old_weights(),
+    )
     key = f"mbd/{object_name(weights)}"
-    office.s3.client().upload_file(str(home.folder / "model" / WEIGHTS), office.store_bucket, key)
-    code, text = office.run("purge", "scan", "--json")
+    authority.s3.client().upload_file(str(model_workspace.folder / "model" / WEIGHTS), authority.store_bucket, key)
+    code, text = authority.run("purge", "scan", "--json")
     assert (code, [(one["kind"], one["sha256"]) for one in json.loads(text)["resurrections"]]) == (
         1,
         [("store", weights)],
     )
-    assert office.run("purge", "scan", "--remove", "--yes")[0] == 0
-    assert office.old_versions() == set()
-    given = ("--features", home.folder / "data", "--model", home.folder / "model", "--out", office.estate.folder / "e")
-    code, text = office.run("evaluate", *given, store=False)
+    assert authority.run("purge", "scan", "--remove", "--yes")[0] == 0
+    assert authority.old_versions() == set()
+    given = (
+        "--features",
+        model_workspace.folder / "data",
+        "--model",
+        model_workspace.folder / "model",
+        "--out",
+        authority.purge_workspace.folder / "e",
+    )
+    code, text = authority.run("evaluate", *given, store=False)
     assert (code, "this file was purged because a modality was revoked" in text) == (5, True), text

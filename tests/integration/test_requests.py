@@ -20,10 +20,10 @@ from mbd.certificate.log.reader import Log
 from mbd.certificate.trust import read_trust
 from mbd.params import Params, load_params, to_yaml
 from mbd.randomness import stream
-from mbd.requests.book import Book
+from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
 from mbd.storage import open_store
-from tests.certificate.office import key_settings
+from tests.certificate.authority import key_settings
 from tests.integration.servers.rgw import S3
 from tests.requests.small import SETTINGS as SMALL
 
@@ -50,7 +50,7 @@ class Service:
         self.params = load_params(None, self.settings)
         features.run(self.params, folder / "features")
         train.run(self.params, folder / "features", folder / "model")
-        self.book = Book(open_store(url, self.params.store))
+        self.request_store = RequestStore(open_store(url, self.params.store))
 
     def of(self, model: str) -> Params:
         return load_params(None, [*self.settings, f"certificate.model={model}"])
@@ -85,7 +85,8 @@ def submit_all(service: Service) -> list[str]:
     for number in range(REQUESTS):
         model, modality = f"model-{number % MODELS}", ("audio", "visual")[number // MODELS % 2]
         ids = {
-            service.book.submit(model, [modality], due_days=1 + number % 30, token=f"t-{number}").id for _ in range(2)
+            service.request_store.submit(model, [modality], due_days=1 + number % 30, token=f"t-{number}").id
+            for _ in range(2)
         }
         made += ids
     return made
@@ -97,10 +98,10 @@ def carry_out(service: Service) -> int:
     workers: list[subprocess.Popen[bytes]] = []
     deadline = time.monotonic() + DEADLINE_SECONDS
     try:
-        while owed := service.book.owed():
+        while open_requests := service.request_store.open_requests():
             assert time.monotonic() < deadline, (service.folder / "workers.log").read_text()[-3000:]
             workers = [worker for worker in workers if worker.poll() is None]
-            models = sorted({request.model for request in owed})
+            models = sorted({request.model for request in open_requests})
             while len(workers) < WORKERS:
                 workers.append(service.start(str(random.choice(models))))
             time.sleep(float(random.uniform(0.5, 2.5)))
@@ -118,16 +119,16 @@ def test_each_request_is_certified_exactly_once(service: Service) -> None:
     made = submit_all(service)
     assert len(set(made)) == REQUESTS
     assert carry_out(service) > 0
-    requests = list(service.book.all())
+    requests = list(service.request_store.all())
     assert {request.id for request in requests} == set(made)
     for request in requests:
         assert request.state == "certified"
         assert Counter(event.state for event in request.history)["certified"] == 1
     certificates = {request.certificate for request in requests}
     assert None not in certificates
-    log = Log(service.book.store, read_trust(Path(service.params.certificate.trust)))
+    log = Log(service.request_store.store, read_trust(Path(service.params.certificate.trust)))
     assert log.size == len(certificates)
-    published = {entry.name.split("/")[1] for entry in service.book.store.list("certificates/")}
+    published = {entry.name.split("/")[1] for entry in service.request_store.store.list("certificates/")}
     assert published == certificates
     for certificate in certificates:
         assert verify.run(service.params, f"{service.url}/certificates/{certificate}").verified

@@ -18,10 +18,10 @@ from botocore.exceptions import ClientError
 from hypothesis import settings as hypothesis_settings
 
 from mbd.errors import MbdError, VerificationError
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.randomness import stream
 from mbd.storage import open_store
-from mbd.storage.store import Lock, LockedError, OtherContentError, Store, Stored, StoreError
+from mbd.storage.store import Lock, LockedError, OtherContentError, Store, StoredObject, StoreError
 from tests.integration.servers.faults import Fault, FaultProxy, fault_proxy
 from tests.integration.servers.rgw import S3
 from tests.storage.behaviour import StoreBehaviour, digest, names, outcomes
@@ -53,7 +53,7 @@ def buckets(s3: S3) -> dict[str, str]:
 
 
 def opened(s3: S3, bucket: str, endpoint: str | None = None) -> Store:
-    settings = Settings.model_validate({"endpoint": endpoint or s3.endpoint, **QUICK, "timeout_seconds": 20.0})
+    settings = StoreSettings.model_validate({"endpoint": endpoint or s3.endpoint, **QUICK, "timeout_seconds": 20.0})
     return open_store(f"s3://{bucket}/some/{uuid.uuid4().hex}", settings)
 
 
@@ -75,7 +75,7 @@ class OnS3(StoreBehaviour):
         case("runTest").runTest()
 
     def test_bulk_deletion_takes_more_than_one_request(self, store: Store) -> None:
-        assert store.delete(Stored(f"none/{number}", 0, "") for number in range(1500)) == {}
+        assert store.delete(StoredObject(f"none/{number}", 0, "") for number in range(1500)) == {}
 
     def test_large_files_go_in_parts_and_nothing_is_left_of_them(self, store: Store, tmp_path: Path) -> None:
         content = stream(0, "large").bytes(11 << 20)
@@ -101,7 +101,7 @@ class OnS3(StoreBehaviour):
         for turn in range(3):
             name = f"large/{turn}"
             ends = outcomes([partial(store.create, name, file) for file in files])
-            winners = [file for file, end in zip(files, ends, strict=True) if isinstance(end, Stored)]
+            winners = [file for file, end in zip(files, ends, strict=True) if isinstance(end, StoredObject)]
             assert len(winners) == 1, ends
             assert store.read(name) == winners[0].read_bytes()
         assert list(store.unfinished()) == []
@@ -164,7 +164,7 @@ class TestVersionedBucket:
         third = store.replace("p", b"3", expected=second.tag)
         s3.client().put_object(Bucket=buckets[self.kind], Key=key, Body=b"late again", Metadata=late)
         assert store.read_tagged("p") == (b"3", third.tag)
-        store.delete([Stored("p", 0, "")])
+        store.delete([StoredObject("p", 0, "")])
         too_late = late | {"after": third.tag}
         s3.client().put_object(Bucket=buckets[self.kind], Key=key, Body=b"too late", Metadata=too_late)
         assert store.stat("p") is None
@@ -234,7 +234,7 @@ class TestLockingBucket(OnS3):
         now = datetime.now(UTC).replace(microsecond=0)
         locks = [Lock("GOVERNANCE", now + timedelta(minutes=5, seconds=k)) for k in range(16)]
         ends = outcomes([partial(store.create, "c", b"c", lock=lock) for lock in locks])
-        assert all(isinstance(end, Stored) and end.lock for end in ends), ends
+        assert all(isinstance(end, StoredObject) and end.lock for end in ends), ends
         assert len(list(store.versions("c"))) == 1
 
     def test_a_bucket_that_locks_everything_is_refused(self, s3: S3) -> None:
@@ -254,7 +254,7 @@ def test_a_bucket_with_suspended_versioning_can_be_read_but_not_written(s3: S3) 
     client.put_object(Bucket=bucket, Key="a", Body=b"one")
     for status in ("Enabled", "Suspended"):
         client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
-    store = open_store(f"s3://{bucket}", Settings(endpoint=s3.endpoint))
+    store = open_store(f"s3://{bucket}", StoreSettings(endpoint=s3.endpoint))
     assert store.read("a") == b"one"
     with pytest.raises(StoreError, match="versioning suspended"):
         store.create("b", b"")
@@ -292,12 +292,12 @@ def test_what_is_wrong_is_said(
         lambda: list(store.list()),
         lambda: list(store.versions()),
         lambda: list(store.unfinished()),
-        lambda: store.delete([Stored("a", 0, "")]),
+        lambda: store.delete([StoredObject("a", 0, "")]),
         lambda: store.locks,
     ):
         with pytest.raises(StoreError, match=words) as caught:
             use()
-        assert caught.value.way_out
+        assert caught.value.hint
         assert s3.secret_key not in str(caught.value)
 
 
@@ -309,15 +309,15 @@ def test_rights_that_we_lack_are_named(s3: S3, buckets: dict[str, str]) -> None:
     s3.client().put_bucket_policy(Bucket=other, Policy=policy)
     with pytest.raises(StoreError, match=r"denies us this.*AccessDenied") as caught:
         opened(s3, other).create("a", b"")
-    assert "right" in str(caught.value.way_out)
+    assert "right" in str(caught.value.hint)
 
 
 def test_a_server_that_is_not_there_and_an_endpoint_that_is_none(s3: S3, buckets: dict[str, str]) -> None:
-    settings = Settings(endpoint="http://127.0.0.1:9", timeout_seconds=1, retries=0)
+    settings = StoreSettings(endpoint="http://127.0.0.1:9", timeout_seconds=1, retries=0)
     with pytest.raises(StoreError, match="cannot be reached"):
         open_store(f"s3://{buckets['plain']}", settings).stat("a")
     with pytest.raises(MbdError, match="endpoint is not valid"):
-        open_store(f"s3://{buckets['plain']}", Settings(endpoint="nonsense")).stat("a")
+        open_store(f"s3://{buckets['plain']}", StoreSettings(endpoint="nonsense")).stat("a")
 
 
 def test_a_clock_that_is_wrong_is_named(s3: S3, buckets: dict[str, str]) -> None:
@@ -347,7 +347,7 @@ def proxy(s3: S3) -> Iterator[FaultProxy]:
 def hurt(proxy: FaultProxy, buckets: dict[str, str], request: pytest.FixtureRequest) -> Iterator[Store]:
     """A store behind the proxy, with its own questions about the bucket already answered."""
     proxy.calm()
-    settings = Settings.model_validate({"endpoint": proxy.endpoint, **QUICK})
+    settings = StoreSettings.model_validate({"endpoint": proxy.endpoint, **QUICK})
     store = open_store(f"s3://{buckets[request.param]}/{uuid.uuid4().hex}", settings)
     store.create("first", b"")
     yield store
@@ -381,7 +381,7 @@ def test_a_server_that_keeps_failing_gives_a_clear_error_and_no_object(
     words = "cannot be reached, or does not answer" if fault in {Fault.NO_ANSWER, Fault.RESET} else "the S3 store fails"
     with pytest.raises(StoreError, match=words) as caught:
         hurt.create("a", b"one")
-    assert caught.value.way_out
+    assert caught.value.hint
     proxy.calm()
     assert names(hurt) == ["first"]
 
@@ -497,7 +497,7 @@ store.create("large", Path("{tmp_path / "large"}"))
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     proxy.calm()
-    store = open_store(f"s3://{buckets['plain']}/killed", Settings(endpoint=s3.endpoint, part_mebibytes=5))
+    store = open_store(f"s3://{buckets['plain']}/killed", StoreSettings(endpoint=s3.endpoint, part_mebibytes=5))
     assert names(store) == []
     (left,) = store.unfinished()
     store.create("large", tmp_path / "large")

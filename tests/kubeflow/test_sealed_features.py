@@ -14,16 +14,16 @@ from mbd.params import Params, load_params
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import encrypt_folder
 from tests.features.build import synthetic_set
-from tests.features.dvc_repository import DvcRepository, isolated
-from tests.kubeflow.bench import Bench, as_settings, sealing
+from tests.features.dvc_repository import SampleRepository, isolated
+from tests.kubeflow.workspace import ArtifactWorkspace, as_settings, sealing
 from tests.shredding.build import files_with, windows
 
 TENSORS = {"_rows", "text", "audio", "visual"}
 
 
-def params_of(bench: Bench, *settings: str) -> Params:
-    (bench.folder / "params.yaml").write_text(bench.params(*settings))
-    return load_params(bench.folder / "params.yaml")
+def params_of(artifacts: ArtifactWorkspace, *settings: str) -> Params:
+    (artifacts.folder / "params.yaml").write_text(artifacts.params(*settings))
+    return load_params(artifacts.folder / "params.yaml")
 
 
 def read_all(folder: Path, *without: str) -> None:
@@ -37,16 +37,16 @@ def nothing_plain_is_left(folder: Path) -> bool:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, settings=as_settings(sealing(tmp_path)))
+def artifacts(tmp_path: Path) -> ArtifactWorkspace:
+    return ArtifactWorkspace(tmp_path, settings=as_settings(sealing(tmp_path)))
 
 
 def test_what_steps_on_one_machine_share_is_encrypted_by_modality(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    artifacts: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "shared"))
-    params, data = params_of(bench), bench.artifact("data")
-    tasks.features(bench.params(), data, bench.artifact("metrics"))
+    params, data = params_of(artifacts), artifacts.artifact("data")
+    tasks.features(artifacts.params(), data, artifacts.artifact("metrics"))
     (shared,) = (tmp_path / "shared").iterdir()
     assert {path.name for path in shared.glob("splits/*/*")} == {f"{part}.safetensors.mbdx" for part in TENSORS}
     with feature_set(data.folder, params) as folder:
@@ -66,14 +66,14 @@ def test_what_steps_on_one_machine_share_is_encrypted_by_modality(
 
 
 @pytest.fixture
-def repository(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DvcRepository:
+def repository(artifacts: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SampleRepository:
     """A DVC repository whose remote and history hold encrypted feature files only."""
     found = isolated(tmp_path / "machine")
     for name, value in found.items():
         monkeypatch.setenv(name, value)
-    repository = DvcRepository.make(tmp_path / "repository", found, str(tmp_path / "remote"))
+    repository = SampleRepository.make(tmp_path / "repository", found, str(tmp_path / "remote"))
     synthetic_set(tmp_path / "made")
-    keyring = Keyring.of(params_of(bench).shredding)
+    keyring = Keyring.of(params_of(artifacts).shredding)
     encrypt_folder(tmp_path / "made", repository.folder / "build" / "features", keyring)
     repository.dvc("add", "--quiet", "build/features")
     repository.git("add", "--all")
@@ -83,11 +83,11 @@ def repository(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_encrypted_revision_is_opened_for_the_step_only(
-    bench: Bench, repository: DvcRepository, tmp_path: Path
+    artifacts: ArtifactWorkspace, repository: SampleRepository, tmp_path: Path
 ) -> None:
     revision = f"platform.features.repository={repository.folder}"
-    params, data = params_of(bench, revision), bench.artifact("data")
-    tasks.features(bench.params(revision), data, bench.artifact("metrics"))
+    params, data = params_of(artifacts, revision), artifacts.artifact("data")
+    tasks.features(artifacts.params(revision), data, artifacts.artifact("metrics"))
     with feature_set(data.folder, params) as folder:
         assert folder.is_relative_to(tmp_path / "temporary")
         assert path_digest(folder) == path_digest(tmp_path / "made")
@@ -95,7 +95,7 @@ def test_an_encrypted_revision_is_opened_for_the_step_only(
     shutil.rmtree(tmp_path / "made")
     assert audio
     assert list(files_with(tmp_path, audio)) == []
-    off = params_of(bench, revision, "shredding.enabled=false")
+    off = params_of(artifacts, revision, "shredding.enabled=false")
     with pytest.raises(UsageError, match="the folder is encrypted"), feature_set(data.folder, off):
         pass
 
@@ -106,6 +106,6 @@ def test_an_encrypted_revision_is_opened_for_the_step_only(
     with pytest.raises(DataError, match="request 17") as caught, feature_set(data.folder, params) as folder:
         read_all(folder)
     assert str(caught.value.file).startswith("build/features/splits/")
-    tasks.features(bench.params(revision), bench.artifact("again"), bench.artifact("metrics"))
-    assert bench.artifact("again").folder.read_bytes() == data.folder.read_bytes()
+    tasks.features(artifacts.params(revision), artifacts.artifact("again"), artifacts.artifact("metrics"))
+    assert artifacts.artifact("again").folder.read_bytes() == data.folder.read_bytes()
     assert nothing_plain_is_left(tmp_path)

@@ -14,37 +14,39 @@ from mbd.errors import ExitCode
 from mbd.files import path_digest, read_json
 from mbd.kubeflow import tasks
 from mbd.params import load_params
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import opened
-from tests.kubeflow.bench import Bench, Plain, as_settings, sealing
+from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact, as_settings, sealing
 from tests.shredding.build import files_with, windows
 
 MODELS = ("model", "reference", "deleted")
 
 
-def whole_deletion(folder: Path, *settings: str) -> Bench:
-    bench = Bench(folder, settings=("deletion.ledgers=ledgers", *settings))  # a path that deletion.json repeats
-    bench.prepare()
-    bench.delete()
-    bench.certify()
-    bench.publish()
-    return bench
+def whole_deletion(folder: Path, *settings: str) -> ArtifactWorkspace:
+    workspace = ArtifactWorkspace(
+        folder, settings=("deletion.ledgers=ledgers", *settings)
+    )  # a path that deletion.json repeats
+    workspace.prepare()
+    workspace.delete()
+    workspace.certify()
+    workspace.publish()
+    return workspace
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> ArtifactWorkspace:
     return whole_deletion(tmp_path_factory.mktemp("plain"))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def made(tmp_path_factory: pytest.TempPathFactory) -> ArtifactWorkspace:
     folder = tmp_path_factory.mktemp("sealed")
     return whole_deletion(folder, *as_settings(sealing(folder)))
 
 
 @pytest.fixture
-def sealed(made: Bench, tmp_path: Path) -> Bench:
+def sealed(made: ArtifactWorkspace, tmp_path: Path) -> ArtifactWorkspace:
     """A copy of the deletion, with keys of its own to destroy."""
     for name in ("data-keys", "keys", "store", "private", *made.artifacts):
         if (made.folder / name).is_dir():
@@ -52,16 +54,16 @@ def sealed(made: Bench, tmp_path: Path) -> Bench:
         elif (made.folder / name).exists():
             shutil.copy(made.folder / name, tmp_path / name)
     values = sealing(tmp_path).model_copy(update={"wrapper": f"file:{made.folder}/wrapper"})
-    copies = {name: Plain(str(tmp_path / name), dict(one.metadata)) for name, one in made.artifacts.items()}
-    return Bench(tmp_path, copies, as_settings(values))
+    copies = {name: PlainArtifact(str(tmp_path / name), dict(one.metadata)) for name, one in made.artifacts.items()}
+    return ArtifactWorkspace(tmp_path, copies, as_settings(values))
 
 
-def settings_of(bench: Bench) -> Shredding:
-    return load_params(None, list(bench.settings)).shredding
+def settings_of(workspace: ArtifactWorkspace) -> ShreddingSettings:
+    return load_params(None, list(workspace.settings)).shredding
 
 
-def destroy(bench: Bench, modality: str = "audio") -> None:
-    Keyring.of(settings_of(bench)).destroy("synthetic-mosi", (modality,), ("features", "models"), "request 17")
+def destroy(workspace: ArtifactWorkspace, modality: str = "audio") -> None:
+    Keyring.of(settings_of(workspace)).destroy("synthetic-mosi", (modality,), ("features", "models"), "request 17")
 
 
 def failing(run: Callable[[], object], capfd: pytest.CaptureFixture[str]) -> tuple[ExitCode, str]:
@@ -71,18 +73,18 @@ def failing(run: Callable[[], object], capfd: pytest.CaptureFixture[str]) -> tup
     return ExitCode(int(str(caught.value.code))), capfd.readouterr().err
 
 
-def nothing_plain_is_left(bench: Bench) -> bool:
-    return not any(path.is_file() for path in (bench.folder / "temporary").rglob("*"))
+def nothing_plain_is_left(workspace: ArtifactWorkspace) -> bool:
+    return not any(path.is_file() for path in (workspace.folder / "temporary").rglob("*"))
 
 
-def test_the_results_are_those_without_encryption(plain: Bench, made: Bench) -> None:
+def test_the_results_are_those_without_encryption(plain: ArtifactWorkspace, made: ArtifactWorkspace) -> None:
     for name in MODELS:
         assert not list(made.artifact(name).folder.rglob("*.safetensors")), name
         with opened(made.artifact(name).folder, settings_of(made)) as folder:
             assert path_digest(folder) == path_digest(plain.artifact(name).folder), name
     for name in ("evaluation", "leakage"):
         assert path_digest(made.artifact(name).folder) == path_digest(plain.artifact(name).folder), name
-    statements = [Bundle(bench.artifact("published").folder).statement for bench in (plain, made)]
+    statements = [Bundle(workspace.artifact("published").folder).statement for workspace in (plain, made)]
     kept = [{name: one.digests[name] for name in ("model.safetensors", "leakage.json")} for one in statements]
     assert kept[0] == kept[1]
     assert all(isinstance(one, DeletionStatement) for one in statements)
@@ -90,7 +92,7 @@ def test_the_results_are_those_without_encryption(plain: Bench, made: Bench) -> 
     assert nothing_plain_is_left(made)
 
 
-def test_nothing_of_the_old_weights_is_in_any_file(plain: Bench, made: Bench) -> None:
+def test_nothing_of_the_old_weights_is_in_any_file(plain: ArtifactWorkspace, made: ArtifactWorkspace) -> None:
     old = windows(plain.artifact("model").folder / "model.safetensors")
     others = [plain.artifact(name).folder / "model.safetensors" for name in ("deleted", "reference")]
     old = {piece for piece in old if not any(piece in other.read_bytes() for other in others)}
@@ -99,22 +101,24 @@ def test_nothing_of_the_old_weights_is_in_any_file(plain: Bench, made: Bench) ->
     assert list(files_with(made.folder, old)) == []
 
 
-def test_the_next_step_tells_the_file_the_key_and_the_way_out(sealed: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_next_step_tells_the_file_the_key_and_the_way_out(
+    sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
+) -> None:
     destroy(sealed)
     data, reference, model = (sealed.artifact(name) for name in ("data", "reference", "model"))
-    out = Plain(str(sealed.folder / "again"))
-    code, told = failing(lambda: tasks.delete(sealed.params(), data, model, reference, ["audio"], [], out), capfd)
+    out = PlainArtifact(str(sealed.folder / "again"))
+    code, output = failing(lambda: tasks.delete(sealed.params(), data, model, reference, ["audio"], [], out), capfd)
     assert code == ExitCode.BAD_DATA
-    assert "the key of audio (models of synthetic-mosi) was destroyed" in told
-    assert "request 17" in told
-    assert f"file: {model.folder}/model.safetensors.mbdx" in told
-    assert re.search(r"value: [0-9a-f]{64}\n", told)
-    assert "way out: nobody can decrypt this any more" in told
+    assert "the key of audio (models of synthetic-mosi) was destroyed" in output
+    assert "request 17" in output
+    assert f"file: {model.folder}/model.safetensors.mbdx" in output
+    assert re.search(r"value: [0-9a-f]{64}\n", output)
+    assert "hint: nobody can decrypt this any more" in output
     assert not out.folder.exists()
     assert nothing_plain_is_left(sealed)
 
 
-def test_what_never_knew_the_modality_is_still_worked_with(sealed: Bench) -> None:
+def test_what_never_knew_the_modality_is_still_worked_with(sealed: ArtifactWorkspace) -> None:
     destroy(sealed)
     shutil.rmtree(sealed.folder / "store")
     sealed.publish()  # the deleted model
@@ -122,53 +126,57 @@ def test_what_never_knew_the_modality_is_still_worked_with(sealed: Bench) -> Non
         assert (folder / "model.safetensors").is_file()
 
 
-def test_the_modality_does_not_come_back_by_training_again(sealed: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_modality_does_not_come_back_by_training_again(
+    sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
+) -> None:
     destroy(sealed)
-    out, metrics = Plain(str(sealed.folder / "again")), Plain(str(sealed.folder / "again-metrics"))
+    out, metrics = PlainArtifact(str(sealed.folder / "again")), PlainArtifact(str(sealed.folder / "again-metrics"))
 
     def train(*without: str) -> None:
         tasks.train(sealed.params(), sealed.artifact("data"), out, metrics, without=without)
 
-    code, told = failing(train, capfd)
-    assert (code, "the key of audio" in told, "shredding.lineage" in told) == (ExitCode.BAD_DATA, True, True)
+    code, output = failing(train, capfd)
+    assert (code, "the key of audio" in output, "shredding.lineage" in output) == (ExitCode.BAD_DATA, True, True)
     assert not out.folder.exists()
     train("audio")
     assert (out.folder / "model.safetensors.mbdx").is_file()
 
 
 def test_a_step_that_fails_leaves_neither_plaintext_nor_an_artifact(
-    sealed: Bench, capfd: pytest.CaptureFixture[str]
+    sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data, reference, model = (sealed.artifact(name) for name in ("data", "reference", "model"))
-    out = Plain(str(sealed.folder / "again"))
+    out = PlainArtifact(str(sealed.folder / "again"))
     code, _ = failing(lambda: tasks.delete(sealed.params(), data, model, reference, ["smell"], [], out), capfd)
     assert code != ExitCode.DONE
     assert not out.folder.exists()
     assert nothing_plain_is_left(sealed)
 
 
-def test_an_encrypted_artifact_of_another_model_is_refused(sealed: Bench, capfd: pytest.CaptureFixture[str]) -> None:
-    name, other = "model.safetensors.mbdx", Plain(str(sealed.folder / "other"))
-    metrics, model = Plain(str(sealed.folder / "other-metrics")), sealed.artifact("model")
+def test_an_encrypted_artifact_of_another_model_is_refused(
+    sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name, other = "model.safetensors.mbdx", PlainArtifact(str(sealed.folder / "other"))
+    metrics, model = PlainArtifact(str(sealed.folder / "other-metrics")), sealed.artifact("model")
     tasks.train(sealed.params(), sealed.artifact("data"), other, metrics, seed=5)
     shutil.copy(other.folder / name, model.folder / name)  # of the same lineage, so the same keys open it
-    evaluation, page = Plain(str(sealed.folder / "again")), Plain(str(sealed.folder / "page"))
-    code, told = failing(
+    evaluation, page = PlainArtifact(str(sealed.folder / "again")), PlainArtifact(str(sealed.folder / "page"))
+    code, output = failing(
         lambda: tasks.evaluate(sealed.params(), sealed.artifact("data"), [model], evaluation, metrics, page), capfd
     )
-    assert (code, "not what the step wrote" in told) == (ExitCode.BAD_DATA, True)
+    assert (code, "not what the step wrote" in output) == (ExitCode.BAD_DATA, True)
 
 
 def test_without_the_parameters_of_shredding_an_encrypted_artifact_is_told(
-    sealed: Bench, capfd: pytest.CaptureFixture[str]
+    sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    bench = Bench(sealed.folder, sealed.artifacts)
-    code, told = failing(bench.publish, capfd)
-    assert (code, "set shredding.enabled=true" in told) == (ExitCode.USAGE, True)
+    workspace = ArtifactWorkspace(sealed.folder, sealed.artifacts)
+    code, output = failing(workspace.publish, capfd)
+    assert (code, "set shredding.enabled=true" in output) == (ExitCode.USAGE, True)
 
 
 def test_a_purge_is_complete_when_the_keys_of_the_old_models_are_gone(
-    sealed: Bench, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (sealed.folder / "tmp").mkdir()
     monkeypatch.setattr(

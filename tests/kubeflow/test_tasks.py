@@ -14,106 +14,115 @@ from mbd.kubeflow import tasks
 from mbd.params import Params, load_params
 from mbd.steps import verify
 from mbd.steps.step import step_run
-from tests.kubeflow.bench import Bench, Plain
+from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact
 from tests.pipelines.small import UNCUT
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> ArtifactWorkspace:
     """A deletion of audio that was certified and published, and one that the gate refused."""
-    bench = Bench(tmp_path_factory.mktemp("bench"))
-    bench.prepare()
-    bench.delete()
-    bench.certify(request='{"reference": "ticket-7"}', run="run-42")
-    bench.publish()
-    bench.delete("-uncut", UNCUT)
-    return bench
+    workspace = ArtifactWorkspace(tmp_path_factory.mktemp("bench"))
+    workspace.prepare()
+    workspace.delete()
+    workspace.certify(request='{"reference": "ticket-7"}', run="run-42")
+    workspace.publish()
+    workspace.delete("-uncut", UNCUT)
+    return workspace
 
 
 def exit_code(caught: pytest.ExceptionInfo[SystemExit]) -> ExitCode:
     return ExitCode(int(str(caught.value.code)))
 
 
-def test_every_output_is_what_its_step_json_lists(bench: Bench) -> None:
+def test_every_output_is_what_its_step_json_lists(workspace: ArtifactWorkspace) -> None:
     for name in ("model", "reference", "deleted", "evaluation", "leakage", "certificate", "published"):
-        folder = bench.artifact(name).folder
+        folder = workspace.artifact(name).folder
         assert read_json(folder / "step.json")["outputs"]["files"] == file_digests(folder), name
 
 
-def test_what_a_person_looks_for_is_in_the_metadata(bench: Bench) -> None:
-    deleted, leakage = bench.artifact("deleted"), bench.artifact("leakage")
+def test_what_a_person_looks_for_is_in_the_metadata(workspace: ArtifactWorkspace) -> None:
+    deleted, leakage = workspace.artifact("deleted"), workspace.artifact("leakage")
     assert deleted.metadata == {"sha256": sha256_file(deleted.folder / "model.safetensors"), "guarantee": "empirical"}
     assert leakage.metadata["decision"] == "passed"
-    assert bench.artifact("metrics").metadata["passed"] == 1.0
-    assert all(isinstance(value, float) for value in bench.artifact("metrics").metadata.values())
-    published = bench.artifact("published")
+    assert workspace.artifact("metrics").metadata["passed"] == 1.0
+    assert all(isinstance(value, float) for value in workspace.artifact("metrics").metadata.values())
+    published = workspace.artifact("published")
     assert published.metadata["certificate"] == sha256_file(published.folder / "certificate.json")
-    assert bench.artifact("page").folder.read_text().startswith("# Modality Deletion Certificate")
+    assert workspace.artifact("page").folder.read_text().startswith("# Modality Deletion Certificate")
 
 
-def test_the_data_itself_is_no_artifact(bench: Bench) -> None:
-    assert bench.artifact("data").folder.stat().st_size < 1000
+def test_the_data_itself_is_no_artifact(workspace: ArtifactWorkspace) -> None:
+    assert workspace.artifact("data").folder.stat().st_size < 1000
 
 
-def test_the_published_certificate_verifies_and_tells_where_it_comes_from(bench: Bench) -> None:
-    deleted = bench.artifact("deleted").folder
-    verdict = verify.run(load_text(bench.params()), bench.artifact("published").path, model=deleted)
+def test_the_published_certificate_verifies_and_tells_where_it_comes_from(workspace: ArtifactWorkspace) -> None:
+    deleted = workspace.artifact("deleted").folder
+    verdict = verify.run(load_text(workspace.params()), workspace.artifact("published").path, model=deleted)
     assert verdict.verified, verdict.problems
-    statement = Bundle(bench.artifact("published").folder).statement
+    statement = Bundle(workspace.artifact("published").folder).statement
     assert isinstance(statement, DeletionStatement)
     assert statement.predicate.lineage.run_id == "run-42"
     assert statement.predicate.request.reference == "ticket-7"
 
 
 def test_an_input_that_was_changed_on_its_way_is_refused(
-    bench: Bench, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    workspace: ArtifactWorkspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(bench.artifact("model").folder, tmp_path / "model")
+    shutil.copytree(workspace.artifact("model").folder, tmp_path / "model")
     (tmp_path / "model" / "metrics.json").write_text("{}")
-    changed, out = Plain(str(tmp_path / "model")), Plain(str(tmp_path / "deleted"))
+    changed, out = PlainArtifact(str(tmp_path / "model")), PlainArtifact(str(tmp_path / "deleted"))
     with pytest.raises(SystemExit) as caught:
-        tasks.delete(bench.params(), bench.artifact("data"), changed, bench.artifact("reference"), ["audio"], [], out)
+        tasks.delete(
+            workspace.params(), workspace.artifact("data"), changed, workspace.artifact("reference"), ["audio"], [], out
+        )
     assert exit_code(caught) == ExitCode.BAD_DATA
     assert "not what the step wrote" in capfd.readouterr().err
     assert not out.folder.exists()
 
 
-def test_a_folder_that_no_step_wrote_is_refused(bench: Bench, tmp_path: Path) -> None:
+def test_a_folder_that_no_step_wrote_is_refused(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(SystemExit) as caught:
-        tasks.publish(bench.params(), Plain(str(tmp_path / "model")), bench.artifact("deleted"), *_nowhere(tmp_path))
+        tasks.publish(
+            workspace.params(),
+            PlainArtifact(str(tmp_path / "model")),
+            workspace.artifact("deleted"),
+            *_nowhere(tmp_path),
+        )
     assert exit_code(caught) == ExitCode.BAD_DATA
 
 
-def _nowhere(folder: Path) -> tuple[Plain, Plain]:
-    return Plain(str(folder / "published")), Plain(str(folder / "page"))
+def _nowhere(folder: Path) -> tuple[PlainArtifact, PlainArtifact]:
+    return PlainArtifact(str(folder / "published")), PlainArtifact(str(folder / "page"))
 
 
 def test_a_refusal_is_on_record_in_attack_and_stops_the_run_in_certify(
-    bench: Bench, capfd: pytest.CaptureFixture[str]
+    workspace: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    leakage = bench.artifact("leakage-uncut")
+    leakage = workspace.artifact("leakage-uncut")
     assert leakage.metadata["decision"] == "refused"
-    assert "**Refused.**" in bench.artifact("page-uncut").folder.read_text()
+    assert "**Refused.**" in workspace.artifact("page-uncut").folder.read_text()
     with pytest.raises(SystemExit) as caught:
-        bench.certify("-uncut")
+        workspace.certify("-uncut")
     assert exit_code(caught) == ExitCode.REFUSED
     assert "gate" in capfd.readouterr().err
-    assert not bench.artifact("certificate-uncut").folder.exists()
+    assert not workspace.artifact("certificate-uncut").folder.exists()
 
 
-def test_wrong_parameters_end_as_on_the_command_line(bench: Bench, tmp_path: Path) -> None:
+def test_wrong_parameters_end_as_on_the_command_line(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as caught:
-        tasks.features("model: {backbone: tower}", Plain(str(tmp_path / "data")), Plain(str(tmp_path / "metrics")))
+        tasks.features(
+            "model: {backbone: tower}", PlainArtifact(str(tmp_path / "data")), PlainArtifact(str(tmp_path / "metrics"))
+        )
     assert exit_code(caught) == ExitCode.USAGE
 
 
-def test_single_subjects_are_not_attacked_and_certify_knows(bench: Bench, tmp_path: Path) -> None:
-    leakage, page = Plain(str(tmp_path / "leakage")), Plain(str(tmp_path / "page"))
-    nothing = Plain(str(tmp_path / "nothing"))
+def test_single_subjects_are_not_attacked_and_certify_knows(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
+    leakage, page = PlainArtifact(str(tmp_path / "leakage")), PlainArtifact(str(tmp_path / "page"))
+    nothing = PlainArtifact(str(tmp_path / "nothing"))
     tasks.attack(
-        bench.params(),
-        bench.artifact("data"),
+        workspace.params(),
+        workspace.artifact("data"),
         ["audio"],
         leakage,
         nothing,
@@ -125,20 +134,25 @@ def test_single_subjects_are_not_attacked_and_certify_knows(bench: Bench, tmp_pa
     )
     assert leakage.metadata["decision"] == "not attacked"
     assert Path(page.path).read_text() == tasks.NOT_ATTACKED
-    bench.artifacts["not-attacked"] = leakage
+    workspace.artifacts["not-attacked"] = leakage
     with pytest.raises(SystemExit) as caught:  # this deletion was one of a whole modality
-        bench.certify(leakage="not-attacked")
+        workspace.certify(leakage="not-attacked")
     assert exit_code(caught) == ExitCode.USAGE
 
 
-def test_what_is_published_is_fetched_attacked_again_and_confirmed(bench: Bench, tmp_path: Path) -> None:
-    model, leakage = Plain(str(tmp_path / "model")), Plain(str(tmp_path / "leakage"))
-    modalities, revoked, certificate = tasks.published(bench.params(), "audio", model)
+def test_what_is_published_is_fetched_attacked_again_and_confirmed(
+    workspace: ArtifactWorkspace, tmp_path: Path
+) -> None:
+    model, leakage = PlainArtifact(str(tmp_path / "model")), PlainArtifact(str(tmp_path / "leakage"))
+    modalities, revoked, certificate = tasks.published(workspace.params(), "audio", model)
     assert (modalities, revoked) == (["audio"], ["audio"])
-    assert certificate == bench.artifact("published").metadata["certificate"] == model.metadata["certificate"]
-    others, reference = (Plain(str(tmp_path / "metrics")), Plain(str(tmp_path / "page"))), bench.artifact("reference")
+    assert certificate == workspace.artifact("published").metadata["certificate"] == model.metadata["certificate"]
+    others, reference = (
+        (PlainArtifact(str(tmp_path / "metrics")), PlainArtifact(str(tmp_path / "page"))),
+        workspace.artifact("reference"),
+    )
     tasks.attack(
-        *(bench.params(), bench.artifact("data"), modalities, leakage, *others),
+        *(workspace.params(), workspace.artifact("data"), modalities, leakage, *others),
         before=None,
         after=model,
         reference=reference,
@@ -146,23 +160,26 @@ def test_what_is_published_is_fetched_attacked_again_and_confirmed(bench: Bench,
     record = read_json(leakage.folder / "leakage.json")
     assert set(record["models"]) == {"after", "reference"}
     assert record["decision"] == "passed"
-    tasks.reaudit(bench.params("certificate.reaudit_days=500"), certificate, leakage)
-    about = list((bench.folder / "store" / "about" / certificate).iterdir())
+    tasks.reaudit(workspace.params("certificate.reaudit_days=500"), certificate, leakage)
+    about = list((workspace.folder / "store" / "about" / certificate).iterdir())
     assert len(about) == 1
 
 
 def test_a_refused_audit_refutes_the_certificate_and_fails_the_run(
-    bench: Bench, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    workspace: ArtifactWorkspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(bench.folder / "store", tmp_path / "store")  # other tests rely on the certificate
-    params, certificate = bench.params(f"store.url=file://{tmp_path}/store"), bench.artifact("published").metadata
-    record = read_json(bench.artifact("leakage").folder / "leakage.json")
+    shutil.copytree(workspace.folder / "store", tmp_path / "store")  # other tests rely on the certificate
+    params, certificate = (
+        workspace.params(f"store.url=file://{tmp_path}/store"),
+        workspace.artifact("published").metadata,
+    )
+    record = read_json(workspace.artifact("leakage").folder / "leakage.json")
     with step_run("attack", tmp_path / "leakage", {}) as step:
         write_file(
             step.folder / "leakage.json", to_json({**record, "decision": "refused", "reasons": ["it leaks now"]})
         )
     with pytest.raises(SystemExit) as caught:
-        tasks.reaudit(params, certificate["certificate"], Plain(str(tmp_path / "leakage")))
+        tasks.reaudit(params, certificate["certificate"], PlainArtifact(str(tmp_path / "leakage")))
     assert exit_code(caught) == ExitCode.REFUSED
     assert f"refutes certificate {certificate['certificate']}: it leaks now" in capfd.readouterr().err
     place = f"file://{tmp_path}/store/certificates/{certificate['certificate']}"
@@ -174,27 +191,29 @@ def load_text(params: str) -> Params:
     return load_params(Path("params.yaml"))
 
 
-def test_purge_leaves_no_copy_of_the_old_weights(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purge_leaves_no_copy_of_the_old_weights(
+    workspace: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))  # a purge looks into folders that steps have left
-    shutil.copytree(bench.folder / "store", tmp_path / "store")
-    shutil.copytree(bench.artifact("model").folder, "build/model")
+    shutil.copytree(workspace.folder / "store", tmp_path / "store")
+    shutil.copytree(workspace.artifact("model").folder, "build/model")
     own = f"store.url=file://{tmp_path}/store", f"purge.tombstones={tmp_path}/tombstones"
-    proof = Plain(str(tmp_path / "proof"))
-    tasks.purge(bench.params(*own), bench.artifact("published"), bench.artifact("deleted"), proof)
+    proof = PlainArtifact(str(tmp_path / "proof"))
+    tasks.purge(workspace.params(*own), workspace.artifact("published"), workspace.artifact("deleted"), proof)
     assert not Path("build/model/model.safetensors").exists()
     assert proof.metadata["claim"] != "none"
     assert (proof.folder / "purge.json").stat().st_mode & 0o077 == 0
 
 
-def test_notify_tells_prometheus_how_the_run_ended(bench: Bench, tmp_path: Path) -> None:
-    told = bench.params("monitoring.mode=textfile", f"monitoring.textfile={tmp_path}")
+def test_notify_tells_prometheus_how_the_run_ended(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
+    output = workspace.params("monitoring.mode=textfile", f"monitoring.textfile={tmp_path}")
     file = tmp_path / "mbd-pipeline-delete-sentiment.prom"
-    tasks.notify(told, "delete", "FAILED", "Task certify failed.")
+    tasks.notify(output, "delete", "FAILED", "Task certify failed.")
     assert 'mbd_step_last_failure_timestamp_seconds{model="sentiment",reason="failure",step="pipeline-delete"}' in (
         file.read_text()
     )
-    tasks.notify(told, "delete", "SUCCEEDED", "")
+    tasks.notify(output, "delete", "SUCCEEDED", "")
     assert 'mbd_step_last_success_timestamp_seconds{model="sentiment",step="pipeline-delete"}' in file.read_text()
 
 

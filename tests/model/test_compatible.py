@@ -15,7 +15,7 @@ CLASSES = ("features.source.synthetic.classes=3",)
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     synthetic_set(folder / "data")
     tiny_model(folder / "data", folder / "model")
@@ -27,16 +27,20 @@ def record(folder: Path) -> ModelRecord:
     return load_model(folder)[0]
 
 
-def test_data_opens_with_the_modalities_of_the_model_only(home: Path) -> None:
-    assert tuple(open_for(record(home / "model"), home / "data").modalities) == ("text", "audio", "visual")
-    revoked = open_for(record(home / "revoked"), home / "data")
+def test_data_opens_with_the_modalities_of_the_model_only(model_workspace: Path) -> None:
+    assert tuple(open_for(record(model_workspace / "model"), model_workspace / "data").modalities) == (
+        "text",
+        "audio",
+        "visual",
+    )
+    revoked = open_for(record(model_workspace / "revoked"), model_workspace / "data")
     assert tuple(revoked.modalities) == ("text", "visual")
     assert not any("audio" in name for name in revoked.digests())
 
 
-def test_data_whose_revoked_modality_is_gone_still_opens(home: Path, tmp_path: Path) -> None:
+def test_data_whose_revoked_modality_is_gone_still_opens(model_workspace: Path, tmp_path: Path) -> None:
     two = synthetic_set(tmp_path / "two", "features.source.modalities=[text, visual]")
-    assert tuple(open_for(record(home / "revoked"), two).modalities) == ("text", "visual")
+    assert tuple(open_for(record(model_workspace / "revoked"), two).modalities) == ("text", "visual")
 
 
 @pytest.mark.parametrize(
@@ -50,10 +54,10 @@ def test_data_whose_revoked_modality_is_gone_still_opens(home: Path, tmp_path: P
         (["features.source.modalities=[text, visual]"], "the data has no audio: only text, visual"),
     ],
 )
-def test_other_data_is_refused(home: Path, tmp_path: Path, settings: list[str], says: str) -> None:
+def test_other_data_is_refused(model_workspace: Path, tmp_path: Path, settings: list[str], says: str) -> None:
     other = synthetic_set(tmp_path / "other", *settings)
     with pytest.raises(DataError, match=says):
-        open_for(record(home / "model"), other)
+        open_for(record(model_workspace / "model"), other)
 
 
 def test_other_classes_are_refused(tmp_path: Path) -> None:
@@ -63,9 +67,9 @@ def test_other_classes_are_refused(tmp_path: Path) -> None:
         open_for(record(model), four)
 
 
-def test_a_revoked_and_an_unknown_modality_are_refused_by_name(home: Path) -> None:
-    refuse_foreign(record(home / "revoked"), ["text", "visual"])
+def test_a_revoked_and_an_unknown_modality_are_refused_by_name(model_workspace: Path) -> None:
+    refuse_foreign(record(model_workspace / "revoked"), ["text", "visual"])
     with pytest.raises(UsageError, match="audio was revoked"):
-        refuse_foreign(record(home / "revoked"), ["text", "audio"])
+        refuse_foreign(record(model_workspace / "revoked"), ["text", "audio"])
     with pytest.raises(UsageError, match="no modality smell"):
-        refuse_foreign(record(home / "revoked"), ["smell"])
+        refuse_foreign(record(model_workspace / "revoked"), ["smell"])

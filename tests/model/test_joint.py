@@ -10,20 +10,20 @@ from mbd.model.joint import JointBackbone, empty_network, from_tensors, provenan
 from mbd.model.networks import REACH, JointNetwork
 from mbd.model.predictor import Model
 from mbd.model.record import DataRecord, ModelRecord
-from mbd.params.learning import Joint
+from mbd.params.learning import JointSettings
 from mbd.tensors import Array
 from mbd.training.draws import initial_weights
 
 # `items` and `train` are attributes of every torch module, too.
 DIMS = {"text": 6, "train": 3, "items": 4, "visual": 5}
-SMALL = Joint(hidden=8, embedding=7, property_dim=5)
+SMALL = JointSettings(hidden=8, embedding=7, property_dim=5)
 ABLATIONS = [
     SMALL.model_copy(update={"property_pathway": p, "reconstruction": r, "fusion": f})
     for p, r, f in product((True, False), repeat=3)
 ]
 
 
-def random_model(dims: dict[str, int], shape: Joint = SMALL, classes: int = 0, seed: int = 0) -> Model:
+def random_model(dims: dict[str, int], shape: JointSettings = SMALL, classes: int = 0, seed: int = 0) -> Model:
     """A model with random weights and scalings."""
     network = empty_network(dims, max(classes, 1), shape)
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
@@ -61,7 +61,7 @@ def subset(dims: dict[str, int], size: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("shape", ABLATIONS, ids=lambda s: f"{s.property_pathway}-{s.reconstruction}-{s.fusion}")
-def test_every_ablation_predicts_for_any_number_of_modalities(shape: Joint, size: int) -> None:
+def test_every_ablation_predicts_for_any_number_of_modalities(shape: JointSettings, size: int) -> None:
     dims = subset(DIMS, size)
     x = rows(dims)
     scores = random_model(dims, shape).predict(x)
@@ -138,7 +138,7 @@ def test_the_scaling_sees_its_modality_alone_and_the_rest_sees_all() -> None:
 
 @pytest.mark.parametrize("shape", ABLATIONS, ids=lambda s: f"{s.property_pathway}-{s.reconstruction}-{s.fusion}")
 @pytest.mark.parametrize("gone", DIMS)
-def test_without_its_columns_and_its_own_tensors_a_modality_has_no_say(gone: str, shape: Joint) -> None:
+def test_without_its_columns_and_its_own_tensors_a_modality_has_no_say(gone: str, shape: JointSettings) -> None:
     model, x = random_model(DIMS, shape), rows(DIMS)
     tensors = to_tensor_dict(backbone(model).network)
     for name, entry in model.record.tensors.items():

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.monitoring.shop import Shop
+from tests.monitoring.golden_store import GoldenStore
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    return Shop.open(tmp_path)
+def lifecycle_store(tmp_path: Path) -> GoldenStore:
+    return GoldenStore.open(tmp_path)

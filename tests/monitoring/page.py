@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mbd.monitoring.metrics import Metric
 
 
-class Page:
+class ExporterPage:
     """The values of a page by metric and labels."""
 
     def __init__(self, text: str) -> None:

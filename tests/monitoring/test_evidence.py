@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mbd.evaluation.leakage import AttackRecord, Interval, LeakageRecord
 from mbd.monitoring import evidence, metrics
 from mbd.monitoring.samples import Samples
-from tests.monitoring.page import Page
-from tests.monitoring.shop import golden
+from tests.monitoring.golden_store import golden
+from tests.monitoring.page import ExporterPage
 
 
 def leakage() -> LeakageRecord:
@@ -37,21 +37,21 @@ def attack(name: str, low: float, **changes: Any) -> AttackRecord:
     return record.model_copy(update=changes)
 
 
-def page_of(add: Any, *arguments: Any) -> Page:
+def page_of(add: Any, *arguments: Any) -> ExporterPage:
     samples = Samples()
     add(samples, *arguments)
-    return Page(samples.text())
+    return ExporterPage(samples.text())
 
 
 def test_each_attack_is_told_by_its_first_measure_on_each_model() -> None:
     page = page_of(evidence.add_leakage, leakage(), "sentiment")
-    told = page[metrics.LEAKAGE]
+    output = page[metrics.LEAKAGE]
     first = {one.attack: one for one in reversed(leakage().attacks) if one.variant == "as released"}
-    assert {name for _, _, name, _ in told} == set(first)
-    for (model, modality, name, role), value in told.items():
+    assert {name for _, _, name, _ in output} == set(first)
+    for (model, modality, name, role), value in output.items():
         assert (model, modality) == ("sentiment", "audio")
         assert value == getattr(first[name], role).value
-    assert {role for *_, role in told} == {"before", "after", "reference"}
+    assert {role for *_, role in output} == {"before", "after", "reference"}
 
 
 def test_only_the_modality_that_is_asked_for_is_told() -> None:
@@ -71,19 +71,19 @@ def test_the_room_is_negative_just_where_the_gate_is_closed(lows: list[tuple[flo
 
 
 def test_what_decides_nothing_leaves_no_room() -> None:
-    record = leakage().model_copy(update={"attacks": (attack("diff", 0.9, decision="told"),)})
+    record = leakage().model_copy(update={"attacks": (attack("diff", 0.9, decision="informational"),)})
     page = page_of(evidence.add_leakage, record, "m")
     assert page[metrics.LEAKAGE]
     assert not page[metrics.GATE_ROOM]
 
 
 def test_utility_is_told_as_ratios_by_regime() -> None:
-    told = page_of(evidence.add_utility, leakage(), "m")[metrics.UTILITY]
+    output = page_of(evidence.add_utility, leakage(), "m")[metrics.UTILITY]
     for one in leakage().utility:
-        assert told["m", one.metric, one.regime, "after"] == pytest.approx(
+        assert output["m", one.metric, one.regime, "after"] == pytest.approx(
             one.after.value / (1 if one.metric == "corr" else 100)
         )
-    assert all(-1 <= value <= 1 for value in told.values())
+    assert all(-1 <= value <= 1 for value in output.values())
 
 
 def test_an_evaluation_is_told_for_its_first_model_under_every_regime() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from mbd.certificate.lifecycle import revocation, supersession
 from mbd.certificate.statement import CERTIFICATE, AnyStatement, Reaudit, ReauditStatement, subjects_of
 from mbd.certificate.status import status
-from mbd.monitoring.facts import Certificate, Remark, facts_of, reaudit_by, state_of
-from tests.monitoring.shop import golden
+from mbd.monitoring.facts import CertificateFacts, StatementFacts, facts_of, reaudit_by, state_of
+from tests.monitoring.golden_store import golden
 
 DIGEST = "a" * 64
 START = golden("surgery").predicate.issued
@@ -18,9 +18,9 @@ START = golden("surgery").predicate.issued
 def audit(passed: bool, days: int) -> ReauditStatement:
     leakage = golden("surgery").predicate.evidence.leakage
     assert leakage
-    told = leakage.model_copy(update={"decision": "passed" if passed else "refused", "reasons": ()})
+    output = leakage.model_copy(update={"decision": "passed" if passed else "refused", "reasons": ()})
     at = START + timedelta(days=1)
-    predicate = Reaudit(leakage=told, issued=at, reaudit_by=START + timedelta(days=days))
+    predicate = Reaudit(leakage=output, issued=at, reaudit_by=START + timedelta(days=days))
     return ReauditStatement(subject=subjects_of({CERTIFICATE: DIGEST}), predicate=predicate)
 
 
@@ -38,7 +38,7 @@ def test_facts_and_statements_lead_to_the_same_state(about: list[AnyStatement], 
     wanted = status(golden("surgery"), about, at)
     certificate = facts_of(DIGEST, golden("surgery"))
     remarks = [facts_of("c" * 64, said) for said in about]
-    assert isinstance(certificate, Certificate)
-    known = [remark for remark in remarks if isinstance(remark, Remark)]
+    assert isinstance(certificate, CertificateFacts)
+    known = [remark for remark in remarks if isinstance(remark, StatementFacts)]
     assert state_of(certificate, known, at.timestamp()) == wanted.state
     assert reaudit_by(certificate, known) == wanted.reaudit_by.timestamp()

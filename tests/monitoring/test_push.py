@@ -1,4 +1,4 @@
-"""A Pushgateway that is away or refuses: one error with a way out. (What arrives, the service tests show.)"""
+"""A Pushgateway that is away or refuses: one error with a hint. (What arrives, the service tests show.)"""
 
 import threading
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 from mbd.monitoring import metrics
 from mbd.monitoring.push import PushError, push
 from mbd.monitoring.samples import Samples
-from mbd.params.operations import Monitoring
+from mbd.params.operations import MonitoringSettings
 from tests.integration.servers.process import free_port
 
 GROUP = {"step": "delete", "model": "sentiment"}
@@ -60,8 +60,8 @@ def samples() -> Samples:
     return found
 
 
-def settings(url: str) -> Monitoring:
-    return Monitoring(mode="push", pushgateway=url, timeout_seconds=2)
+def settings(url: str) -> MonitoringSettings:
+    return MonitoringSettings(mode="push", pushgateway=url, timeout_seconds=2)
 
 
 def test_a_gateway_that_is_away_is_one_error() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
-from tests.monitoring.page import Page
+from tests.monitoring.page import ExporterPage
 
 
 def test_a_label_that_is_missing_or_unknown_is_refused() -> None:
@@ -33,4 +33,4 @@ def test_any_text_in_a_label_arrives_as_it_is(values: dict[tuple[str, str], floa
     samples = Samples()
     for (model, state), value in values.items():
         samples.set(metrics.REQUESTS, value, model=model, state=state)
-    assert Page(samples.text())[metrics.REQUESTS] == values
+    assert ExporterPage(samples.text())[metrics.REQUESTS] == values

@@ -5,7 +5,7 @@ from pathlib import Path
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.textfile import write_textfile
-from tests.monitoring.page import Page
+from tests.monitoring.page import ExporterPage
 
 GROUP = {"step": "delete", "model": "sentiment"}
 
@@ -26,7 +26,7 @@ def test_a_failure_leaves_the_last_success_as_it_was(tmp_path: Path) -> None:
     write_textfile(tmp_path, GROUP, success(100))
     write_textfile(tmp_path, GROUP, failure(200, "refused"))
     file = write_textfile(tmp_path, GROUP, failure(300, "bad_data"))
-    page = Page(file.read_text())
+    page = ExporterPage(file.read_text())
     assert page[metrics.STEP_SUCCESS] == {("delete", "sentiment"): 100}
     assert page[metrics.STEP_FAILURE] == {("delete", "sentiment", "bad_data"): 300}
 
@@ -40,4 +40,4 @@ def test_each_step_has_a_file_of_its_own(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_written_anew(tmp_path: Path) -> None:
     (tmp_path / "mbd-delete-sentiment.prom").write_bytes(b"mbd_step{ what\xff")
     file = write_textfile(tmp_path, GROUP, success(100))
-    assert Page(file.read_text())[metrics.STEP_SUCCESS] == {("delete", "sentiment"): 100}
+    assert ExporterPage(file.read_text())[metrics.STEP_SUCCESS] == {("delete", "sentiment"): 100}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mbd.errors import UsageError
-from mbd.params.platform import Platform
+from mbd.params.platform import PlatformSettings
 from pipelines.cluster import TOKEN, Cluster, ClusterError, Submission, submission
 from pipelines.compiling import compiled
 from tests.pipelines.kubeflow_server import Kubeflow, kubeflow_server
@@ -21,15 +21,15 @@ def kubeflow() -> Iterator[Kubeflow]:
 
 
 @pytest.fixture
-def platform(kubeflow: Kubeflow) -> Platform:
-    return Platform(kubeflow_host=kubeflow.url, service_account="deleter", pipeline_root="s3://artifacts/kfp")
+def platform(kubeflow: Kubeflow) -> PlatformSettings:
+    return PlatformSettings(kubeflow_host=kubeflow.url, service_account="deleter", pipeline_root="s3://artifacts/kfp")
 
 
-def nightly(platform: Platform, cron: str = "0 0 3 * * *") -> Submission:
+def nightly(platform: PlatformSettings, cron: str = "0 0 3 * * *") -> Submission:
     return submission("delete", platform, ARGUMENTS, cron=cron)
 
 
-def test_a_run_is_submitted_once(kubeflow: Kubeflow, platform: Platform) -> None:
+def test_a_run_is_submitted_once(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     wanted = submission("delete", platform, ARGUMENTS)
     first, again = (Cluster(platform).submit("delete", wanted) for _ in range(2))
     assert first[0] == "submitted"
@@ -40,7 +40,7 @@ def test_a_run_is_submitted_once(kubeflow: Kubeflow, platform: Platform) -> None
     assert {version["package"] for version in kubeflow.versions} == {compiled("delete", platform)}
 
 
-def test_other_arguments_are_another_run_of_the_same_version(kubeflow: Kubeflow, platform: Platform) -> None:
+def test_other_arguments_are_another_run_of_the_same_version(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     for modality in ("audio", "visual"):
         wanted = submission("delete", platform, {**ARGUMENTS, "modalities": [modality]})
         assert Cluster(platform).submit("delete", wanted)[0] == "submitted"
@@ -48,7 +48,7 @@ def test_other_arguments_are_another_run_of_the_same_version(kubeflow: Kubeflow,
     assert len({run["pipeline_version_reference"]["pipeline_version_id"] for run in kubeflow.runs}) == 1
 
 
-def test_a_failed_run_may_be_submitted_again(kubeflow: Kubeflow, platform: Platform) -> None:
+def test_a_failed_run_may_be_submitted_again(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     wanted = submission("delete", platform, ARGUMENTS)
     Cluster(platform).submit("delete", wanted)
     kubeflow.runs[0]["state"] = "FAILED"
@@ -56,7 +56,7 @@ def test_a_failed_run_may_be_submitted_again(kubeflow: Kubeflow, platform: Platf
     assert len(kubeflow.runs) == 2
 
 
-def test_a_schedule_is_created_once_then_updated_in_place(kubeflow: Kubeflow, platform: Platform) -> None:
+def test_a_schedule_is_created_once_then_updated_in_place(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     cluster = Cluster(platform)
     assert cluster.schedule("delete", nightly(platform))[0] == "created"
     assert cluster.schedule("delete", nightly(platform))[0] == "unchanged"
@@ -66,7 +66,7 @@ def test_a_schedule_is_created_once_then_updated_in_place(kubeflow: Kubeflow, pl
     assert (job["display_name"], job["max_concurrency"], job["no_catchup"]) == ("mbd-delete", 1, True)
 
 
-def test_duplicates_that_others_made_become_one(kubeflow: Kubeflow, platform: Platform) -> None:
+def test_duplicates_that_others_made_become_one(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     cluster = Cluster(platform)
     cluster.schedule("delete", nightly(platform))
     for number in range(4):
@@ -77,7 +77,7 @@ def test_duplicates_that_others_made_become_one(kubeflow: Kubeflow, platform: Pl
     assert len(kubeflow.recurring) == 1
 
 
-def test_a_schedule_can_be_disabled_and_comes_back_enabled(kubeflow: Kubeflow, platform: Platform) -> None:
+def test_a_schedule_can_be_disabled_and_comes_back_enabled(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     cluster = Cluster(platform)
     _, first = cluster.schedule("delete", nightly(platform))
     assert cluster.disable("mbd-delete") == [first]
@@ -88,7 +88,7 @@ def test_a_schedule_can_be_disabled_and_comes_back_enabled(kubeflow: Kubeflow, p
         cluster.disable("mbd-nothing")
 
 
-def test_status_lists_runs_and_schedules_over_all_pages(kubeflow: Kubeflow, platform: Platform) -> None:
+def test_status_lists_runs_and_schedules_over_all_pages(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     cluster = Cluster(platform)
     for number in range(5):
         cluster.submit("delete", submission("delete", platform, ARGUMENTS, title=f"run {number}"))
@@ -99,7 +99,7 @@ def test_status_lists_runs_and_schedules_over_all_pages(kubeflow: Kubeflow, plat
 
 
 def test_a_token_comes_from_the_environment(
-    kubeflow: Kubeflow, platform: Platform, monkeypatch: pytest.MonkeyPatch
+    kubeflow: Kubeflow, platform: PlatformSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubeflow.token = "right"
     with pytest.raises(ClusterError, match="401") as caught:
@@ -109,13 +109,13 @@ def test_a_token_comes_from_the_environment(
     assert Cluster(platform).status() == {"runs": [], "schedules": []}
 
 
-def test_a_failing_or_absent_server_is_told_by_its_url(kubeflow: Kubeflow, platform: Platform) -> None:
+def test_a_failing_or_absent_server_is_told_by_its_url(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     kubeflow.failing = 500
     with pytest.raises(ClusterError, match="500") as caught:
         Cluster(platform).status()
     assert kubeflow.url in str(caught.value)
-    nowhere = Platform(kubeflow_host="http://127.0.0.1:1")
+    nowhere = PlatformSettings(kubeflow_host="http://127.0.0.1:1")
     with pytest.raises(ClusterError, match="cannot be reached"):
         Cluster(nowhere).status()
     with pytest.raises(UsageError, match="no Kubeflow host is named"):
-        Cluster(Platform())
+        Cluster(PlatformSettings())

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from mbd.errors import UsageError
-from mbd.params.platform import Gpu, Platform, Retries, Toleration
+from mbd.params.platform import GpuSettings, PlatformSettings, RetriesSettings, TolerationSettings
 from pipelines import NAMES
 from pipelines.compiling import compiled
 
@@ -15,9 +15,9 @@ GOLDENS = Path(__file__).parents[2] / "pipelines"
 NEVER_CACHED = {"delete", "attack", "certify", "publish", "purge", "published", "reaudit", "notify"}
 
 
-def documents(name: str, platform: Platform | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+def documents(name: str, platform: PlatformSettings | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the pipeline and its Kubernetes part."""
-    spec, kubernetes = yaml.safe_load_all(compiled(name, platform or Platform()))
+    spec, kubernetes = yaml.safe_load_all(compiled(name, platform or PlatformSettings()))
     return spec, kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
 
 
@@ -35,7 +35,7 @@ def tasks(tree: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_lies_in_the_repository_is_what_is_compiled(name: str) -> None:
     golden = (GOLDENS / f"{name}.yaml").read_text(encoding="utf-8")
-    assert compiled(name, Platform()) == golden, "run `mbd pipeline compile` and look at the difference"
+    assert compiled(name, PlatformSettings()) == golden, "run `mbd pipeline compile` and look at the difference"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,7 +51,7 @@ def test_what_deletes_or_attests_is_never_answered_from_the_cache(name: str) -> 
 
 
 def test_a_refusal_of_the_gate_is_not_tried_again() -> None:
-    spec, _ = documents("delete", Platform(retries=Retries(count=3, backoff_seconds=5)))
+    spec, _ = documents("delete", PlatformSettings(retries=RetriesSettings(count=3, backoff_seconds=5)))
     found = tasks(spec)
     assert "retryPolicy" not in found["certify"]
     assert found["publish"]["retryPolicy"]["maxRetryCount"] == 3
@@ -59,8 +59,10 @@ def test_a_refusal_of_the_gate_is_not_tried_again() -> None:
 
 
 def test_training_goes_to_a_gpu_and_the_rest_does_not() -> None:
-    gpu = Gpu(limit=2, node_selector={"pool": "a100"}, tolerations=(Toleration(key="gpu", effect="NoSchedule"),))
-    spec, kubernetes = documents("delete", Platform(gpu=gpu, image="cpu@sha256:1", gpu_image="gpu@sha256:2"))
+    gpu = GpuSettings(
+        limit=2, node_selector={"pool": "a100"}, tolerations=(TolerationSettings(key="gpu", effect="NoSchedule"),)
+    )
+    spec, kubernetes = documents("delete", PlatformSettings(gpu=gpu, image="cpu@sha256:1", gpu_image="gpu@sha256:2"))
     executors = spec["deploymentSpec"]["executors"]
     trainer, attacker = executors["exec-train"]["container"], executors["exec-attack"]["container"]
     assert (trainer["image"], attacker["image"]) == ("gpu@sha256:2", "cpu@sha256:1")
@@ -72,7 +74,7 @@ def test_training_goes_to_a_gpu_and_the_rest_does_not() -> None:
 
 
 def test_a_pinned_image_is_told_to_its_steps_for_the_certificate() -> None:
-    spec, _ = documents("delete", Platform(image="registry/mbd@sha256:12ab"))
+    spec, _ = documents("delete", PlatformSettings(image="registry/mbd@sha256:12ab"))
     container = spec["deploymentSpec"]["executors"]["exec-certify"]["container"]
     assert {"name": "MBD_IMAGE_DIGEST", "value": "sha256:12ab"} in container["env"]
 
@@ -99,7 +101,7 @@ def test_an_audit_needs_no_model_before() -> None:
 
 
 def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
-    platform = Platform(
+    platform = PlatformSettings(
         secrets={"store": {"access": "AWS_ACCESS_KEY_ID"}}, keys_secret="signing", state_claim="ledgers"
     )
     _, kubernetes = documents("delete", platform)
@@ -115,7 +117,7 @@ def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_opens_encrypted_artifacts_reaches_the_steps_that_read_or_write_them(name: str) -> None:
-    platform = Platform(keys_secret="signing", data_keys_claim="data-keys", wrapper_secret="wrapper")
+    platform = PlatformSettings(keys_secret="signing", data_keys_claim="data-keys", wrapper_secret="wrapper")
     _, kubernetes = documents(name, platform)
     steps = {one.removeprefix("exec-").rstrip("-0123456789"): executor for one, executor in kubernetes.items()}
     opening = {step for step, executor in steps.items() if "pvcMount" in executor}
@@ -134,9 +136,9 @@ def test_every_step_runs_as_a_user_and_has_an_end(name: str) -> None:
     _, kubernetes = documents(name)
     for executor in kubernetes.values():
         assert executor["securityContext"]["runAsNonRoot"]
-        assert executor["activeDeadlineSeconds"] == str(Platform().timeout_seconds)
+        assert executor["activeDeadlineSeconds"] == str(PlatformSettings().timeout_seconds)
 
 
 def test_an_unknown_pipeline_is_told_by_name() -> None:
     with pytest.raises(UsageError, match="no such pipeline"):
-        compiled("forget", Platform())
+        compiled("forget", PlatformSettings())

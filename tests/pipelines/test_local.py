@@ -106,7 +106,7 @@ def test_with_shredding_no_artifact_is_plain_and_none_can_be_read_when_the_key_i
     again = run("pipeline", "run", "delete", "--root", str(tmp_path / "again"), settings=settings)
     assert isinstance(again.exception, StepFailedError)
     assert "the key of audio (features of synthetic-mosi) was destroyed" in again.output
-    named = r"file: \S+/audio\.safetensors\s+key: key\s+value: [0-9a-f]{64}\s+way out: leave the revoked modality out"
+    named = r"file: \S+/audio\.safetensors\s+key: key\s+value: [0-9a-f]{64}\s+hint: leave the revoked modality out"
     assert re.search(named, again.output), again.output
     assert list(files_with(tmp_path, old | audio)) == []
 

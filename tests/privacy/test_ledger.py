@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mbd.errors import DataError, ExitCode, MbdError
 from mbd.privacy.gaussian import analytic_sigma, epsilon_by_gaussian, zcdp
-from mbd.privacy.ledger import Budget, BudgetExhaustedError, Entry, Ledger, deletion_id, open_ledger
+from mbd.privacy.ledger import BudgetExhaustedError, Ledger, LedgerBudget, LedgerEntry, deletion_id, open_ledger
 
 LINEAGE, BEFORE, AFTER = "a" * 64, "b" * 64, "c" * 64
 RHO = zcdp(analytic_sigma(1.0, 1e-5, 1.0), 1.0)
@@ -23,7 +23,7 @@ def name(number: int) -> str:
     return deletion_id(BEFORE, ("audio",), str(number))
 
 
-def charge(ledger: Ledger, deletion: str, rho: float = RHO, limit: float = 8.0) -> Budget:
+def charge(ledger: Ledger, deletion: str, rho: float = RHO, limit: float = 8.0) -> LedgerBudget:
     return ledger.charge(deletion, rho, 1e-5, limit, before=BEFORE, modalities=("audio",))
 
 
@@ -146,7 +146,7 @@ def whole() -> bytes:
         return (Path(folder) / f"{LINEAGE}.jsonl").read_bytes()
 
 
-def read(content: bytes) -> list[Entry]:
+def read(content: bytes) -> list[LedgerEntry]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "ledger.jsonl"
         file.write_bytes(content)

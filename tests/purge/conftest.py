@@ -5,32 +5,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificate.build import Home, make_home
+from tests.certificate.build import ModelWorkspace, make_home
 from tests.features.dvc_repository import isolated
-from tests.purge.estate import Estate
+from tests.purge.workspace import PurgeWorkspace
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     """Data, a joint model, a lattice, and keys; deletions are made at first use."""
     return make_home(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="session")
-def first_estate(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Estate:
+def first_estate(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> PurgeWorkspace:
     """A repository whose data has been pushed to a folder; tests work in copies of it."""
     folder = tmp_path_factory.mktemp("estate")
-    estate = Estate.make(home, folder, {"backup": "../../remote"}, environment=isolated(folder / "machine"))
-    estate.repository.dvc("push", "--quiet")
-    return estate
+    purge_workspace = PurgeWorkspace.make(
+        model_workspace, folder, {"backup": "../../remote"}, environment=isolated(folder / "machine")
+    )
+    purge_workspace.repository.dvc("push", "--quiet")
+    return purge_workspace
 
 
 @pytest.fixture
-def estate(first_estate: Estate, tmp_path: Path, alone: dict[str, str]) -> Estate:
+def purge_workspace(first_estate: PurgeWorkspace, tmp_path: Path, alone: dict[str, str]) -> PurgeWorkspace:
     """A repository of the test's own, with old copies in every place."""
-    estate = first_estate.moved_to(tmp_path, alone)
-    estate.scatter()
-    return estate
+    purge_workspace = first_estate.moved_to(tmp_path, alone)
+    purge_workspace.scatter()
+    return purge_workspace
 
 
 @pytest.fixture(autouse=True)

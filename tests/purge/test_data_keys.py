@@ -11,7 +11,7 @@ from mbd.certificate.registry import entry
 from mbd.certificate.statement import DeletionStatement, PurgeStatement
 from mbd.certificate.trust import now
 from mbd.files import path_digest
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.data_keys import DataKeys, data_keys
 from mbd.purge.proof import PlaceRecord
@@ -21,31 +21,31 @@ from mbd.shredding.record import read_shredding
 from mbd.shredding.vault import encrypt_folder, opened
 from mbd.shredding.wrapper import FileWrapper
 from mbd.steps.purge import Done
-from tests.certificate.build import Home
-from tests.kubeflow.bench import as_settings
-from tests.purge.estate import Estate
+from tests.certificate.build import ModelWorkspace
+from tests.kubeflow.workspace import as_settings
+from tests.purge.workspace import PurgeWorkspace
 
 
 @pytest.fixture
-def settings(estate: Estate) -> Shredding:
+def settings(purge_workspace: PurgeWorkspace) -> ShreddingSettings:
     """Keys of the estate, and its model and data encrypted with them in a folder that no purge looks into."""
-    FileWrapper(estate.folder / "wrapper").make()
-    values = Shredding(
+    FileWrapper(purge_workspace.folder / "wrapper").make()
+    values = ShreddingSettings(
         enabled=True,
-        keys=f"{estate.folder}/data-keys",
-        wrapper=f"file:{estate.folder}/wrapper",
-        temporary=f"{estate.folder}/temporary",
+        keys=f"{purge_workspace.folder}/data-keys",
+        wrapper=f"file:{purge_workspace.folder}/wrapper",
+        temporary=f"{purge_workspace.folder}/temporary",
     )
     for name in ("model", "features"):
-        encrypt_folder(estate.work / "build" / name, backup(estate) / name, Keyring.of(values))
+        encrypt_folder(purge_workspace.work / "build" / name, backup(purge_workspace) / name, Keyring.of(values))
     return values
 
 
-def backup(estate: Estate) -> Path:
-    return estate.folder / "backup"
+def backup(purge_workspace: PurgeWorkspace) -> Path:
+    return purge_workspace.folder / "backup"
 
 
-def lineage(settings: Shredding) -> str:
+def lineage(settings: ShreddingSettings) -> str:
     (found,) = {key.name.lineage for key in read_shredding(Path(settings.keys)).keys}
     return found
 
@@ -55,34 +55,40 @@ def keys_in(done: Done) -> PlaceRecord:
     return place
 
 
-def test_with_a_key_left_the_purge_is_partial_and_says_what_to_do(estate: Estate, settings: Shredding) -> None:
-    done = estate.purge(*as_settings(settings))
+def test_with_a_key_left_the_purge_is_partial_and_says_what_to_do(
+    purge_workspace: PurgeWorkspace, settings: ShreddingSettings
+) -> None:
+    done = purge_workspace.purge(*as_settings(settings))
     place = keys_in(done)
     assert done.record.erasure.claim == "partial"
     assert (place.found, place.removed, place.left, place.gone) == (1, 0, 1, False)
     (obstacle,) = place.obstacles
     assert obstacle.reason == "keys of encrypted copies are still there"
-    assert "mbd shred destroy" in obstacle.way_out and "purge.keys=true" in obstacle.way_out
+    assert "mbd shred destroy" in obstacle.hint and "purge.keys=true" in obstacle.hint
     assert "Not clean: data keys (keys of encrypted copies are still there)." in done.record.erasure.note
-    with opened(backup(estate) / "model", settings) as plain:  # and so it is
-        assert path_digest(plain) == path_digest(estate.office.home.folder / "model")
+    with opened(backup(purge_workspace) / "model", settings) as plain:  # and so it is
+        assert path_digest(plain) == path_digest(purge_workspace.authority.model_workspace.folder / "model")
 
     Keyring.of(settings).destroy(lineage(settings), ("audio",), ("models",), "request 17")
-    done = estate.purge(*as_settings(settings))
+    done = purge_workspace.purge(*as_settings(settings))
     assert (done.record.erasure.claim, keys_in(done).gone) == ("complete", True)
     assert "Data keys were destroyed: audio (models)." in done.record.erasure.note
 
 
-def test_a_purge_destroys_the_keys_if_it_is_told_to(estate: Estate, settings: Shredding) -> None:
-    done = estate.purge(*as_settings(settings), "purge.keys=true", "purge.features=true")
+def test_a_purge_destroys_the_keys_if_it_is_told_to(
+    purge_workspace: PurgeWorkspace, settings: ShreddingSettings
+) -> None:
+    done = purge_workspace.purge(*as_settings(settings), "purge.keys=true", "purge.features=true")
     assert (keys_in(done).found, keys_in(done).removed, keys_in(done).left) == (2, 2, 0)
     assert done.record.erasure.claim == "complete"
-    told = f"purge of certificate {estate.certificate}"
-    with pytest.raises(KeyDestroyedError, match=told), opened(backup(estate) / "model", settings):
+    output = f"purge of certificate {purge_workspace.certificate}"
+    with pytest.raises(KeyDestroyedError, match=output), opened(backup(purge_workspace) / "model", settings):
         pass
-    with opened(backup(estate) / "features", settings) as plain:
+    with opened(backup(purge_workspace) / "features", settings) as plain:
         assert {path.stem for path in plain.glob("splits/*/*")} == {"_rows", "text", "visual"}
-    (said,) = entry(estate.office.store, estate.certificate, estate.office.trust, now()).about
+    (said,) = entry(
+        purge_workspace.authority.store, purge_workspace.certificate, purge_workspace.authority.trust, now()
+    ).about
     assert isinstance(said, PurgeStatement)
     assert said.predicate.shredding
     assert said.predicate.shredding.whole
@@ -92,45 +98,53 @@ def test_a_purge_destroys_the_keys_if_it_is_told_to(estate: Estate, settings: Sh
     }
 
 
-def test_feature_files_that_another_model_needs_stay_readable(estate: Estate, settings: Shredding) -> None:
-    shutil.copytree(estate.office.home.folder / "lattice", estate.work / "build" / "other")
-    done = estate.purge(*as_settings(settings), "purge.keys=true", "purge.features=true")
+def test_feature_files_that_another_model_needs_stay_readable(
+    purge_workspace: PurgeWorkspace, settings: ShreddingSettings
+) -> None:
+    shutil.copytree(
+        purge_workspace.authority.model_workspace.folder / "lattice", purge_workspace.work / "build" / "other"
+    )
+    done = purge_workspace.purge(*as_settings(settings), "purge.keys=true", "purge.features=true")
     assert done.record.excepted
     assert (keys_in(done).found, keys_in(done).removed) == (1, 1)
-    with opened(backup(estate) / "features", settings) as plain:
+    with opened(backup(purge_workspace) / "features", settings) as plain:
         assert list(plain.glob("splits/*/audio.safetensors"))
 
 
-def test_keys_that_are_not_mounted_are_not_destroyed_ones(estate: Estate, settings: Shredding) -> None:
-    elsewhere = settings.model_copy(update={"keys": f"{estate.folder}/not-mounted"})
-    done = estate.purge(*as_settings(elsewhere))
+def test_keys_that_are_not_mounted_are_not_destroyed_ones(
+    purge_workspace: PurgeWorkspace, settings: ShreddingSettings
+) -> None:
+    elsewhere = settings.model_copy(update={"keys": f"{purge_workspace.folder}/not-mounted"})
+    done = purge_workspace.purge(*as_settings(elsewhere))
     assert (done.record.erasure.claim, keys_in(done).gone) == ("partial", False)
 
 
-def test_where_nothing_was_ever_encrypted_keys_are_no_matter(estate: Estate) -> None:
-    done = estate.purge()
+def test_where_nothing_was_ever_encrypted_keys_are_no_matter(purge_workspace: PurgeWorkspace) -> None:
+    done = purge_workspace.purge()
     assert done.record.erasure.claim == "complete"
     assert not [place for place in done.record.places if place.kind == "data keys"]
 
 
-def test_keys_of_forgotten_subjects_are_never_destroyed_and_new_ones_do_not_count(home: Home, tmp_path: Path) -> None:
-    home.certify("subjects", tmp_path / "bundle")
+def test_keys_of_forgotten_subjects_are_never_destroyed_and_new_ones_do_not_count(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    model_workspace.certify("subjects", tmp_path / "bundle")
     statement = Bundle(tmp_path / "bundle").statement
     assert isinstance(statement, DeletionStatement)
     FileWrapper(tmp_path / "wrapper").make()
     own = (f"shredding.keys={tmp_path}/keys", f"shredding.wrapper=file:{tmp_path}/wrapper", "purge.keys=true")
-    params = home.params(*own)
+    params = model_workspace.params(*own)
 
     def keys_of_what_was_deleted(days_ago: int) -> object:
         predicate = statement.predicate.model_copy(update={"issued": now() - timedelta(days=days_ago)})
         return data_keys(params, "c" * 64, statement.model_copy(update={"predicate": predicate}))
 
     assert keys_of_what_was_deleted(0) is None
-    encrypt_folder(home.folder / "lattice", tmp_path / "encrypted", Keyring.of(params.shredding))
+    encrypt_folder(model_workspace.folder / "lattice", tmp_path / "encrypted", Keyring.of(params.shredding))
     assert keys_of_what_was_deleted(1) is None  # made after the deletion: of the new model
     place = keys_of_what_was_deleted(0)
     assert isinstance(place, DataKeys)
     (finding,) = remove_all([place], Targets())
     assert (finding.found, finding.stayed) == (1, 1)
-    assert "encrypt the new model and the data under another shredding.lineage" in finding.obstacles[0].way_out
+    assert "encrypt the new model and the data under another shredding.lineage" in finding.obstacles[0].hint
     assert take_inventory([place], Targets())[0].found == 1

@@ -5,32 +5,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.features.dvc_repository import DvcRepository, isolated
+from tests.features.dvc_repository import SampleRepository, isolated
 from tests.integration.command import mbd
-from tests.purge.estate import Estate, digests_below, holding
+from tests.purge.workspace import PurgeWorkspace, digests_below, holding
 
 
 @pytest.fixture
-def full(first_estate: Estate, tmp_path: Path, alone: dict[str, str]) -> Estate:
+def full(first_estate: PurgeWorkspace, tmp_path: Path, alone: dict[str, str]) -> PurgeWorkspace:
     """An experiment, a tag, two branches, a second clone and a run of kfp, all with old copies."""
-    estate = first_estate.moved_to(tmp_path, alone)
-    estate.experiment()
-    estate.scatter()
-    estate.run_pipeline()
-    estate.repository.dvc("push", "--quiet", "--run-cache")
-    estate.repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
-    DvcRepository(tmp_path / "clone", alone).dvc("pull", "--quiet")
-    return estate
+    purge_workspace = first_estate.moved_to(tmp_path, alone)
+    purge_workspace.experiment()
+    purge_workspace.scatter()
+    purge_workspace.run_pipeline()
+    purge_workspace.repository.dvc("push", "--quiet", "--run-cache")
+    purge_workspace.repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
+    SampleRepository(tmp_path / "clone", alone).dvc("pull", "--quiet")
+    return purge_workspace
 
 
-def run(estate: Estate, *arguments: str | Path, folder: Path | None = None) -> tuple[int, str]:
-    environment = estate.repository.environment
-    done = mbd(*estate.command(*arguments), environment=environment, folder=folder or estate.work)
+def run(purge_workspace: PurgeWorkspace, *arguments: str | Path, folder: Path | None = None) -> tuple[int, str]:
+    environment = purge_workspace.repository.environment
+    done = mbd(*purge_workspace.command(*arguments), environment=environment, folder=folder or purge_workspace.work)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout
 
 
-def test_no_old_byte_is_left_and_the_clone_that_nobody_thought_of_is_kept_out(full: Estate) -> None:
+def test_no_old_byte_is_left_and_the_clone_that_nobody_thought_of_is_kept_out(full: PurgeWorkspace) -> None:
     assert full.repository.git("remote") == ""
     remote, weights = full.folder / "remote", full.old_weights()
     everything = (full.work, remote, full.folder / "machine" / "tmp")
@@ -52,7 +52,7 @@ def test_no_old_byte_is_left_and_the_clone_that_nobody_thought_of_is_kept_out(fu
     assert run(full, "scan")[0] == 0
 
     # On another machine: DVC keeps there which files a remote had.
-    clone = DvcRepository(full.folder / "clone", full.repository.environment | isolated(full.folder / "elsewhere"))
+    clone = SampleRepository(full.folder / "clone", full.repository.environment | isolated(full.folder / "elsewhere"))
     assert len(holding([weights], clone.folder)) >= 2
     origin = full.folder / "origin.git"
     full.repository.git("clone", "--quiet", "--bare", ".", str(origin))

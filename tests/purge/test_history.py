@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mbd.purge.history import History, is_pointer
 from mbd.purge.targets import Target, Targets
-from tests.features.dvc_repository import DvcRepository
+from tests.features.dvc_repository import SampleRepository
 
 WEIGHTS, FEATURES = "a" * 64, "b" * 64
 _LOCK = """schema: '2.0'
@@ -40,10 +40,10 @@ def read(md5: str) -> bytes | None:
 
 
 @pytest.fixture
-def repository(tmp_path: Path, alone: dict[str, str]) -> DvcRepository:
+def repository(tmp_path: Path, alone: dict[str, str]) -> SampleRepository:
     """Three commits: the old lock is named by a tag, a stash of an earlier one by nothing but the reflog."""
     (tmp_path / "work").mkdir()
-    repository = DvcRepository(tmp_path / "work", alone)
+    repository = SampleRepository(tmp_path / "work", alone)
     repository.git("init", "--quiet", "--initial-branch=main")
     lock = repository.folder / "dvc.lock"
     lock.write_text(_LOCK.format(**MD5))
@@ -55,7 +55,7 @@ def repository(tmp_path: Path, alone: dict[str, str]) -> DvcRepository:
     return repository
 
 
-def test_locks_of_all_revisions_tell_which_md5_a_digest_has(repository: DvcRepository) -> None:
+def test_locks_of_all_revisions_tell_which_md5_a_digest_has(repository: SampleRepository) -> None:
     history = History(repository.folder, read)
     targets = Targets([Target(WEIGHTS, "weights"), Target(FEATURES, "features"), Target("c" * 64, "weights")])
     known = {target.sha256: (target.md5, target.size) for target in history.known(targets)}
@@ -64,7 +64,7 @@ def test_locks_of_all_revisions_tell_which_md5_a_digest_has(repository: DvcRepos
     assert history.refs_naming(named) == ("refs/tags/old",)
 
 
-def test_stashes_and_what_only_the_reflog_knows_count_too(repository: DvcRepository) -> None:
+def test_stashes_and_what_only_the_reflog_knows_count_too(repository: SampleRepository) -> None:
     other = repository.folder / "other.dvc"
     for digit in "56":
         other.write_text(f"outs:\n- md5: {digit * 32}\n  size: 3\n  path: other\n")

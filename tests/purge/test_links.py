@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mbd.files import sha256_file
-from mbd.purge.inventory import Finding, remove_all, take_inventory
+from mbd.purge.inventory import PlaceInventory, remove_all, take_inventory
 from mbd.purge.places.folders import Folder, RunCache
 from mbd.purge.places.place import Place
 from mbd.purge.targets import Target, Targets
@@ -16,7 +16,7 @@ OLD, OTHER = b"old weights " * 100, b"new weights " * 100
 MD5 = "0123456789abcdef0123456789abcdef"
 
 
-class Machine:
+class LinkedMachine:
     """A workspace with a cache that holds the old file and another one, read-only as DVC leaves them."""
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class Machine:
         roots = frozenset({self.work.resolve(), self.cache.resolve()})
         return [Folder("workspace", self.work, roots), Folder("DVC cache", self.cache, roots, by_name=True)]
 
-    def purge(self) -> list[Finding]:
+    def purge(self) -> list[PlaceInventory]:
         return remove_all(self.places, self.targets)
 
     def left(self) -> int:
@@ -43,16 +43,16 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(tmp_path: Path) -> LinkedMachine:
+    return LinkedMachine(tmp_path)
 
 
-def obstacles(findings: list[Finding]) -> list[str]:
+def obstacles(findings: list[PlaceInventory]) -> list[str]:
     return [obstacle.reason for finding in findings for obstacle in finding.obstacles]
 
 
 @pytest.mark.parametrize("link", [shutil.copyfile, os.link, os.symlink], ids=["copy", "hard link", "symbolic link"])
-def test_each_kind_of_link_is_removed_with_what_it_leads_to(machine: Machine, link: object) -> None:
+def test_each_kind_of_link_is_removed_with_what_it_leads_to(machine: LinkedMachine, link: object) -> None:
     assert callable(link)
     link(machine.cached, machine.work / "model.safetensors")
     link(machine.other, machine.work / "other.safetensors")
@@ -65,14 +65,14 @@ def test_each_kind_of_link_is_removed_with_what_it_leads_to(machine: Machine, li
     assert machine.left() == 0
 
 
-def test_a_link_whose_cached_file_is_gone_goes_as_well(machine: Machine) -> None:
+def test_a_link_whose_cached_file_is_gone_goes_as_well(machine: LinkedMachine) -> None:
     (machine.work / "model.safetensors").symlink_to(machine.cached)
     machine.cached.unlink()
     assert [finding.found for finding in machine.purge()] == [1, 0]
     assert not os.path.lexists(machine.work / "model.safetensors")
 
 
-def test_bytes_outside_of_all_places_that_a_link_leads_to_are_removed(machine: Machine) -> None:
+def test_bytes_outside_of_all_places_that_a_link_leads_to_are_removed(machine: LinkedMachine) -> None:
     elsewhere = machine.folder / "disk" / "old.bin"
     elsewhere.parent.mkdir()
     elsewhere.write_bytes(OLD)
@@ -81,7 +81,7 @@ def test_bytes_outside_of_all_places_that_a_link_leads_to_are_removed(machine: M
     assert not elsewhere.exists()
 
 
-def test_a_linked_folder_is_searched_once_even_in_a_circle(machine: Machine) -> None:
+def test_a_linked_folder_is_searched_once_even_in_a_circle(machine: LinkedMachine) -> None:
     disk = machine.folder / "disk"
     disk.mkdir()
     (disk / "model.safetensors").write_bytes(OLD)
@@ -92,7 +92,7 @@ def test_a_linked_folder_is_searched_once_even_in_a_circle(machine: Machine) -> 
     assert not (disk / "model.safetensors").exists()
 
 
-def test_hard_links_that_lie_elsewhere_are_counted_and_told(machine: Machine) -> None:
+def test_hard_links_that_lie_elsewhere_are_counted_and_told(machine: LinkedMachine) -> None:
     outside = machine.folder / "outside.bin"
     os.link(machine.cached, outside)
     os.link(machine.cached, machine.work / "model.safetensors")

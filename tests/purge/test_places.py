@@ -4,14 +4,14 @@ from pathlib import Path
 
 from mbd.params import load_params
 from mbd.purge.inventory import take_inventory
-from mbd.purge.places import surroundings
+from mbd.purge.places import workspace
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Target, Targets
 from tests.features.dvc_repository import configure_dvc
 
 
 def places(root: Path, *settings: str, modalities: tuple[str, ...] = ()) -> dict[tuple[str, str], object]:
-    found = surroundings(load_params(None, settings), f"file://{root}/store", root=root, modalities=modalities).places
+    found = workspace(load_params(None, settings), f"file://{root}/store", root=root, modalities=modalities).places
     return {(place.kind, place.where): place for place in found}
 
 
@@ -46,9 +46,9 @@ def test_where_kubeflow_keeps_artifacts_must_be_said(tmp_path: Path) -> None:
     assert (kind, "s3://mlpipeline/v2") in places(tmp_path, "platform.pipeline_root=minio://mlpipeline/v2")
     host = "platform.kubeflow_host=https://kubeflow.example"
     (unknown,) = [place for (name, _), place in places(tmp_path, host).items() if name == kind]
-    told: list[str] = []
-    assert not list(unknown.find(Targets(), lambda obstacle: told.append(obstacle.way_out)))  # type: ignore[attr-defined]
-    assert told == ["set platform.pipeline_root"]
+    output: list[str] = []
+    assert not list(unknown.find(Targets(), lambda obstacle: output.append(obstacle.hint)))  # type: ignore[attr-defined]
+    assert output == ["set platform.pipeline_root"]
 
 
 def test_all_cached_vectors_of_a_modality_go_and_those_of_others_stay(tmp_path: Path) -> None:

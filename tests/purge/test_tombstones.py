@@ -20,9 +20,9 @@ from mbd.purge.tombstones import buried, bury, listed, read_list
 from mbd.steps import purge
 from mbd.steps.step import step_run
 from mbd.storage import open_store
-from tests.certificate.build import Home
+from tests.certificate.build import ModelWorkspace
 from tests.integration.command import mbd
-from tests.purge.estate import Estate, holding
+from tests.purge.workspace import PurgeWorkspace, holding
 
 
 @pytest.fixture(autouse=True)
@@ -35,29 +35,36 @@ def use(params: Params) -> None:
     tombstones.use(lambda: listed(params))
 
 
-def test_a_purge_leaves_tombstones_that_steps_refuse_wherever_the_list_is(estate: Estate, home: Home) -> None:
-    done = estate.purge("purge.features=true")
-    audio = estate.audio_files()
-    assert read_list(estate.folder / "tombstones") == {target.sha256 for target in done.record.targets}
-    for params in (estate.params(), estate.params(f"purge.tombstones={estate.office.url}")):
+def test_a_purge_leaves_tombstones_that_steps_refuse_wherever_the_list_is(
+    purge_workspace: PurgeWorkspace, model_workspace: ModelWorkspace
+) -> None:
+    done = purge_workspace.purge("purge.features=true")
+    audio = purge_workspace.audio_files()
+    assert read_list(purge_workspace.folder / "tombstones") == {target.sha256 for target in done.record.targets}
+    for params in (
+        purge_workspace.params(),
+        purge_workspace.params(f"purge.tombstones={purge_workspace.authority.url}"),
+    ):
         use(params)
         with pytest.raises(DataError, match="must not come back"):
-            load_model(home.folder / "model")
+            load_model(model_workspace.folder / "model")
         with pytest.raises(DataError, match="must not come back") as refused:
-            FeatureSet.open(home.folder / "data").split("train")
+            FeatureSet.open(model_workspace.folder / "data").split("train")
         assert str(refused.value.value).removeprefix("sha256 ") in audio
-    record, _ = load_model(home.deletion("surgery"))
-    assert len(open_for(record, home.folder / "data").split("train")) > 0
-    assert FeatureSet.open(home.folder / "data", without=("audio",)).split("test").load().features.keys() == {
+    record, _ = load_model(model_workspace.deletion("surgery"))
+    assert len(open_for(record, model_workspace.folder / "data").split("train")) > 0
+    assert FeatureSet.open(model_workspace.folder / "data", without=("audio",)).split(
+        "test"
+    ).load().features.keys() == {
         "text",
         "visual",
     }
 
 
-def test_no_step_takes_in_or_puts_out_a_purged_file(home: Home, tmp_path: Path) -> None:
-    weights = home.folder / "model" / WEIGHTS
+def test_no_step_takes_in_or_puts_out_a_purged_file(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    weights = model_workspace.folder / "model" / WEIGHTS
     write_file(tmp_path / "list", f"{sha256_file(weights)}\n")
-    use(home.params(f"purge.tombstones={tmp_path / 'list'}"))
+    use(model_workspace.params(f"purge.tombstones={tmp_path / 'list'}"))
     with (
         pytest.raises(DataError, match="must not come back"),
         step_run("some", tmp_path / "a", {}, model=weights.parent),
@@ -69,13 +76,15 @@ def test_no_step_takes_in_or_puts_out_a_purged_file(home: Home, tmp_path: Path) 
     assert not (tmp_path / "b").exists()
 
 
-def test_without_a_list_nothing_is_refused_and_the_list_is_read_once(home: Home, tmp_path: Path) -> None:
-    use(home.params(f"purge.tombstones={tmp_path / 'nothing'}"))
-    load_model(home.folder / "model")
+def test_without_a_list_nothing_is_refused_and_the_list_is_read_once(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    use(model_workspace.params(f"purge.tombstones={tmp_path / 'nothing'}"))
+    load_model(model_workspace.folder / "model")
     reads = []
     tombstones.use(lambda: frozenset(reads.append("read") or ()))  # type: ignore[func-returns-value]
     for _ in range(3):
-        load_model(home.folder / "model")
+        load_model(model_workspace.folder / "model")
     assert reads == ["read"]
 
 
@@ -90,53 +99,64 @@ def test_tombstones_are_set_up_once_and_tell_both_digests(tmp_path: Path) -> Non
     assert {t.sha256 for t in buried(store, "c" * 64)} == {"a" * 64}
 
 
-def test_a_clone_cannot_push_old_files_and_a_scan_finds_those_that_were_forced(estate: Estate) -> None:
-    bare = estate.folder / "origin.git"
-    stale = estate.clone()
-    estate.repository.git("clone", "--quiet", "--bare", ".", str(bare))
+def test_a_clone_cannot_push_old_files_and_a_scan_finds_those_that_were_forced(purge_workspace: PurgeWorkspace) -> None:
+    bare = purge_workspace.folder / "origin.git"
+    stale = purge_workspace.clone()
+    purge_workspace.repository.git("clone", "--quiet", "--bare", ".", str(bare))
     stale.git("remote", "set-url", "origin", str(bare))
     stale.git("commit", "--quiet", "--allow-empty", "--message", "work on the old model")
-    install_hook(stale.folder, estate.office.url)
-    estate.purge()
-    assert purge.scan(estate.params(), estate.office.url, root=estate.work).clean
+    install_hook(stale.folder, purge_workspace.authority.url)
+    purge_workspace.purge()
+    assert purge.scan(purge_workspace.params(), purge_workspace.authority.url, root=purge_workspace.work).clean
 
     with pytest.raises(AssertionError, match="would bring purged files back: the DVC cache holds 1"):
         stale.git("push", "--quiet", "origin", "main")
-    shutil.copytree(stale.folder / ".dvc" / "cache" / "files", estate.folder / "remote" / "files", dirs_exist_ok=True)
-    done = mbd(*estate.command("scan", "--json"), environment=stale.environment, folder=estate.work)
+    shutil.copytree(
+        stale.folder / ".dvc" / "cache" / "files", purge_workspace.folder / "remote" / "files", dirs_exist_ok=True
+    )
+    done = mbd(*purge_workspace.command("scan", "--json"), environment=stale.environment, folder=purge_workspace.work)
     assert done.returncode == 1
     (found,) = json.loads(done.stdout)["resurrections"]
-    assert (found["kind"], found["what"], found["sha256"]) == ("DVC remote", "weights", estate.old_weights())
+    assert (found["kind"], found["what"], found["sha256"]) == ("DVC remote", "weights", purge_workspace.old_weights())
 
-    scan = purge.remove_resurrections(estate.params(), estate.office.url, root=estate.work)
+    scan = purge.remove_resurrections(
+        purge_workspace.params(), purge_workspace.authority.url, root=purge_workspace.work
+    )
     assert scan.clean
-    assert holding([estate.old_weights()], estate.folder / "remote") == []
-    assert purge.remove_resurrections(estate.params(), estate.office.url, root=stale.folder).resurrections == ()
+    assert holding([purge_workspace.old_weights()], purge_workspace.folder / "remote") == []
+    assert (
+        purge.remove_resurrections(
+            purge_workspace.params(), purge_workspace.authority.url, root=stale.folder
+        ).resurrections
+        == ()
+    )
     stale.git("push", "--quiet", "origin", "main")
 
 
-def test_nor_are_purged_files_pushed_that_a_commit_holds_itself(estate: Estate) -> None:
-    estate.purge()
-    push = f"refs/heads/main {estate.repository.git('rev-parse', 'HEAD').strip()} refs/heads/main {'0' * 40}"
-    stones = buried(estate.office.store)
-    check_push(estate.work, stones, [push])
-    shutil.copyfile(estate.office.home.folder / "model" / WEIGHTS, estate.work / "model.bin")
-    estate.repository.git("add", "--force", "model.bin")
-    estate.repository.git("commit", "--quiet", "--message", "back again")
-    push = f"refs/heads/main {estate.repository.git('rev-parse', 'HEAD').strip()} refs/heads/main {'0' * 40}"
+def test_nor_are_purged_files_pushed_that_a_commit_holds_itself(purge_workspace: PurgeWorkspace) -> None:
+    purge_workspace.purge()
+    push = f"refs/heads/main {purge_workspace.repository.git('rev-parse', 'HEAD').strip()} refs/heads/main {'0' * 40}"
+    stones = buried(purge_workspace.authority.store)
+    check_push(purge_workspace.work, stones, [push])
+    shutil.copyfile(
+        purge_workspace.authority.model_workspace.folder / "model" / WEIGHTS, purge_workspace.work / "model.bin"
+    )
+    purge_workspace.repository.git("add", "--force", "model.bin")
+    purge_workspace.repository.git("commit", "--quiet", "--message", "back again")
+    push = f"refs/heads/main {purge_workspace.repository.git('rev-parse', 'HEAD').strip()} refs/heads/main {'0' * 40}"
     with pytest.raises(DataError, match="a commit that is about to go out holds one"):
-        check_push(estate.work, stones, [push])
+        check_push(purge_workspace.work, stones, [push])
 
 
-def test_a_hook_that_was_there_runs_afterwards_with_the_same_input(estate: Estate) -> None:
-    bare, seen = estate.folder / "origin.git", estate.folder / "seen"
-    estate.repository.git("init", "--quiet", "--bare", str(bare))
-    hooks = estate.work / ".git" / "hooks"
+def test_a_hook_that_was_there_runs_afterwards_with_the_same_input(purge_workspace: PurgeWorkspace) -> None:
+    bare, seen = purge_workspace.folder / "origin.git", purge_workspace.folder / "seen"
+    purge_workspace.repository.git("init", "--quiet", "--bare", str(bare))
+    hooks = purge_workspace.work / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
     write_file(hooks / "pre-push", f'#!/bin/sh\n{{ echo "$1"; cat; }} > {seen}\n', mode=0o755)
     for _ in range(2):
-        install_hook(estate.work, estate.office.url)
-    estate.repository.git("push", "--quiet", str(bare), "main")
+        install_hook(purge_workspace.work, purge_workspace.authority.url)
+    purge_workspace.repository.git("push", "--quiet", str(bare), "main")
     remote, line = seen.read_text().splitlines()
     assert remote == str(bare)
     assert line.startswith("refs/heads/main ")

@@ -20,7 +20,7 @@ from mbd.purge.tombstones import bury
 from mbd.steps import purge
 from mbd.storage import open_store
 from tests.certificate.killing import KillingStore
-from tests.purge.estate import Estate, holding
+from tests.purge.workspace import PurgeWorkspace, holding
 
 
 def in_another_process(run: Callable[[], object]) -> int:
@@ -67,42 +67,57 @@ def killed_at_operation(number: int, run: Callable[[], object]) -> int:
     return in_another_process(start)
 
 
-def check_complete(estate: Estate) -> None:
+def check_complete(purge_workspace: PurgeWorkspace) -> None:
     """The purge runs again, completes, and the store is in order."""
-    done = estate.purge()
+    done = purge_workspace.purge()
     assert done.record.erasure.claim == "complete"
-    assert holding([estate.old_weights()], estate.work, estate.folder / "remote", estate.folder / "machine") == []
-    about = entry(estate.office.store, estate.certificate, estate.office.trust, now()).about
+    assert (
+        holding(
+            [purge_workspace.old_weights()],
+            purge_workspace.work,
+            purge_workspace.folder / "remote",
+            purge_workspace.folder / "machine",
+        )
+        == []
+    )
+    about = entry(
+        purge_workspace.authority.store, purge_workspace.certificate, purge_workspace.authority.trust, now()
+    ).about
     assert about
     assert all(isinstance(said, PurgeStatement) for said in about)
 
 
 @pytest.mark.parametrize("removals", [0, 1, 3])
-def test_killed_while_it_removes_it_completes_when_run_again(estate: Estate, removals: int) -> None:
-    assert killed_after_removals(removals, estate.purge) == -signal.SIGKILL
-    assert holding([estate.old_weights()], estate.work, estate.folder / "remote", estate.folder / "machine")
-    check_complete(estate)
+def test_killed_while_it_removes_it_completes_when_run_again(purge_workspace: PurgeWorkspace, removals: int) -> None:
+    assert killed_after_removals(removals, purge_workspace.purge) == -signal.SIGKILL
+    assert holding(
+        [purge_workspace.old_weights()],
+        purge_workspace.work,
+        purge_workspace.folder / "remote",
+        purge_workspace.folder / "machine",
+    )
+    check_complete(purge_workspace)
 
 
-def test_killed_at_any_operation_of_the_store_too(estate: Estate) -> None:
+def test_killed_at_any_operation_of_the_store_too(purge_workspace: PurgeWorkspace) -> None:
     killed = 0
     for operation in range(1, 200, 9):
-        if killed_at_operation(operation, estate.purge) != -signal.SIGKILL:
+        if killed_at_operation(operation, purge_workspace.purge) != -signal.SIGKILL:
             break
         killed += 1
     else:
         pytest.fail("it has more operations than were tried")
     assert killed > 3
-    check_complete(estate)
+    check_complete(purge_workspace)
 
 
-def test_what_the_first_run_knew_the_next_one_knows_from_the_tombstones(estate: Estate) -> None:
-    bury(estate.office.store, estate.plan().purged.targets, estate.certificate)
-    shutil.rmtree(estate.work / "build")
-    shutil.rmtree(estate.work / ".git")
-    shutil.rmtree(estate.folder / "machine" / "tmp" / "mbd-request-killed")
-    estate.repository.git("init", "--quiet")
-    done = estate.purge()
+def test_what_the_first_run_knew_the_next_one_knows_from_the_tombstones(purge_workspace: PurgeWorkspace) -> None:
+    bury(purge_workspace.authority.store, purge_workspace.plan().purged.targets, purge_workspace.certificate)
+    shutil.rmtree(purge_workspace.work / "build")
+    shutil.rmtree(purge_workspace.work / ".git")
+    shutil.rmtree(purge_workspace.folder / "machine" / "tmp" / "mbd-request-killed")
+    purge_workspace.repository.git("init", "--quiet")
+    done = purge_workspace.purge()
     assert {place.kind: place.removed for place in done.record.places if place.found} == {
         "DVC cache": 1,
         "DVC remote": 1,
@@ -119,26 +134,26 @@ def give_up_the_rights_of_root() -> None:
 
 
 def test_without_permission_on_one_remote_all_else_is_done_and_the_proof_says_so(
-    estate: Estate, tmp_path: Path
+    purge_workspace: PurgeWorkspace, tmp_path: Path
 ) -> None:
-    (copy,) = holding([estate.old_weights()], estate.folder / "remote")
+    (copy,) = holding([purge_workspace.old_weights()], purge_workspace.folder / "remote")
     copy.parent.chmod(0o555)
 
     def run() -> None:
         give_up_the_rights_of_root()
-        os.chdir(estate.work)
-        sys.argv = ["mbd", *estate.command("--receipt", estate.receipt, "--yes")]
+        os.chdir(purge_workspace.work)
+        sys.argv = ["mbd", *purge_workspace.command("--receipt", purge_workspace.receipt, "--yes")]
         main()
 
     try:
         assert in_another_process(run) == 1
     finally:
         copy.parent.chmod(0o755)
-    assert holding([estate.old_weights()], estate.work, estate.folder / "remote") == [copy]
-    verdict = estate.office.verify_in_store(estate.certificate, tmp_path / "verified")
+    assert holding([purge_workspace.old_weights()], purge_workspace.work, purge_workspace.folder / "remote") == [copy]
+    verdict = purge_workspace.authority.verify_in_store(purge_workspace.certificate, tmp_path / "verified")
     assert verdict.verified
     assert verdict.claims["erasure"]["claim"] == "partial"
     assert "DVC remote (a file could not be removed)" in verdict.claims["erasure"]["note"]
-    check_complete(estate)
-    verdict = estate.office.verify_in_store(estate.certificate, tmp_path / "again")
+    check_complete(purge_workspace)
+    verdict = purge_workspace.authority.verify_in_store(purge_workspace.certificate, tmp_path / "again")
     assert verdict.claims["erasure"]["claim"] == "complete"

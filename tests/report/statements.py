@@ -25,8 +25,8 @@ from mbd.certificate.trust import now
 from mbd.certificate.verify.signing import proof_bytes
 from mbd.params import Params, load_params
 from mbd.storage import open_store
-from tests.certificate.office import key_settings
-from tests.certificate.premises import Premises
+from tests.certificate.authority import key_settings
+from tests.certificate.keyed_store import KeyedStore
 
 Kind = Literal["surgery", "certified", "exact", "subjects"]
 KINDS: tuple[Kind, ...] = ("surgery", "certified", "exact", "subjects")
@@ -145,7 +145,7 @@ def leakage() -> dict[str, Any]:
             attack("whitebox"),
             attack("relearn", measure="R²", after={"value": -2.0, "low": -2.5, "high": -1.5}),
             attack("whitebox", variant="int8"),
-            attack("diff", decision="told", before=None, reference=None, difference=None, tolerance=None),
+            attack("diff", decision="informational", before=None, reference=None, difference=None, tolerance=None),
         ],
         "utility": [
             {
@@ -170,7 +170,7 @@ def leakage() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SmallOffice(Premises):
+class SmallOffice(KeyedStore):
     """Keys, trust and a store in one folder."""
 
     @classmethod

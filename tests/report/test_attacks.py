@@ -74,7 +74,7 @@ def audit(
             attack("membership", 0.5),
             attack("whitebox", 0.51, variant="int8"),
         ),
-        utility=(utility, utility.model_copy(update={"regime": "text", "decision": "told"})),
+        utility=(utility, utility.model_copy(update={"regime": "text", "decision": "informational"})),
         invariants=(InvariantRecord(name="cut", decision="passed", reason="no tensor"),),
         lower_bound=LowerBound(
             epsilon=0.1, confidence=0.95, delta=1e-5, attack="membership", claimed=1, decision="passed", reason="ε ok"

@@ -7,16 +7,16 @@ import pytest
 from mbd.certificate.predicate import Predicate
 from mbd.certificate.statement import WEIGHTS
 from mbd.report.certificate import certificate_report
-from tests.certificate.build import KINDS, Home, make_home
+from tests.certificate.build import KINDS, ModelWorkspace, make_home
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     return make_home(tmp_path_factory.mktemp("home"))
 
 
-def report(home: Home, folder: Path, kind: str) -> tuple[str, Predicate]:
-    statement = home.certify(kind, folder / "bundle")["statement"]
+def report(model_workspace: ModelWorkspace, folder: Path, kind: str) -> tuple[str, Predicate]:
+    statement = model_workspace.certify(kind, folder / "bundle")["statement"]
     return certificate_report(statement.predicate, statement.digests[WEIGHTS]), statement.predicate
 
 
@@ -30,9 +30,9 @@ def report(home: Home, folder: Path, kind: str) -> tuple[str, Predicate]:
     ],
 )
 def test_each_kind_is_told_for_what_it_is(
-    home: Home, tmp_path: Path, kind: str, says: tuple[str, ...], does_not_say: tuple[str, ...]
+    model_workspace: ModelWorkspace, tmp_path: Path, kind: str, says: tuple[str, ...], does_not_say: tuple[str, ...]
 ) -> None:
-    text, predicate = report(home, tmp_path, kind)
+    text, predicate = report(model_workspace, tmp_path, kind)
     assert all(part in text for part in says)
     assert not any(part in text for part in does_not_say)
     assert all(sentence in text for sentence in (*predicate.guarantee.assumptions, *predicate.disclosures))
@@ -40,8 +40,8 @@ def test_each_kind_is_told_for_what_it_is(
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"subjects"}))
-def test_every_attack_stands_beside_the_reference(home: Home, tmp_path: Path, kind: str) -> None:
-    text, predicate = report(home, tmp_path, kind)
+def test_every_attack_stands_beside_the_reference(model_workspace: ModelWorkspace, tmp_path: Path, kind: str) -> None:
+    text, predicate = report(model_workspace, tmp_path, kind)
     leakage = predicate.evidence.leakage
     assert leakage is not None
     for attack in leakage.attacks:

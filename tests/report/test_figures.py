@@ -10,9 +10,9 @@ import pytest
 from mbd.errors import DataError
 from mbd.evaluation.baseline import ImputedRidge, PatternRidge
 from mbd.evaluation.inside import map_of
-from mbd.evaluation.regimes import build_bench, evaluate_predictor
-from mbd.evaluation.results import Method, Results
-from mbd.params.learning import Evaluation
+from mbd.evaluation.regimes import evaluate_predictor, plan_evaluation
+from mbd.evaluation.results import EvaluatedMethod, Results
+from mbd.params.learning import EvaluationSettings
 from mbd.report.evaluation import read_history
 from mbd.report.figures import (
     loss_curves,
@@ -43,10 +43,13 @@ def patterns() -> bytes:
 
 
 def results() -> Results:
-    bench = build_bench(small_rows("test", 30), "regression", Evaluation(missing_rates=(0.2, 0.5)))
+    bench = plan_evaluation(small_rows("test", 30), "regression", EvaluationSettings(missing_rates=(0.2, 0.5)))
     runs = {str(k): evaluate_predictor(PatternRidge(small_rows("t" * k, 30), 0).predict, bench) for k in (1, 2)}
     mean = ImputedRidge.fit(small_rows("train", 30), 0, with_mean=True)
-    methods = (Method("ours", runs), Method("mean", {"": evaluate_predictor(mean.predict, bench)}, baseline=True))
+    methods = (
+        EvaluatedMethod("ours", runs),
+        EvaluatedMethod("mean", {"": evaluate_predictor(mean.predict, bench)}, baseline=True),
+    )
     return Results(bench, methods)
 
 

@@ -2,15 +2,15 @@
 
 from datetime import timedelta
 
-from mbd.certificate.registry import Doubtful
-from mbd.report.index import Owed, Row, index_page
+from mbd.certificate.registry import InvalidCertificate
+from mbd.report.index import IndexRow, Owed, index_page
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
 from tests.report.html import Seen
 from tests.report.statements import ISSUED
 
 ROWS = [
-    Row(
+    IndexRow(
         digest=letter * 64,
         model="sentiment",
         deleted="audio",
@@ -43,7 +43,9 @@ def test_the_newest_certificate_comes_first_and_each_has_its_page() -> None:
 
 
 def test_what_cannot_be_verified_is_told_and_has_no_page() -> None:
-    page = index_page("file://store", ROWS[:1], [Doubtful("d" * 64, "the log's signature is wrong")], [], ISSUED)
+    page = index_page(
+        "file://store", ROWS[:1], [InvalidCertificate("d" * 64, "the log's signature is wrong")], [], ISSUED
+    )
     assert "1 object cannot be verified and should not be relied on." in page.summary
     seen = Seen.of(to_html(page))
     assert f"{'d' * 64}: the log's signature is wrong" in seen.text

@@ -17,7 +17,7 @@ from mbd.certificate.statement import (
     subjects_of,
 )
 from mbd.files import to_json
-from mbd.report.page.certificate import Known, certificate_page, unsigned_page
+from mbd.report.page.certificate import PageContext, certificate_page, unsigned_page
 from mbd.report.page.content import Page, Plot
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
@@ -27,8 +27,8 @@ from tests.report.statements import ISSUED, KINDS, A, B, Kind, statement_of
 DIGEST = "d" * 64
 
 
-def page_of(kind: Kind, known: Known | None = None) -> Page:
-    return certificate_page(statement_of(kind), known or Known(DIGEST))
+def page_of(kind: Kind, known: PageContext | None = None) -> Page:
+    return certificate_page(statement_of(kind), known or PageContext(DIGEST))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_every_attack_is_drawn_beside_the_reference_and_what_decides_nothing_apa
 
 def test_the_place_in_the_log_is_told() -> None:
     inclusion = Inclusion(index=7, tree_size=9, hashes=(A,), checkpoint="log.example/x\n9\n…")
-    text = to_markdown(page_of("exact", Known(DIGEST, inclusion)))
+    text = to_markdown(page_of("exact", PageContext(DIGEST, inclusion)))
     assert "entry 7 of 9 in log.example/x" in text
     assert DIGEST in text
 
@@ -111,15 +111,15 @@ def test_the_place_in_the_log_is_told() -> None:
 def test_what_the_store_says_against_it_comes_first() -> None:
     about = subjects_of({CERTIFICATE: DIGEST})
     revoked = RevocationStatement(subject=about, predicate=Revocation(reason="the key was lost", issued=ISSUED))
-    page = page_of("exact", Known(DIGEST, about=(revoked,)))
+    page = page_of("exact", PageContext(DIGEST, about=(revoked,)))
     assert page.summary[0] == "Do not rely on this certificate any more: revoked 2026-03-02: the key was lost."
     assert "2026-03-02: revoked. the key was lost" in to_markdown(page)
     replaced = SupersessionStatement(
         subject=about, predicate=Supersession(by=B, reason="a better one", issued=ISSUED + timedelta(days=1))
     )
-    page = page_of("exact", Known(DIGEST, about=(replaced,)))
+    page = page_of("exact", PageContext(DIGEST, about=(replaced,)))
     assert page.summary[0].startswith("Do not rely on this certificate any more: replaced 2026-03-03")
-    assert page_of("exact", Known(DIGEST, about=())).glance[-1].value == "the store holds nothing against it"
+    assert page_of("exact", PageContext(DIGEST, about=())).glance[-1].value == "the store holds nothing against it"
     assert page_of("exact").glance[-1].value == "no store was asked"
 
 
@@ -139,14 +139,14 @@ def test_the_last_purge_says_what_is_left_of_the_old_weights() -> None:
             },
         }
     )
-    page = page_of("exact", Known(DIGEST, about=(purge,)))
+    page = page_of("exact", PageContext(DIGEST, about=(purge,)))
     assert any("some are left" in sentence for sentence in page.summary)
     assert "| DVC cache | 3 | 2 | 1 | no | it is locked |" in to_markdown(page)
 
 
 def test_the_requests_that_it_answers_and_a_missed_deadline_are_told() -> None:
     late = {"reference": None, "received": None, "due": ISSUED - timedelta(days=1)}
-    page = certificate_page(statement_of("exact", request=late), Known(DIGEST, answered=("0123", "4567")))
+    page = certificate_page(statement_of("exact", request=late), PageContext(DIGEST, answered=("0123", "4567")))
     text = to_markdown(page)
     assert "- due: 2026-03-01, missed" in text
     assert "0123, 4567" in text

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from mbd.evaluation.leakage import Interval
 from mbd.report.page.assets import script, style
-from mbd.report.page.certificate import Known, certificate_page
+from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import (
     Command,
     Fact,
     Facts,
     Items,
     Link,
-    Measure,
+    MeasureRow,
     Page,
+    PageSection,
+    PageTable,
     Plot,
-    Section,
-    Table,
     Text,
     Verification,
 )
@@ -44,10 +44,10 @@ HOSTILE = (
 def everything(text: str) -> Page:
     """Return a page with this text wherever a certificate has a say."""
     value = Interval(value=0.5, low=0.4, high=0.6)
-    measure = Measure(
+    measure = MeasureRow(
         label=text, chance=0.5, tolerance=0.1, before=value, after=value, reference=None, decision="passed"
     )
-    table = Table(caption=text, header=(text, text), rows=((text, text), (Link(text=text, href="a.html"), text)))
+    table = PageTable(caption=text, header=(text, text), rows=((text, text), (Link(text=text, href="a.html"), text)))
     blocks = (
         Text(lead=text, text=text),
         Items(items=(text, text)),
@@ -62,7 +62,7 @@ def everything(text: str) -> Page:
         title=text,
         summary=(text,),
         glance=(Fact(name=text, value=text),),
-        sections=(Section(id="one", title=text, blocks=blocks), Section(id="two", title=text, blocks=())),
+        sections=(PageSection(id="one", title=text, blocks=blocks), PageSection(id="two", title=text, blocks=())),
     )
 
 
@@ -100,7 +100,7 @@ def test_no_string_changes_the_shape_of_the_markdown(text: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_policy_lets_the_page_run_its_own_script_and_style_and_nothing_else(kind: str) -> None:
-    html = to_html(certificate_page(statement_of(kind), Known("0" * 64)))  # type: ignore[arg-type]
+    html = to_html(certificate_page(statement_of(kind), PageContext("0" * 64)))  # type: ignore[arg-type]
     seen = Seen.of(html)
     (policy,) = (
         e.attributes["content"] for e in seen.all("meta") if e.attributes.get("http-equiv") == "Content-Security-Policy"
@@ -119,7 +119,7 @@ def test_the_policy_lets_the_page_run_its_own_script_and_style_and_nothing_else(
 
 
 def test_nothing_is_fetched_and_nothing_runs_from_an_attribute() -> None:
-    seen = Seen.of(to_html(certificate_page(statement_of("surgery"), Known("0" * 64))))
+    seen = Seen.of(to_html(certificate_page(statement_of("surgery"), PageContext("0" * 64))))
     for element in seen.elements:
         assert element.tag not in {"link", "iframe", "object", "embed", "img", "base", "form"}
         for name, value in element.attributes.items():
@@ -135,13 +135,13 @@ def test_nothing_is_fetched_and_nothing_runs_from_an_attribute() -> None:
 
 
 def test_the_same_page_has_the_same_bytes() -> None:
-    pages = [certificate_page(statement_of("certified"), Known("0" * 64)) for _ in range(2)]
+    pages = [certificate_page(statement_of("certified"), PageContext("0" * 64)) for _ in range(2)]
     assert to_html(pages[0]) == to_html(pages[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_screen_reader_finds_its_way(kind: str) -> None:
-    seen = Seen.of(to_html(certificate_page(statement_of(kind), Known("0" * 64))))  # type: ignore[arg-type]
+    seen = Seen.of(to_html(certificate_page(statement_of(kind), PageContext("0" * 64))))  # type: ignore[arg-type]
     ids = [e.attributes["id"] for e in seen.elements if "id" in e.attributes]
     assert len(ids) == len(set(ids))
     for element in seen.elements:
@@ -164,7 +164,7 @@ def test_a_screen_reader_finds_its_way(kind: str) -> None:
 
 
 def test_every_plot_is_told_in_words_as_well() -> None:
-    seen = Seen.of(to_html(certificate_page(statement_of("surgery"), Known("0" * 64))))
+    seen = Seen.of(to_html(certificate_page(statement_of("surgery"), PageContext("0" * 64))))
     drawn = [e for e in seen.all("svg") if e.attributes.get("role") == "img"]
     assert len(drawn) == len(seen.all("desc")) == len(seen.all("title")) - 1 > 0
     assert "released model 0.520 [0.490, 0.550]" in seen.text

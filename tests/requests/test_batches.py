@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mbd.requests.batches import Batches, Decision, Files
-from mbd.requests.book import Book
+from mbd.requests.request_store import RequestStore
 from mbd.storage.folder import FolderStore
 
 HOUR = 3600
@@ -31,11 +31,11 @@ def time() -> Time:
 
 @pytest.fixture
 def batches(tmp_path: Path, time: Time) -> Batches:
-    book = Book(FolderStore(tmp_path / "store"), clock=time)
-    book.submit("sentiment", ["audio"], due_days=30, token="a")
-    book.submit("sentiment", ["visual"], due_days=30, token="b")
-    book.submit("another", ["audio"], due_days=30, token="c")
-    return Batches(book, "sentiment")
+    request_store = RequestStore(FolderStore(tmp_path / "store"), clock=time)
+    request_store.submit("sentiment", ["audio"], due_days=30, token="a")
+    request_store.submit("sentiment", ["visual"], due_days=30, token="b")
+    request_store.submit("another", ["audio"], due_days=30, token="c")
+    return Batches(request_store, "sentiment")
 
 
 def certified(batch: str, requests: list[str]) -> Decision:
@@ -82,7 +82,7 @@ def test_a_slow_worker_comes_too_late_to_decide(batches: Batches, time: Time) ->
     batches.claim_all(lease)
     assert batches.decide(certified(slow.batch, asked)).outcome == "abandoned"
     batches.end(slow.batch, asked, "failed")
-    assert {batches.book.get(identifier).state for identifier in asked} == {"running"}
+    assert {batches.request_store.get(identifier).state for identifier in asked} == {"running"}
     assert not batches.set_current(Files(files={}), slow)
 
 
@@ -104,7 +104,7 @@ def test_what_was_decided_is_finished_by_the_next_one(batches: Batches, time: Ti
     assert batches.left_behind() == []
     assert batches.claim_all(lease) == []
     assert batches.current() == decision.model
-    assert {batches.book.get(identifier).certificate for identifier in asked} == {"c" * 64}
+    assert {batches.request_store.get(identifier).certificate for identifier in asked} == {"c" * 64}
 
 
 def test_a_request_that_failed_may_be_tried_again(batches: Batches) -> None:

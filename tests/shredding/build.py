@@ -7,7 +7,7 @@ import numpy as np
 
 from mbd.model.checkpoint import describe, save_model
 from mbd.model.record import DataRecord, ModelRecord
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.wrapper import FileWrapper
 from tests.training.build import DIMS, joint_data
@@ -16,9 +16,11 @@ WINDOW = 32
 LINEAGE = "small"
 
 
-def settings(folder: Path) -> Shredding:
+def settings(folder: Path) -> ShreddingSettings:
     """Everything below one folder."""
-    return Shredding(enabled=True, keys=f"{folder}/keys", wrapper=f"file:{folder}/kek", temporary=f"{folder}/temporary")
+    return ShreddingSettings(
+        enabled=True, keys=f"{folder}/keys", wrapper=f"file:{folder}/kek", temporary=f"{folder}/temporary"
+    )
 
 
 def make_keyring(folder: Path) -> Keyring:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.errors import DataError
-from mbd.shredding.cipher import CHUNK, Subject, decrypt, encrypt, read_header
+from mbd.shredding.cipher import CHUNK, CipherSubject, decrypt, encrypt, read_header
 from mbd.shredding.record import key_id
 
 KEYS = [bytes([n]) * 32 for n in (1, 2)]
-SUBJECT = Subject(name="model.safetensors", lineage="mosi", kind="models", modalities=("text", "audio"))
+SUBJECT = CipherSubject(name="model.safetensors", lineage="mosi", kind="models", modalities=("text", "audio"))
 
 
 def sealed(data: bytes, chunk: int = CHUNK, keys: list[bytes] = KEYS) -> bytes:

@@ -108,8 +108,8 @@ def test_decrypting_for_good(features: Path, keyring: Keyring, tmp_path: Path) -
 def test_without_audio_the_rest_is_byte_for_byte_the_same(features: Path, keyring: Keyring, tmp_path: Path) -> None:
     encrypted = copy_of(features, keyring, tmp_path)
     keyring.destroy(LINEAGE, ("audio",), ("features",), "request 17")
-    told: list[str] = []
-    with opened(encrypted, settings(tmp_path), told.append) as plain:
+    output: list[str] = []
+    with opened(encrypted, settings(tmp_path), output.append) as plain:
         names = {file.relative_to(plain) for file in plain.rglob("*") if file.is_file()}
         assert names == {
             file.relative_to(features) for file in features.rglob("*") if file.is_file() and file.stem != "audio"
@@ -117,7 +117,7 @@ def test_without_audio_the_rest_is_byte_for_byte_the_same(features: Path, keyrin
         assert all((plain / name).read_bytes() == (features / name).read_bytes() for name in names)
         kept = FeatureSet.open(plain, without=("audio",), verify=True)
         assert np.isfinite(kept.split("train").load().features["text"]).all()
-    assert len(told) == 1 and "request 17" in told[0]
+    assert len(output) == 1 and "request 17" in output[0]
 
 
 @pytest.mark.parametrize("modality", ["text", "audio", "visual"])

@@ -61,13 +61,13 @@ def test_a_killed_process_leaves_nothing_after_the_next_run(tmp_path: Path, mome
 
 def test_a_folder_that_others_could_enter_is_refused(tmp_path: Path) -> None:
     with private_folder(str(tmp_path)) as folder:
-        home = folder.parent
-    home.chmod(0o755)
+        model_workspace = folder.parent
+    model_workspace.chmod(0o755)
     with pytest.raises(UsageError, match="not ours alone"), private_folder(str(tmp_path)):
         pass
-    home.rmdir()
+    model_workspace.rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
-    home.symlink_to(tmp_path / "elsewhere")
+    model_workspace.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="not ours alone"), private_folder(str(tmp_path)):
         pass
 

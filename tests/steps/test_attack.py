@@ -20,7 +20,7 @@ FAST = ("attacks.resamples=100", "attacks.relearn_rows=[16]", "attacks.variants=
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`data`, and of audio: `model`, `deleted` and `reference`."""
     return audited(tmp_path_factory.mktemp("home"))
 
@@ -29,14 +29,20 @@ def params(*settings: str) -> Params:
     return load_params(None, [*FAST, *settings])
 
 
-def attacked(home: Path, out: Path, *settings: str, after: str | Path = "deleted") -> LeakageRecord:
+def attacked(model_workspace: Path, out: Path, *settings: str, after: str | Path = "deleted") -> LeakageRecord:
     return attack.run(
-        params(*settings), home / "data", home / "model", home / after, home / "reference", ["audio"], out
+        params(*settings),
+        model_workspace / "data",
+        model_workspace / "model",
+        model_workspace / after,
+        model_workspace / "reference",
+        ["audio"],
+        out,
     )
 
 
-def test_a_passed_model_leaves_everything_there_is_to_say(home: Path, tmp_path: Path) -> None:
-    record = attacked(home, tmp_path / "out")
+def test_a_passed_model_leaves_everything_there_is_to_say(model_workspace: Path, tmp_path: Path) -> None:
+    record = attacked(model_workspace, tmp_path / "out")
     assert record == read_record(tmp_path / "out" / LEAKAGE, LeakageRecord, "leakage record", "")
     files = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file()}
     assert files == {
@@ -53,26 +59,26 @@ def test_a_passed_model_leaves_everything_there_is_to_say(home: Path, tmp_path: 
     assert step["look_at"] == "report.md"
 
 
-def test_a_refused_model_leaves_the_same_and_ends_with_3(home: Path, tmp_path: Path) -> None:
+def test_a_refused_model_leaves_the_same_and_ends_with_3(model_workspace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(GateRefusedError, match="utility"):
-        attacked(home, out, after=untrained(home, tmp_path / "untrained"))
+        attacked(model_workspace, out, after=untrained(model_workspace, tmp_path / "untrained"))
     record = read_record(out / LEAKAGE, LeakageRecord, "leakage record", "")
     assert record.decision == "refused"
     assert "**Refused.**" in (out / "report.md").read_text()
     assert json.loads((out / "metrics.json").read_text())["passed"] == 0
     # and a later run of a better model takes its place
-    assert attacked(home, out).decision == "passed"
+    assert attacked(model_workspace, out).decision == "passed"
 
 
-def test_the_same_attacks_give_the_same_bytes(home: Path, tmp_path: Path) -> None:
+def test_the_same_attacks_give_the_same_bytes(model_workspace: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        attacked(home, tmp_path / name)
+        attacked(model_workspace, tmp_path / name)
     assert path_digest(tmp_path / "a") == path_digest(tmp_path / "b")
 
 
-def test_figures_are_left_out_on_request(home: Path, tmp_path: Path) -> None:
-    attacked(home, tmp_path / "out", "attacks.figures=false")
+def test_figures_are_left_out_on_request(model_workspace: Path, tmp_path: Path) -> None:
+    attacked(model_workspace, tmp_path / "out", "attacks.figures=false")
     assert list((tmp_path / "out" / "figures").iterdir()) == []
     assert "figures/" not in (tmp_path / "out" / "report.md").read_text()
 
@@ -83,50 +89,79 @@ def released(folder: Path, out: Path) -> Path:
     return out
 
 
-def test_a_released_model_is_attacked_again_when_the_old_weights_are_gone(home: Path, tmp_path: Path) -> None:
-    model, out = released(home / "deleted", tmp_path / "released"), tmp_path / "later"
-    later = attack.run(params(), home / "data", None, model, home / "reference", ["audio"], out)
+def test_a_released_model_is_attacked_again_when_the_old_weights_are_gone(
+    model_workspace: Path, tmp_path: Path
+) -> None:
+    model, out = released(model_workspace / "deleted", tmp_path / "released"), tmp_path / "later"
+    later = attack.run(params(), model_workspace / "data", None, model, model_workspace / "reference", ["audio"], out)
     assert later.decision == "passed"
     assert set(later.models) == {"after", "reference"}
     assert "diff" not in {found.attack for found in later.attacks}
     assert {found.name: found.decision for found in later.invariants} == {
         **dict.fromkeys(("input", "cut", "shape"), "passed"),
-        **dict.fromkeys(("content", "record"), "told"),
+        **dict.fromkeys(("content", "record"), "informational"),
     }
-    first = attacked(home, tmp_path / "first")
-    told = {(a.attack, a.measure): (a.after, a.reference) for a in first.attacks}
-    assert all(told[a.attack, a.measure] == (a.after, a.reference) and a.before is None for a in later.attacks)
+    first = attacked(model_workspace, tmp_path / "first")
+    printed = {(a.attack, a.measure): (a.after, a.reference) for a in first.attacks}
+    assert all(printed[a.attack, a.measure] == (a.after, a.reference) and a.before is None for a in later.attacks)
     assert all(u.before is None and u.to_before is None for u in later.utility)
     assert set(json.loads((out / "step.json").read_text())["inputs"]) == {"features", "after", "reference"}
 
 
-def test_a_released_model_that_leaks_is_refused_without_the_model_before(home: Path, tmp_path: Path) -> None:
+def test_a_released_model_that_leaks_is_refused_without_the_model_before(model_workspace: Path, tmp_path: Path) -> None:
     with pytest.raises(GateRefusedError, match="pathway"):
-        attack.run(params(), home / "data", None, home / "model", home / "reference", ["audio"], tmp_path / "out")
+        attack.run(
+            params(),
+            model_workspace / "data",
+            None,
+            model_workspace / "model",
+            model_workspace / "reference",
+            ["audio"],
+            tmp_path / "out",
+        )
     with pytest.raises(UsageError, match="the data has no smell to attack with"):
-        attack.run(params(), home / "data", None, home / "deleted", home / "reference", ["smell"], tmp_path / "out")
+        attack.run(
+            params(),
+            model_workspace / "data",
+            None,
+            model_workspace / "deleted",
+            model_workspace / "reference",
+            ["smell"],
+            tmp_path / "out",
+        )
 
 
-def test_what_does_not_belong_together_writes_nothing(home: Path, tmp_path: Path) -> None:
+def test_what_does_not_belong_together_writes_nothing(model_workspace: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         attack.run(
-            params(), home / "data", home / "reference", home / "deleted", home / "reference", ["audio"], tmp_path / "o"
+            params(),
+            model_workspace / "data",
+            model_workspace / "reference",
+            model_workspace / "deleted",
+            model_workspace / "reference",
+            ["audio"],
+            tmp_path / "o",
         )
     assert not (tmp_path / "o").exists()
 
 
-def command(home: Path, after: Path, out: Path) -> list[str]:
-    folders = {"features": home / "data", "before": home / "model", "after": after, "reference": home / "reference"}
+def command(model_workspace: Path, after: Path, out: Path) -> list[str]:
+    folders = {
+        "features": model_workspace / "data",
+        "before": model_workspace / "model",
+        "after": after,
+        "reference": model_workspace / "reference",
+    }
     options = [part for name, folder in folders.items() for part in (f"--{name}", str(folder))]
     return ["attack", *options, "--modality", "audio", "--out", str(out), *(p for s in FAST for p in ("--set", s))]
 
 
-def test_the_command_tells_what_it_found_before_it_refuses(home: Path, tmp_path: Path) -> None:
-    passed = CliRunner().invoke(group, command(home, home / "deleted", tmp_path / "a"))
+def test_the_command_tells_what_it_found_before_it_refuses(model_workspace: Path, tmp_path: Path) -> None:
+    passed = CliRunner().invoke(group, command(model_workspace, model_workspace / "deleted", tmp_path / "a"))
     assert (passed.exit_code, passed.exception) == (0, None)
     for part in ("whitebox: accuracy, audio fed", "utility: Acc2 on text+visual", "decision: passed", "written to"):
         assert part in passed.output
-    refused = CliRunner().invoke(group, command(home, home / "model", tmp_path / "b"))
+    refused = CliRunner().invoke(group, command(model_workspace, model_workspace / "model", tmp_path / "b"))
     assert isinstance(refused.exception, GateRefusedError)
     assert refused.exception.exit_code == 3
     assert "decision: refused" in refused.output

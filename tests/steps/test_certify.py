@@ -20,19 +20,19 @@ from mbd.evaluation.leakage import LeakageRecord
 from mbd.files import path_digest, read_json, sha256_file, to_json
 from mbd.model.deletion import DeletionRecord, read_deletion
 from mbd.steps import certify, delete
-from tests.certificate.build import ISSUED, KINDS, Home, make_home, weights_of, write_leakage
+from tests.certificate.build import ISSUED, KINDS, ModelWorkspace, make_home, weights_of, write_leakage
 
 BUNDLE = {"certificate.json", "model.json", "indices.safetensors", "leakage.json", "report.md", "step.json"}
 PUBLIC = ("certificate.json", "model.json", "indices.safetensors", "leakage.json", "report.md")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     return make_home(tmp_path_factory.mktemp("home"))
 
 
-def deletion_record(home: Home, kind: str) -> DeletionRecord:
-    record = read_deletion(home.deletion(kind))
+def deletion_record(model_workspace: ModelWorkspace, kind: str) -> DeletionRecord:
+    record = read_deletion(model_workspace.deletion(kind))
     assert record is not None
     return record
 
@@ -45,17 +45,19 @@ def public_text(bundle: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_deletion_gets_a_bundle_that_verifies(home: Home, tmp_path: Path, kind: str) -> None:
+def test_every_kind_of_deletion_gets_a_bundle_that_verifies(
+    model_workspace: ModelWorkspace, tmp_path: Path, kind: str
+) -> None:
     out = tmp_path / "bundle"
-    done = home.certify(kind, out)
+    done = model_workspace.certify(kind, out)
     assert {file.name for file in out.iterdir()} == BUNDLE - ({"leakage.json"} if kind == "subjects" else set())
     bundle = Bundle(out)
     assert (bundle.digest, bundle.statement) == (done["certificate"], done["statement"])
     for name, digest in done["statement"].digests.items():
-        folder = home.deletion(kind) if name == "model.safetensors" else out
+        folder = model_workspace.deletion(kind) if name == "model.safetensors" else out
         assert sha256_file(folder / name) == digest
-    trust = read_trust(home.folder / "keys" / "trust.json")
-    verdict = verify_bundle(from_folder(out, home.deletion(kind)), trust, unpublished=True)
+    trust = read_trust(model_workspace.folder / "keys" / "trust.json")
+    verdict = verify_bundle(from_folder(out, model_workspace.deletion(kind)), trust, unpublished=True)
     assert verdict.verified, verdict.problems
 
 
@@ -69,10 +71,10 @@ def test_every_kind_of_deletion_gets_a_bundle_that_verifies(home: Home, tmp_path
     ],
 )
 def test_a_certificate_tells_old_digests_only_where_nothing_is_promised_of_them(
-    home: Home, tmp_path: Path, kind: str, guarantee: str, edit: str, hides: bool
+    model_workspace: ModelWorkspace, tmp_path: Path, kind: str, guarantee: str, edit: str, hides: bool
 ) -> None:
-    done = home.certify(kind, tmp_path / "bundle")
-    predicate, record = done["statement"].predicate, deletion_record(home, kind)
+    done = model_workspace.certify(kind, tmp_path / "bundle")
+    predicate, record = done["statement"].predicate, deletion_record(model_workspace, kind)
     assert (predicate.guarantee.kind, predicate.edit.kind) == (guarantee, edit)
     text = public_text(tmp_path / "bundle")
     for secret in (record.before, record.data["digest"]):
@@ -88,34 +90,40 @@ def test_a_certificate_tells_old_digests_only_where_nothing_is_promised_of_them(
     assert not any(opening.salt in text for opening in private.openings)
 
 
-def test_subjects_are_committed_to_and_named_nowhere(home: Home, tmp_path: Path) -> None:
-    done = home.certify("subjects", tmp_path / "bundle")
+def test_subjects_are_committed_to_and_named_nowhere(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    done = model_workspace.certify("subjects", tmp_path / "bundle")
     deleted = done["statement"].predicate.deleted
     openings = read_private(done["private"]).openings
     assert deleted.scope == "subjects"
-    assert deleted.subjects == tuple(o.commitment for o in openings if (o.kind, o.value) == ("subject", home.subject()))
-    assert home.subject() not in public_text(tmp_path / "bundle").replace(home.folder.name, "")
+    assert deleted.subjects == tuple(
+        o.commitment for o in openings if (o.kind, o.value) == ("subject", model_workspace.subject())
+    )
+    assert model_workspace.subject() not in public_text(tmp_path / "bundle").replace(model_workspace.folder.name, "")
     assert done["statement"].predicate.evidence.leakage is None
 
 
-def test_parameters_that_are_told_name_no_place_on_this_machine(home: Home, tmp_path: Path) -> None:
+def test_parameters_that_are_told_name_no_place_on_this_machine(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
     for kind in KINDS:
-        home.certify(kind, tmp_path / kind)
-        assert str(home.folder) not in public_text(tmp_path / kind)
+        model_workspace.certify(kind, tmp_path / kind)
+        assert str(model_workspace.folder) not in public_text(tmp_path / kind)
 
 
-def test_time_request_and_surroundings_are_told(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {
+def test_time_request_and_surroundings_are_told(
+    model_workspace: ModelWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = {
         "MBD_DVC_REVISION": "v7",
         "MBD_GIT_COMMIT": "c" * 40,
         "MBD_IMAGE_DIGEST": "sha256:" + "d" * 64,
         "MBD_RUN_ID": "run-1",
     }
-    for name, value in told.items():
+    for name, value in output.items():
         monkeypatch.setenv(name, value)
     request = tmp_path / "request.json"
     request.write_text('{"reference": "REQ-12", "received": "2026-02-20T08:00:00Z"}')
-    predicate = home.certify(
+    predicate = model_workspace.certify(
         "surgery",
         tmp_path / "bundle",
         "certificate.reaudit_days=30",
@@ -129,49 +137,49 @@ def test_time_request_and_surroundings_are_told(home: Home, tmp_path: Path, monk
     assert predicate.request.reference == "REQ-12"
     assert predicate.request.received == datetime(2026, 2, 20, 8, tzinfo=UTC)
     lineage = predicate.lineage
-    assert (lineage.dvc_revision, lineage.git_commit, lineage.image_digest, lineage.run_id) == tuple(told.values())
+    assert (lineage.dvc_revision, lineage.git_commit, lineage.image_digest, lineage.run_id) == tuple(output.values())
     assert set(predicate.environment) == {"delete", "attack", "evaluate", "certify"}
     assert all("numpy" in versions and "platform" not in versions for versions in predicate.environment.values())
 
 
-def test_a_request_with_a_name_in_it_is_refused(home: Home, tmp_path: Path) -> None:
+def test_a_request_with_a_name_in_it_is_refused(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     request = tmp_path / "request.json"
     for content in ({"reference": "Jane Doe"}, {"reference": "REQ-1", "name": "Jane"}):
         request.write_text(json.dumps(content))
         with pytest.raises(DataError, match="request"):
-            home.certify("surgery", tmp_path / "bundle", request=request)
+            model_workspace.certify("surgery", tmp_path / "bundle", request=request)
     assert not (tmp_path / "bundle").exists()
 
 
 def test_an_environment_variable_that_is_no_name_is_refused(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model_workspace: ModelWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MBD_RUN_ID", "a secret sentence")
     with pytest.raises(UsageError, match="environment variable") as caught:
-        home.certify("surgery", tmp_path / "bundle")
+        model_workspace.certify("surgery", tmp_path / "bundle")
     assert "secret sentence" not in str(caught.value)
 
 
-def test_few_calibration_rows_are_told(home: Home, tmp_path: Path) -> None:
-    calibration = home.certify("surgery", tmp_path / "bundle")["statement"].predicate.calibration
+def test_few_calibration_rows_are_told(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    calibration = model_workspace.certify("surgery", tmp_path / "bundle")["statement"].predicate.calibration
     assert calibration.used == 64
     assert "2,000" in calibration.note
     assert calibration.note in (tmp_path / "bundle" / "report.md").read_text()
 
 
-def test_the_signatures_are_those_of_all_signers(home: Home, tmp_path: Path) -> None:
-    done = home.certify("surgery", tmp_path / "bundle")
-    trust = read_trust(home.folder / "keys" / "trust.json")
+def test_the_signatures_are_those_of_all_signers(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    done = model_workspace.certify("surgery", tmp_path / "bundle")
+    trust = read_trust(model_workspace.folder / "keys" / "trust.json")
     envelope = Envelope.parse((tmp_path / "bundle" / "certificate.json").read_bytes())
     assert isinstance(parse_payload(envelope.content), DeletionStatement)
     assert verify_envelope(envelope, trust, done["statement"].predicate.issued) == ["signer"]
 
 
-def refused(home: Home, tmp_path: Path, **changes: Any) -> GateRefusedError:
+def refused(model_workspace: ModelWorkspace, tmp_path: Path, **changes: Any) -> GateRefusedError:
     """Return the refusal of a certificate whose attack record is changed so."""
-    leakage = home.leakage("surgery", tmp_path / "leakage", **changes)
+    leakage = model_workspace.leakage("surgery", tmp_path / "leakage", **changes)
     with pytest.raises(GateRefusedError) as caught:
-        home.certify("surgery", tmp_path / "bundle", leakage=leakage)
+        model_workspace.certify("surgery", tmp_path / "bundle", leakage=leakage)
     assert not (tmp_path / "bundle").exists()
     assert caught.value.exit_code == ExitCode.REFUSED
     return caught.value
@@ -191,56 +199,82 @@ def refused(home: Home, tmp_path: Path, **changes: Any) -> GateRefusedError:
     ids=lambda changes: next(iter(changes)),
 )
 def test_evidence_that_does_not_carry_a_certificate_is_refused(
-    home: Home, tmp_path: Path, changes: dict[str, Any]
+    model_workspace: ModelWorkspace, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    refused(home, tmp_path, **changes)
+    refused(model_workspace, tmp_path, **changes)
 
 
-def test_the_reason_of_the_gate_is_told(home: Home, tmp_path: Path) -> None:
+def test_the_reason_of_the_gate_is_told(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     assert "audio moves the output" in str(
-        refused(home, tmp_path, decision="refused", reasons=("audio moves the output",))
+        refused(model_workspace, tmp_path, decision="refused", reasons=("audio moves the output",))
     )
 
 
-def test_one_refused_attack_is_enough_whatever_the_decision_says(home: Home, tmp_path: Path) -> None:
-    leakage = home.leakage("surgery")
+def test_one_refused_attack_is_enough_whatever_the_decision_says(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    leakage = model_workspace.leakage("surgery")
     assert leakage is not None
     content = read_json(leakage / "leakage.json")
     content["attacks"][0]["decision"] = "refused"
     write_leakage(tmp_path / "leakage", LeakageRecord.model_validate(content))
     with pytest.raises(GateRefusedError, match="gate refused"):
-        home.certify("surgery", tmp_path / "bundle", leakage=tmp_path / "leakage")
+        model_workspace.certify("surgery", tmp_path / "bundle", leakage=tmp_path / "leakage")
 
 
 @pytest.mark.parametrize("order", ["saliency", "importance"])
-def test_without_the_structural_cut_there_is_no_certificate(home: Home, tmp_path: Path, order: str) -> None:
-    params = home.params("deletion.surgery.cut=false", f"deletion.surgery.order={order}")
-    delete.run(params, home.folder / "data", home.folder / "model", ["audio"], [], tmp_path / "deleted")
+def test_without_the_structural_cut_there_is_no_certificate(
+    model_workspace: ModelWorkspace, tmp_path: Path, order: str
+) -> None:
+    params = model_workspace.params("deletion.surgery.cut=false", f"deletion.surgery.order={order}")
+    delete.run(
+        params, model_workspace.folder / "data", model_workspace.folder / "model", ["audio"], [], tmp_path / "deleted"
+    )
     with pytest.raises(GateRefusedError, match="cut"):
-        certify.run(params, tmp_path / "deleted", home.leakage("surgery"), home.evaluation("surgery"), tmp_path / "out")
+        certify.run(
+            params,
+            tmp_path / "deleted",
+            model_workspace.leakage("surgery"),
+            model_workspace.evaluation("surgery"),
+            tmp_path / "out",
+        )
 
 
-def test_noise_that_anyone_can_subtract_carries_no_certificate(home: Home, tmp_path: Path) -> None:
-    params = home.params("deletion.surgery.edit=noise", "deletion.noise_seed=0")
-    delete.run(params, home.folder / "data", home.folder / "model", ["audio"], [], tmp_path / "deleted")
+def test_noise_that_anyone_can_subtract_carries_no_certificate(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    params = model_workspace.params("deletion.surgery.edit=noise", "deletion.noise_seed=0")
+    delete.run(
+        params, model_workspace.folder / "data", model_workspace.folder / "model", ["audio"], [], tmp_path / "deleted"
+    )
     with pytest.raises(GateRefusedError, match="anyone can subtract it"):
-        certify.run(params, tmp_path / "deleted", home.leakage("surgery"), home.evaluation("surgery"), tmp_path / "out")
+        certify.run(
+            params,
+            tmp_path / "deleted",
+            model_workspace.leakage("surgery"),
+            model_workspace.evaluation("surgery"),
+            tmp_path / "out",
+        )
 
 
-def with_copy(home: Home, tmp_path: Path, part: str, change: Callable[[Path], object]) -> MbdError:
+def with_copy(model_workspace: ModelWorkspace, tmp_path: Path, part: str, change: Callable[[Path], object]) -> MbdError:
     """Return the refusal of a certificate of which one input folder has been changed."""
+    attacked = model_workspace.leakage("surgery")
+    assert attacked is not None
     folders = {
-        "deletion": home.deletion("surgery"),
-        "leakage": home.leakage("surgery"),
-        "evaluation": home.evaluation("surgery"),
+        "deletion": model_workspace.deletion("surgery"),
+        "leakage": attacked,
+        "evaluation": model_workspace.evaluation("surgery"),
     }
-    source = folders[part]
-    assert source is not None
-    shutil.copytree(source, tmp_path / part)
+    shutil.copytree(folders[part], tmp_path / part)
     change(tmp_path / part)
     folders[part] = tmp_path / part
     with pytest.raises(MbdError) as caught:
-        certify.run(home.params(), folders["deletion"], folders["leakage"], folders["evaluation"], tmp_path / "bundle")  # type: ignore[arg-type]
+        certify.run(
+            model_workspace.params(),
+            folders["deletion"],
+            folders["leakage"],
+            folders["evaluation"],
+            tmp_path / "bundle",
+        )
     assert not (tmp_path / "bundle").exists()
     return caught.value
 
@@ -259,8 +293,8 @@ def with_copy(home: Home, tmp_path: Path, part: str, change: Callable[[Path], ob
         ("evaluation", "step.json"),
     ],
 )
-def test_a_missing_piece_is_told(home: Home, tmp_path: Path, part: str, name: str) -> None:
-    error = with_copy(home, tmp_path, part, lambda folder: (folder / name).unlink())
+def test_a_missing_piece_is_told(model_workspace: ModelWorkspace, tmp_path: Path, part: str, name: str) -> None:
+    error = with_copy(model_workspace, tmp_path, part, lambda folder: (folder / name).unlink())
     assert error.exit_code in {ExitCode.BAD_DATA, ExitCode.REFUSED}
     assert name in str(error)
 
@@ -275,52 +309,54 @@ def test_a_missing_piece_is_told(home: Home, tmp_path: Path, part: str, name: st
     ],
 )
 def test_a_file_that_its_step_did_not_write_is_refused(
-    home: Home, tmp_path: Path, part: str, name: str, old: str, new: str
+    model_workspace: ModelWorkspace, tmp_path: Path, part: str, name: str, old: str, new: str
 ) -> None:
     def change(folder: Path) -> None:
         text = (folder / name).read_text()
         assert old in text
         (folder / name).write_text(text.replace(old, new, 1))
 
-    error = with_copy(home, tmp_path, part, change)
+    error = with_copy(model_workspace, tmp_path, part, change)
     assert error.exit_code == ExitCode.REFUSED
     assert "not the one that the step wrote" in str(error)
 
 
-def test_weights_of_another_model_are_refused(home: Home, tmp_path: Path) -> None:
+def test_weights_of_another_model_are_refused(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     def change(folder: Path) -> None:
-        shutil.copy(home.folder / "silent" / "model.safetensors", folder)
+        shutil.copy(model_workspace.folder / "silent" / "model.safetensors", folder)
         step = read_json(folder / "step.json")
-        step["outputs"]["files"]["model.safetensors"] = weights_of(home.folder / "silent")
+        step["outputs"]["files"]["model.safetensors"] = weights_of(model_workspace.folder / "silent")
         (folder / "step.json").write_text(to_json(step))
 
-    error = with_copy(home, tmp_path, "deletion", change)
+    error = with_copy(model_workspace, tmp_path, "deletion", change)
     assert error.exit_code == ExitCode.REFUSED
     assert "model.safetensors" in str(error)
 
 
-def test_an_evaluation_of_another_model_is_refused(home: Home, tmp_path: Path) -> None:
+def test_an_evaluation_of_another_model_is_refused(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     with pytest.raises(GateRefusedError, match="evaluated"):
         certify.run(
-            home.params(),
-            home.deletion("surgery"),
-            home.leakage("surgery"),
-            home.evaluation("certified"),
+            model_workspace.params(),
+            model_workspace.deletion("surgery"),
+            model_workspace.leakage("surgery"),
+            model_workspace.evaluation("certified"),
             tmp_path / "bundle",
         )
 
 
-def test_attacks_are_needed_for_a_modality_and_say_nothing_about_subjects(home: Home, tmp_path: Path) -> None:
+def test_attacks_are_needed_for_a_modality_and_say_nothing_about_subjects(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match="without attacks"):
-        home.certify("surgery", tmp_path / "bundle", leakage=None)
+        model_workspace.certify("surgery", tmp_path / "bundle", leakage=None)
     with pytest.raises(UsageError, match="single subjects"):
-        home.certify("subjects", tmp_path / "bundle", leakage=home.leakage("exact"))
+        model_workspace.certify("subjects", tmp_path / "bundle", leakage=model_workspace.leakage("exact"))
 
 
-def test_what_a_verifier_would_refuse_is_not_signed(home: Home, tmp_path: Path) -> None:
+def test_what_a_verifier_would_refuse_is_not_signed(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     """A σ too small for its ε, in a deletion whose files all belong together, must not be signed."""
     source = tmp_path / "deletion"
-    shutil.copytree(home.deletion("certified"), source)
+    shutil.copytree(model_workspace.deletion("certified"), source)
     record = read_json(source / "deletion.json")
     record["facts"]["sigma"] /= 2
     (source / "deletion.json").write_text(to_json(record))
@@ -328,12 +364,14 @@ def test_what_a_verifier_would_refuse_is_not_signed(home: Home, tmp_path: Path) 
     step["outputs"]["files"]["deletion.json"] = sha256_file(source / "deletion.json")
     (source / "step.json").write_text(to_json(step))
     evaluation = tmp_path / "evaluation"
-    shutil.copytree(home.evaluation("certified"), evaluation)
+    shutil.copytree(model_workspace.evaluation("certified"), evaluation)
     judged = read_json(evaluation / "step.json")
     for name in judged["inputs"]:
         if name.startswith("model "):
             judged["inputs"][name]["digest"] = path_digest(source)
     (evaluation / "step.json").write_text(to_json(judged))
     with pytest.raises(GateRefusedError, match="a verifier would refuse"):
-        certify.run(home.params(), source, home.leakage("certified"), evaluation, tmp_path / "bundle")
+        certify.run(
+            model_workspace.params(), source, model_workspace.leakage("certified"), evaluation, tmp_path / "bundle"
+        )
     assert not (tmp_path / "bundle").exists()

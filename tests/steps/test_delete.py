@@ -38,7 +38,7 @@ CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1"
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data, a joint model of it, one that never saw audio, and a lattice."""
     folder = home_with_models(tmp_path_factory.mktemp("home"))
     trained = train_lattice(FeatureSet.open(folder / "data"), load_params(None, EXACT), work=folder, progress=False)
@@ -52,9 +52,9 @@ def params(*settings: str) -> Params:
 
 
 def deleted(
-    home: Path, out: Path, *settings: str, model: str | Path = "model", modality: str = "audio"
+    model_workspace: Path, out: Path, *settings: str, model: str | Path = "model", modality: str = "audio"
 ) -> dict[str, Any]:
-    delete.run(params(*settings), home / "data", home / model, [modality], [], out)
+    delete.run(params(*settings), model_workspace / "data", model_workspace / model, [modality], [], out)
     record: dict[str, Any] = json.loads((out / "deletion.json").read_text())
     return record
 
@@ -65,10 +65,10 @@ def deleted(
     ids=("surgery", "exact", "certified"),
 )
 def test_every_method_leaves_a_model_and_its_record(
-    home: Path, tmp_path: Path, settings: tuple[str, ...], model: str, kind: str, epsilon: float | None
+    model_workspace: Path, tmp_path: Path, settings: tuple[str, ...], model: str, kind: str, epsilon: float | None
 ) -> None:
     out = tmp_path / "out"
-    record = deleted(home, out, *settings, model=model)
+    record = deleted(model_workspace, out, *settings, model=model)
     assert {p.name for p in out.iterdir()} == {
         "model.safetensors",
         "model.json",
@@ -79,7 +79,7 @@ def test_every_method_leaves_a_model_and_its_record(
     assert (record["guarantee"]["kind"], record["guarantee"]["epsilon"]) == (kind, epsilon)
     assert record["guarantee"]["assumptions"]
     assert (record["before"], record["after"]) == (
-        sha256_file(home / model / "model.safetensors"),
+        sha256_file(model_workspace / model / "model.safetensors"),
         sha256_file(out / "model.safetensors"),
     )
     assert record["lineage"] == [record["before"]]
@@ -91,7 +91,7 @@ def test_every_method_leaves_a_model_and_its_record(
     assert (tuple(after.modalities), after.record.revoked) == (("text", "visual"), ("audio",))
     step = json.loads((out / "step.json").read_text())
     assert step["phases_seconds"].keys() == set(delete_phases(out))
-    assert step["inputs"]["model"]["digest"] == path_digest(home / model)
+    assert step["inputs"]["model"]["digest"] == path_digest(model_workspace / model)
     assert not any("seconds" in key for key in record)
 
 
@@ -107,15 +107,17 @@ def delete_phases(out: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("settings", [(), (SALIENT,)])
-def test_the_same_deletion_gives_the_same_bytes(home: Path, tmp_path: Path, settings: tuple[str, ...]) -> None:
+def test_the_same_deletion_gives_the_same_bytes(
+    model_workspace: Path, tmp_path: Path, settings: tuple[str, ...]
+) -> None:
     for name in ("a", "b"):
-        deleted(home, tmp_path / name, *settings)
+        deleted(model_workspace, tmp_path / name, *settings)
     assert path_digest(tmp_path / "a") == path_digest(tmp_path / "b")
 
 
-def test_the_listed_positions_are_those_that_differ(home: Path, tmp_path: Path) -> None:
-    record = deleted(home, tmp_path / "out", SALIENT)
-    _, before = load_model(home / "model")
+def test_the_listed_positions_are_those_that_differ(model_workspace: Path, tmp_path: Path) -> None:
+    record = deleted(model_workspace, tmp_path / "out", SALIENT)
+    _, before = load_model(model_workspace / "model")
     _, after = load_model(tmp_path / "out")
     indices = open_tensors(tmp_path / "out" / "indices.safetensors")
     differing = {name: np.flatnonzero(before[name] != after[name]) for name in after}
@@ -125,51 +127,75 @@ def test_the_listed_positions_are_those_that_differ(home: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("settings", [(), (SALIENT,), CERTIFIED], ids=("cut", "not cut", "certified"))
-def test_a_second_deletion_continues_the_lineage(home: Path, tmp_path: Path, settings: tuple[str, ...]) -> None:
-    first = deleted(home, tmp_path / "first", *settings)
+def test_a_second_deletion_continues_the_lineage(
+    model_workspace: Path, tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    first = deleted(model_workspace, tmp_path / "first", *settings)
     if settings == (SALIENT,):
         settings = ()
-    second = deleted(home, tmp_path / "second", *settings, model=tmp_path / "first", modality="visual")
+    second = deleted(model_workspace, tmp_path / "second", *settings, model=tmp_path / "first", modality="visual")
     assert second["lineage"] == [first["before"], first["after"]]
     assert second["before"] == first["after"]
     assert second["revoked"] == ["audio", "visual"]
     assert tuple(load(tmp_path / "second").modalities) == ("text",)
     with pytest.raises(UsageError, match="audio was revoked"):
-        deleted(home, tmp_path / "third", *settings, model=tmp_path / "second", modality="audio")
+        deleted(model_workspace, tmp_path / "third", *settings, model=tmp_path / "second", modality="audio")
 
 
-def test_exact_deletion_of_both_is_that_of_one_after_the_other(home: Path, tmp_path: Path) -> None:
-    deleted(home, tmp_path / "first", *EXACT, model="lattice")
-    deleted(home, tmp_path / "second", *EXACT, model=tmp_path / "first", modality="visual")
-    delete.run(params(*EXACT), home / "data", home / "lattice", ["visual", "audio"], [], tmp_path / "both")
+def test_exact_deletion_of_both_is_that_of_one_after_the_other(model_workspace: Path, tmp_path: Path) -> None:
+    deleted(model_workspace, tmp_path / "first", *EXACT, model="lattice")
+    deleted(model_workspace, tmp_path / "second", *EXACT, model=tmp_path / "first", modality="visual")
+    delete.run(
+        params(*EXACT),
+        model_workspace / "data",
+        model_workspace / "lattice",
+        ["visual", "audio"],
+        [],
+        tmp_path / "both",
+    )
     assert load_model(tmp_path / "second")[0].sha256 == load_model(tmp_path / "both")[0].sha256
 
 
-def test_subjects_are_forgotten_on_the_lattice(home: Path, tmp_path: Path) -> None:
-    subject = str(FeatureSet.open(home / "data").split("train").groups[0])
-    delete.run(params(*EXACT), home / "data", home / "lattice", ["audio"], [subject], tmp_path / "out")
+def test_subjects_are_forgotten_on_the_lattice(model_workspace: Path, tmp_path: Path) -> None:
+    subject = str(FeatureSet.open(model_workspace / "data").split("train").groups[0])
+    delete.run(
+        params(*EXACT), model_workspace / "data", model_workspace / "lattice", ["audio"], [subject], tmp_path / "out"
+    )
     record = read_deletion(tmp_path / "out")
     assert record is not None
     assert (record.request.subjects, record.revoked) == ((subject,), ())
     assert record.facts["recordings_forgotten"] > 0
 
 
-def test_the_budget_of_a_lineage_is_kept_and_ends(home: Path, tmp_path: Path) -> None:
-    first = deleted(home, tmp_path / "first", *CERTIFIED, "deletion.budget_limit=1.5")["budget"]
+def test_the_budget_of_a_lineage_is_kept_and_ends(model_workspace: Path, tmp_path: Path) -> None:
+    first = deleted(model_workspace, tmp_path / "first", *CERTIFIED, "deletion.budget_limit=1.5")["budget"]
     assert (first["epsilon_before"], first["rho_before"]) == (0, 0)
     assert first["epsilon_after"] == pytest.approx(1, abs=1e-3)
-    again = deleted(home, tmp_path / "again", *CERTIFIED, "deletion.budget_limit=1.5")["budget"]
+    again = deleted(model_workspace, tmp_path / "again", *CERTIFIED, "deletion.budget_limit=1.5")["budget"]
     assert again["rho_after"] == pytest.approx(2 * first["rho_after"])
     with pytest.raises(MbdError, match="the privacy budget of the lineage allows no such deletion") as error:
         deleted(
-            home, tmp_path / "third", *CERTIFIED, "deletion.budget_limit=1.5", model=tmp_path / "first", modality="text"
+            model_workspace,
+            tmp_path / "third",
+            *CERTIFIED,
+            "deletion.budget_limit=1.5",
+            model=tmp_path / "first",
+            modality="text",
         )
     assert error.value.exit_code == 3
     assert not (tmp_path / "third").exists()
 
 
-def test_a_reference_is_measured_against(home: Path, tmp_path: Path) -> None:
-    delete.run(params(SALIENT), home / "data", home / "model", ["audio"], [], tmp_path / "out", home / "silent")
+def test_a_reference_is_measured_against(model_workspace: Path, tmp_path: Path) -> None:
+    delete.run(
+        params(SALIENT),
+        model_workspace / "data",
+        model_workspace / "model",
+        ["audio"],
+        [],
+        tmp_path / "out",
+        model_workspace / "silent",
+    )
     record = read_deletion(tmp_path / "out")
     assert record is not None
     assert record.reference is not None
@@ -177,8 +203,16 @@ def test_a_reference_is_measured_against(home: Path, tmp_path: Path) -> None:
     assert "reference" in json.loads((tmp_path / "out" / "step.json").read_text())["inputs"]
 
 
-def test_a_certified_record_tells_no_exact_distance_of_the_old_weights(home: Path, tmp_path: Path) -> None:
-    delete.run(params(*CERTIFIED), home / "data", home / "model", ["audio"], [], tmp_path / "out", home / "silent")
+def test_a_certified_record_tells_no_exact_distance_of_the_old_weights(model_workspace: Path, tmp_path: Path) -> None:
+    delete.run(
+        params(*CERTIFIED),
+        model_workspace / "data",
+        model_workspace / "model",
+        ["audio"],
+        [],
+        tmp_path / "out",
+        model_workspace / "silent",
+    )
     record = read_deletion(tmp_path / "out")
     assert record is not None
     assert record.reference is not None
@@ -204,9 +238,9 @@ delete.run(load_params(None, sys.argv[5:]), Path(sys.argv[2]), Path(sys.argv[3])
 LEDGERS = (*CERTIFIED, "deletion.ledgers=ledgers")
 
 
-def kill(home: Path, folder: Path, moment: str) -> None:
+def kill(model_workspace: Path, folder: Path, moment: str) -> None:
     """Run a certified deletion in `folder` that is killed at a moment."""
-    arguments = [moment, str(home / "data"), str(home / "model"), "out", *LEDGERS]
+    arguments = [moment, str(model_workspace / "data"), str(model_workspace / "model"), "out", *LEDGERS]
     result = subprocess.run(
         [sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, text=True, cwd=folder
     )
@@ -214,11 +248,11 @@ def kill(home: Path, folder: Path, moment: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def killed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def killed(model_workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """For each moment, the folder in which a certified deletion was killed then."""
     folders = {moment: tmp_path_factory.mktemp("killed") for moment in ("model saved", "folder in place")}
     for moment, folder in folders.items():
-        kill(home, folder, moment)
+        kill(model_workspace, folder, moment)
     return folders
 
 
@@ -234,60 +268,64 @@ def crash_site(killed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.Monk
     return go
 
 
-def ledger_of(home: Path) -> Ledger:
-    lineage = sha256_file(home / "model" / "model.safetensors")
+def ledger_of(model_workspace: Path) -> Ledger:
+    lineage = sha256_file(model_workspace / "model" / "model.safetensors")
     return Ledger(Path("ledgers") / f"{lineage}.jsonl", lineage)
 
 
 @pytest.mark.parametrize("moment", ["model saved", "folder in place"])
 def test_killed_at_any_moment_nothing_is_half_written_and_the_ledger_counts_once(
-    home: Path, crash_site: Callable[[str], Path], moment: str
+    model_workspace: Path, crash_site: Callable[[str], Path], moment: str
 ) -> None:
     out = crash_site(moment)
     assert out.exists() == (moment == "folder in place")
-    record = deleted(home, out, *LEDGERS)
+    record = deleted(model_workspace, out, *LEDGERS)
     assert record["budget"]["rho_before"] == 0
     assert record["budget"]["rho_after"] == pytest.approx(record["budget"]["rho"])
     assert load(out).record.sha256 == record["after"]
-    assert [entry.event for entry in ledger_of(home).entries] == ["charge", "release"]
+    assert [entry.event for entry in ledger_of(model_workspace).entries] == ["charge", "release"]
     assert not [p for p in out.parent.iterdir() if "partial" in p.name]
 
 
 def test_killed_with_the_model_in_place_only_the_charge_is_settled(
-    home: Path, crash_site: Callable[[str], Path]
+    model_workspace: Path, crash_site: Callable[[str], Path]
 ) -> None:
     out = crash_site("folder in place")
     left = {file.name: file.read_bytes() for file in out.iterdir()}
-    summary = delete.run(params(*LEDGERS), home / "data", home / "model", ["audio"], [], out)
+    summary = delete.run(params(*LEDGERS), model_workspace / "data", model_workspace / "model", ["audio"], [], out)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == left
     assert summary["settled"]
     assert summary["modalities"] == ["text", "visual"]
     assert "only its charge had to be settled" in deletion_summary(summary)
-    charge, release = ledger_of(home).entries
+    charge, release = ledger_of(model_workspace).entries
     assert (charge.digest, release.after) == (summary["record"].budget.entry, summary["record"].after)
-    again = deleted(home, out, *LEDGERS)  # that deletion is done; this one draws fresh noise, and costs again
+    again = deleted(
+        model_workspace, out, *LEDGERS
+    )  # that deletion is done; this one draws fresh noise, and costs again
     assert again["after"] != release.after
     assert again["budget"]["rho_before"] == charge.rho
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.json", "indices.safetensors", "deletion.json"])
 def test_a_model_that_is_not_whole_is_made_anew_under_the_same_charge(
-    home: Path, crash_site: Callable[[str], Path], name: str
+    model_workspace: Path, crash_site: Callable[[str], Path], name: str
 ) -> None:
     out = crash_site("folder in place")
     before = read_deletion(out)
     (out / name).write_bytes((out / name).read_bytes()[:-2])
-    record = deleted(home, out, *LEDGERS)
+    record = deleted(model_workspace, out, *LEDGERS)
     assert before is not None
     assert record["after"] != before.after
-    assert [entry.event for entry in ledger_of(home).entries] == ["charge", "release"]
+    assert [entry.event for entry in ledger_of(model_workspace).entries] == ["charge", "release"]
 
 
-def test_a_charge_is_found_again_behind_those_of_others(home: Path, crash_site: Callable[[str], Path]) -> None:
+def test_a_charge_is_found_again_behind_those_of_others(
+    model_workspace: Path, crash_site: Callable[[str], Path]
+) -> None:
     out = crash_site("model saved")
-    deleted(home, out.with_name("other"), *LEDGERS, modality="visual")
-    record = deleted(home, out, *LEDGERS)
-    entries = ledger_of(home).entries
+    deleted(model_workspace, out.with_name("other"), *LEDGERS, modality="visual")
+    record = deleted(model_workspace, out, *LEDGERS)
+    entries = ledger_of(model_workspace).entries
     assert [entry.event for entry in entries] == ["charge", "charge", "release", "release"]
     assert record["budget"]["entry"] == entries[0].digest
 
@@ -325,7 +363,7 @@ def test_two_processes_operate_as_one(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_requests_are_wrong_usage_and_leave_nothing(
-    home: Path,
+    model_workspace: Path,
     tmp_path: Path,
     settings: tuple[str, ...],
     model: str,
@@ -334,7 +372,9 @@ def test_wrong_requests_are_wrong_usage_and_leave_nothing(
     says: str,
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        delete.run(params(*settings), home / "data", home / model, modalities, subjects, tmp_path / "out")
+        delete.run(
+            params(*settings), model_workspace / "data", model_workspace / model, modalities, subjects, tmp_path / "out"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -346,26 +386,28 @@ def test_wrong_requests_are_wrong_usage_and_leave_nothing(
         (("features.source.synthetic.classes=3",), "made for regression"),
     ],
 )
-def test_data_of_another_model_is_refused(home: Path, tmp_path: Path, features: tuple[str, ...], says: str) -> None:
+def test_data_of_another_model_is_refused(
+    model_workspace: Path, tmp_path: Path, features: tuple[str, ...], says: str
+) -> None:
     other = synthetic_set(tmp_path / "other", *features)
     with pytest.raises(DataError, match=says):
-        delete.run(params(), other, home / "model", ["audio"], [], tmp_path / "out")
+        delete.run(params(), other, model_workspace / "model", ["audio"], [], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_other_calibration_rows_serve_as_well(home: Path, tmp_path: Path) -> None:
+def test_other_calibration_rows_serve_as_well(model_workspace: Path, tmp_path: Path) -> None:
     rows = "features.source.synthetic.rows={train: 160, valid: 48, test: 64, calibration: 32}"
     other = synthetic_set(tmp_path / "other", rows)
-    told = delete.run(params(), other, home / "model", ["audio"], [], tmp_path / "out")
-    assert told["record"].facts["calibration"]["rows"] == 32
+    printed = delete.run(params(), other, model_workspace / "model", ["audio"], [], tmp_path / "out")
+    assert printed["record"].facts["calibration"]["rows"] == 32
 
 
-def test_a_calibration_file_that_changed_is_refused(home: Path, tmp_path: Path) -> None:
-    data = shutil.copytree(home / "data", tmp_path / "data")
+def test_a_calibration_file_that_changed_is_refused(model_workspace: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(model_workspace / "data", tmp_path / "data")
     file = data / "splits" / "calibration" / "text.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(DataError, match="not the one that the manifest lists"):
-        delete.run(params(), data, home / "model", ["audio"], [], tmp_path / "out")
+        delete.run(params(), data, model_workspace / "model", ["audio"], [], tmp_path / "out")
 
 
 def test_no_calibration_split_is_refused(tmp_path: Path) -> None:
@@ -380,9 +422,11 @@ def test_no_calibration_split_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("what", "split"), [("id", "train"), ("id", "test"), ("group", "train"), ("group", "test")])
-def test_calibration_rows_in_train_or_test_are_refused(home: Path, tmp_path: Path, what: str, split: str) -> None:
+def test_calibration_rows_in_train_or_test_are_refused(
+    model_workspace: Path, tmp_path: Path, what: str, split: str
+) -> None:
     """A FeatureSet whose digests are right and whose splits are not: a model of it trains, but is not operated on."""
-    data = shutil.copytree(home / "data", tmp_path / "data")
+    data = shutil.copytree(model_workspace / "data", tmp_path / "data")
     manifest = json.loads((data / "manifest.json").read_text())
     own, other = (data / "splits" / name / "_rows.safetensors" for name in ("calibration", split))
     rows = {name: np.array(value) for name, value in open_tensors(own).items()}
@@ -399,15 +443,15 @@ def test_calibration_rows_in_train_or_test_are_refused(home: Path, tmp_path: Pat
         delete.run(params(), data, model, ["audio"], [], tmp_path / "out")
 
 
-def test_a_record_of_another_deletion_is_refused(home: Path, tmp_path: Path) -> None:
-    deleted(home, tmp_path / "one")
-    deleted(home, tmp_path / "two", modality="visual")
+def test_a_record_of_another_deletion_is_refused(model_workspace: Path, tmp_path: Path) -> None:
+    deleted(model_workspace, tmp_path / "one")
+    deleted(model_workspace, tmp_path / "two", modality="visual")
     shutil.copy(tmp_path / "two" / "deletion.json", tmp_path / "one" / "deletion.json")
     with pytest.raises(DataError, match="that of another one"):
-        deleted(home, tmp_path / "out", model=tmp_path / "one", modality="text")
+        deleted(model_workspace, tmp_path / "out", model=tmp_path / "one", modality="text")
     (tmp_path / "one" / "deletion.json").write_text('{"format": "x"}')
     with pytest.raises(DataError, match="deletion record is not valid"):
-        deleted(home, tmp_path / "out", model=tmp_path / "one", modality="text")
+        deleted(model_workspace, tmp_path / "out", model=tmp_path / "one", modality="text")
 
 
 def test_a_record_cannot_claim_what_was_not_proven() -> None:
@@ -420,17 +464,28 @@ def test_a_record_cannot_claim_what_was_not_proven() -> None:
 
 
 @pytest.mark.parametrize("settings", [(), (SALIENT,)], ids=("cut", "not cut"))
-def test_what_comes_out_can_be_evaluated(home: Path, tmp_path: Path, settings: tuple[str, ...]) -> None:
-    deleted(home, tmp_path / "out", *settings)
+def test_what_comes_out_can_be_evaluated(model_workspace: Path, tmp_path: Path, settings: tuple[str, ...]) -> None:
+    deleted(model_workspace, tmp_path / "out", *settings)
     metrics = evaluate.run(
-        load_params(None, ["evaluation.figures=false"]), home / "data", [tmp_path / "out"], tmp_path / "evaluation"
+        load_params(None, ["evaluation.figures=false"]),
+        model_workspace / "data",
+        [tmp_path / "out"],
+        tmp_path / "evaluation",
     )
     assert metrics["modalities"] == ["text", "visual"]
 
 
-def test_the_command_tells_what_it_did(home: Path, tmp_path: Path) -> None:
-    arguments = ["delete", "--features", home / "data", "--model", home / "model", "--modality", "audio"]
-    options = ["--reference", home / "silent", "--out", tmp_path / "out", "--set", SALIENT]
+def test_the_command_tells_what_it_did(model_workspace: Path, tmp_path: Path) -> None:
+    arguments = [
+        "delete",
+        "--features",
+        model_workspace / "data",
+        "--model",
+        model_workspace / "model",
+        "--modality",
+        "audio",
+    ]
+    options = ["--reference", model_workspace / "silent", "--out", tmp_path / "out", "--set", SALIENT]
     result = CliRunner().invoke(group, [str(a) for a in (*arguments, *options)], catch_exceptions=False)
     assert result.exit_code == 0
     cut = CliRunner().invoke(group, [*map(str, arguments), "--out", str(tmp_path / "cut")], catch_exceptions=False)
@@ -446,10 +501,10 @@ def test_the_command_tells_what_it_did(home: Path, tmp_path: Path) -> None:
         assert part in result.output
 
 
-def test_wrong_usage_ends_with_2_and_bad_data_with_5(home: Path, tmp_path: Path) -> None:
+def test_wrong_usage_ends_with_2_and_bad_data_with_5(model_workspace: Path, tmp_path: Path) -> None:
     script = "from mbd.cli import main; main()"
-    for modality, data, code in (("smell", home / "data", 2), ("audio", tmp_path, 5)):
-        arguments = ["delete", "--features", data, "--model", home / "model", "--modality", modality]
+    for modality, data, code in (("smell", model_workspace / "data", 2), ("audio", tmp_path, 5)):
+        arguments = ["delete", "--features", data, "--model", model_workspace / "model", "--modality", modality]
         result = subprocess.run(
             [sys.executable, "-c", script, *map(str, arguments), "--out", str(tmp_path / "out")],
             capture_output=True,

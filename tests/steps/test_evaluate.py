@@ -22,7 +22,7 @@ NO_PATHWAY = "model.joint.property_pathway=false"
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A FeatureSet, a method of two seeds with the property pathway and one without, and a model without audio."""
     folder = tmp_path_factory.mktemp("home")
     synthetic_set(folder / "data")
@@ -45,22 +45,24 @@ def result(metrics: dict[str, Any], method: str, regime: str, *, corrupted: bool
     )
 
 
-def test_the_same_models_give_the_same_bytes(home: Path, tmp_path: Path) -> None:
+def test_the_same_models_give_the_same_bytes(model_workspace: Path, tmp_path: Path) -> None:
     for out in (tmp_path / "a", tmp_path / "b"):
-        evaluate.run(params(), home / "data", [home / "with"], out)
+        evaluate.run(params(), model_workspace / "data", [model_workspace / "with"], out)
     assert path_digest(tmp_path / "a") == path_digest(tmp_path / "b")
 
 
-def test_of_the_last_modality_no_map_is_drawn(home: Path, tmp_path: Path) -> None:
-    tiny_model(home / "data", tmp_path / "last", without=("audio", "visual"))
-    evaluate.run(load_params(), home / "data", [tmp_path / "last"], tmp_path / "out")
+def test_of_the_last_modality_no_map_is_drawn(model_workspace: Path, tmp_path: Path) -> None:
+    tiny_model(model_workspace / "data", tmp_path / "last", without=("audio", "visual"))
+    evaluate.run(load_params(), model_workspace / "data", [tmp_path / "last"], tmp_path / "out")
     assert (tmp_path / "out" / "figures" / "losses.png").exists()
     assert not (tmp_path / "out" / "figures" / "reconstructions.png").exists()
 
 
-def test_two_methods_end_to_end(home: Path, tmp_path: Path) -> None:
-    folders = [home / "with", home / "plain"]
-    metrics = evaluate.run(load_params(), home / "data", folders, tmp_path / "a", against=home / "plain")
+def test_two_methods_end_to_end(model_workspace: Path, tmp_path: Path) -> None:
+    folders = [model_workspace / "with", model_workspace / "plain"]
+    metrics = evaluate.run(
+        load_params(), model_workspace / "data", folders, tmp_path / "a", against=model_workspace / "plain"
+    )
     assert {p.name for p in (tmp_path / "a").iterdir()} == {
         "metrics.json",
         "regimes.csv",
@@ -91,17 +93,18 @@ def test_two_methods_end_to_end(home: Path, tmp_path: Path) -> None:
         ("with", "plain"),
     }
     inputs = json.loads((tmp_path / "a" / "step.json").read_text())["inputs"]
-    assert inputs["model with seed 1"]["digest"] == path_digest(home / "with" / "seed-1")
+    assert inputs["model with seed 1"]["digest"] == path_digest(model_workspace / "with" / "seed-1")
     assert metrics["property_drift"].keys() == {"text", "audio", "visual"}
 
 
-def test_the_numbers_are_those_of_the_models_own_predictions(home: Path, tmp_path: Path) -> None:
-    metrics = evaluate.run(params(), home / "data", [home / "with"], tmp_path / "out")
-    test = FeatureSet.open(home / "data").split("test").load()
+def test_the_numbers_are_those_of_the_models_own_predictions(model_workspace: Path, tmp_path: Path) -> None:
+    metrics = evaluate.run(params(), model_workspace / "data", [model_workspace / "with"], tmp_path / "out")
+    test = FeatureSet.open(model_workspace / "data").split("test").load()
     for regime, shown in (("full", ("text", "audio", "visual")), ("audio+visual", ("audio", "visual"))):
         values = [
             regression_metrics(
-                test.labels, load(home / "with" / f"seed-{seed}").predict({m: test.features[m] for m in shown})
+                test.labels,
+                load(model_workspace / "with" / f"seed-{seed}").predict({m: test.features[m] for m in shown}),
             )["mae"]
             for seed in (0, 1)
         ]
@@ -111,25 +114,29 @@ def test_the_numbers_are_those_of_the_models_own_predictions(home: Path, tmp_pat
     assert metrics["mae"] == result(metrics, "with", "full")["metrics"]["mae"]["mean"]
 
 
-def test_a_deleted_model_is_judged_on_its_own_modalities_and_so_is_all_beside_it(home: Path, tmp_path: Path) -> None:
-    revoked = as_revoked(home / "silent", tmp_path / "revoked", "audio")
-    metrics = evaluate.run(params(), home / "data", [revoked, home / "with"], tmp_path / "out")
+def test_a_deleted_model_is_judged_on_its_own_modalities_and_so_is_all_beside_it(
+    model_workspace: Path, tmp_path: Path
+) -> None:
+    revoked = as_revoked(model_workspace / "silent", tmp_path / "revoked", "audio")
+    metrics = evaluate.run(params(), model_workspace / "data", [revoked, model_workspace / "with"], tmp_path / "out")
     assert metrics["modalities"] == ["text", "visual"]
     assert {r["regime"] for r in metrics["results"] if r["kind"] == "fixed"} == {"text", "visual"}
     assert any("audio" in note for note in metrics["notes"])
     assert any("0.6, 0.7" in note and "1/2" in note for note in metrics["notes"])
-    test = FeatureSet.open(home / "data").split("test").load()
-    model = load(home / "with" / "seed-0")
+    test = FeatureSet.open(model_workspace / "data").split("test").load()
+    model = load(model_workspace / "with" / "seed-0")
     mae = regression_metrics(test.labels, model.predict({m: test.features[m] for m in ("text", "visual")}))["mae"]
-    one = evaluate.run(params(), home / "data", [home / "with" / "seed-0", revoked], tmp_path / "one")
+    one = evaluate.run(
+        params(), model_workspace / "data", [model_workspace / "with" / "seed-0", revoked], tmp_path / "one"
+    )
     assert result(one, "seed-0", "full")["metrics"]["mae"]["mean"] == pytest.approx(mae, abs=1e-4)
 
 
-def test_the_calibration_split_is_not_opened(home: Path, tmp_path: Path) -> None:
-    data = shutil.copytree(home / "data", tmp_path / "data")
+def test_the_calibration_split_is_not_opened(model_workspace: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(model_workspace / "data", tmp_path / "data")
     shutil.rmtree(data / "splits" / "calibration")
-    without = evaluate.run(params(), data, [home / "silent"], tmp_path / "without")
-    assert without == evaluate.run(params(), home / "data", [home / "silent"], tmp_path / "with")
+    without = evaluate.run(params(), data, [model_workspace / "silent"], tmp_path / "without")
+    assert without == evaluate.run(params(), model_workspace / "data", [model_workspace / "silent"], tmp_path / "with")
 
 
 @pytest.mark.parametrize("modalities", ["{text: 9, audio: 4}", "{a: 5, b: 4, c: 3, d: 6}"])
@@ -142,8 +149,8 @@ def test_classes_and_other_numbers_of_modalities(modalities: str, tmp_path: Path
     assert len(fixed) == 2 ** len(metrics["modalities"]) - 2
 
 
-def test_data_of_another_model_is_refused_and_nothing_is_left(home: Path, tmp_path: Path) -> None:
+def test_data_of_another_model_is_refused_and_nothing_is_left(model_workspace: Path, tmp_path: Path) -> None:
     other = synthetic_set(tmp_path / "other", "features.source.synthetic.dims={text: 5, audio: 6, visual: 8}")
     with pytest.raises(DataError, match="text with 12 columns, and the data has 5"):
-        evaluate.run(params(), other, [home / "with"], tmp_path / "out")
+        evaluate.run(params(), other, [model_workspace / "with"], tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -11,7 +11,7 @@ from mbd.features.contract import FeatureSet
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.files import file_digests, path_digest, sha256_file
 from mbd.params import load_params
-from mbd.params.corruption import Corruption
+from mbd.params.corruption import CorruptionSettings
 from mbd.steps import features
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
@@ -71,7 +71,7 @@ def test_a_damaged_twin_differs_in_the_chosen_rows_of_one_split(tmp_path: Path, 
     rows, damaged = clean.split(split).load(), twin.split(split).load()
     chosen = corrupted_rows(len(rows), 0.3, 0)
     assert chosen.sum() == round(0.3 * len(rows)) > 0
-    expected = corrupt(rows, Corruption(share=0.3), 0)
+    expected = corrupt(rows, CorruptionSettings(share=0.3), 0)
     for modality, matrix in rows.features.items():
         assert (matrix != damaged.features[modality]).any(axis=1).tolist() == chosen.tolist()
         np.testing.assert_array_equal(damaged.features[modality], expected.features[modality])

@@ -17,7 +17,7 @@ from tests.features.build import npz_arrays, small_collection, synthetic_set, wr
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     synthetic_set(folder / "data")
     tiny_model(folder / "data", folder / "model")
@@ -32,14 +32,14 @@ def lines(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def test_regression_has_a_score_and_its_sign(home: Path, tmp_path: Path) -> None:
-    summary = predict.run(home / "data", home / "model", tmp_path / "p.csv")
-    test = FeatureSet.open(home / "data").split("test").load()
+def test_regression_has_a_score_and_its_sign(model_workspace: Path, tmp_path: Path) -> None:
+    summary = predict.run(model_workspace / "data", model_workspace / "model", tmp_path / "p.csv")
+    test = FeatureSet.open(model_workspace / "data").split("test").load()
     found = lines(tmp_path / "p.csv")
     assert list(found[0]) == ["id", "used", "prediction", "sign"]
     assert [line["id"] for line in found] == test.ids.tolist()
     scores = np.array([float(line["prediction"]) for line in found])
-    assert scores == pytest.approx(load(home / "model").predict(test.features), abs=1e-6)
+    assert scores == pytest.approx(load(model_workspace / "model").predict(test.features), abs=1e-6)
     assert {line["used"] for line in found} == {"text+audio+visual"}
     assert [line["sign"] for line in found] == ["non-negative" if s >= 0 else "negative" for s in scores]
     assert summary == {
@@ -50,8 +50,8 @@ def test_regression_has_a_score_and_its_sign(home: Path, tmp_path: Path) -> None
     }
 
 
-def test_classification_has_a_share_for_each_class_and_the_greatest(home: Path, tmp_path: Path) -> None:
-    predict.run(home / "emotions", home / "classifier", tmp_path / "p.csv", split="valid")
+def test_classification_has_a_share_for_each_class_and_the_greatest(model_workspace: Path, tmp_path: Path) -> None:
+    predict.run(model_workspace / "emotions", model_workspace / "classifier", tmp_path / "p.csv", split="valid")
     found = lines(tmp_path / "p.csv")
     assert list(found[0]) == ["id", "used", "prediction", "p_class0", "p_class1", "p_class2"]
     for line in found:
@@ -61,18 +61,18 @@ def test_classification_has_a_share_for_each_class_and_the_greatest(home: Path, 
 
 
 @pytest.mark.parametrize(("data", "model"), [("data", "model"), ("emotions", "classifier")])
-def test_parquet_holds_what_csv_holds(home: Path, tmp_path: Path, data: str, model: str) -> None:
+def test_parquet_holds_what_csv_holds(model_workspace: Path, tmp_path: Path, data: str, model: str) -> None:
     for name in ("p.csv", "p.parquet"):
-        predict.run(home / data, home / model, tmp_path / name)
+        predict.run(model_workspace / data, model_workspace / model, tmp_path / name)
     table = pq.read_table(tmp_path / "p.parquet")
     assert [{k: str(v) for k, v in row.items()} for row in table.to_pylist()] == lines(tmp_path / "p.csv")
     assert table.schema.field("prediction").type == ("double" if model == "model" else "string")
 
 
-def test_only_the_named_modalities_are_used(home: Path, tmp_path: Path) -> None:
-    predict.run(home / "data", home / "model", tmp_path / "p.csv", available=["visual", "text"])
-    test = FeatureSet.open(home / "data").split("test").load()
-    expected = load(home / "model").predict({m: test.features[m] for m in ("text", "visual")})
+def test_only_the_named_modalities_are_used(model_workspace: Path, tmp_path: Path) -> None:
+    predict.run(model_workspace / "data", model_workspace / "model", tmp_path / "p.csv", available=["visual", "text"])
+    test = FeatureSet.open(model_workspace / "data").split("test").load()
+    expected = load(model_workspace / "model").predict({m: test.features[m] for m in ("text", "visual")})
     found = lines(tmp_path / "p.csv")
     assert np.array([float(line["prediction"]) for line in found]) == pytest.approx(expected, abs=1e-6)
     assert {line["used"] for line in found} == {"text+visual"}
@@ -82,14 +82,16 @@ def test_only_the_named_modalities_are_used(home: Path, tmp_path: Path) -> None:
     ("available", "says"),
     [(["text", "audio"], "audio was revoked"), (["smell"], "no modality smell"), ([], "no modality was named")],
 )
-def test_what_the_model_does_not_take_is_refused(home: Path, tmp_path: Path, available: list[str], says: str) -> None:
+def test_what_the_model_does_not_take_is_refused(
+    model_workspace: Path, tmp_path: Path, available: list[str], says: str
+) -> None:
     with pytest.raises(UsageError, match=says):
-        predict.run(home / "data", home / "revoked", tmp_path / "p.csv", available=available)
+        predict.run(model_workspace / "data", model_workspace / "revoked", tmp_path / "p.csv", available=available)
     assert not (tmp_path / "p.csv").exists()
 
 
-def test_a_revoked_modality_in_the_data_has_no_say(home: Path, tmp_path: Path) -> None:
-    predict.run(home / "data", home / "revoked", tmp_path / "p.csv")
+def test_a_revoked_modality_in_the_data_has_no_say(model_workspace: Path, tmp_path: Path) -> None:
+    predict.run(model_workspace / "data", model_workspace / "revoked", tmp_path / "p.csv")
     assert {line["used"] for line in lines(tmp_path / "p.csv")} == {"text+visual"}
 
 
@@ -142,26 +144,26 @@ def test_no_row_at_all_to_predict_from_is_an_error(patchy: Path, tmp_path: Path)
 
 
 def test_the_size_of_a_batch_changes_the_last_digit_at_most(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predict.run(home / "data", home / "model", tmp_path / "whole.csv")
+    predict.run(model_workspace / "data", model_workspace / "model", tmp_path / "whole.csv")
     monkeypatch.setattr(predict, "_BATCH", 7)
-    predict.run(home / "data", home / "model", tmp_path / "parts.csv")
+    predict.run(model_workspace / "data", model_workspace / "model", tmp_path / "parts.csv")
     whole, parts = lines(tmp_path / "whole.csv"), lines(tmp_path / "parts.csv")
     assert [line["id"] for line in whole] == [line["id"] for line in parts]
     scores = [[float(line["prediction"]) for line in table] for table in (whole, parts)]
     np.testing.assert_allclose(scores[0], scores[1], atol=2e-6)
 
 
-def test_several_seeds_or_a_folder_as_output_are_wrong_usage(home: Path, tmp_path: Path) -> None:
+def test_several_seeds_or_a_folder_as_output_are_wrong_usage(model_workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "seed-0").symlink_to(home / "model")
+    (tmp_path / "models" / "seed-0").symlink_to(model_workspace / "model")
     with pytest.raises(UsageError, match="several seeds"):
-        predict.run(home / "data", tmp_path / "models", tmp_path / "p.csv")
+        predict.run(model_workspace / "data", tmp_path / "models", tmp_path / "p.csv")
     with pytest.raises(UsageError, match="must be a file"):
-        predict.run(home / "data", home / "model", tmp_path)
+        predict.run(model_workspace / "data", model_workspace / "model", tmp_path)
 
 
-def test_an_unknown_split_is_named(home: Path, tmp_path: Path) -> None:
+def test_an_unknown_split_is_named(model_workspace: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no split 'tset'"):
-        predict.run(home / "data", home / "model", tmp_path / "p.csv", split="tset")
+        predict.run(model_workspace / "data", model_workspace / "model", tmp_path / "p.csv", split="tset")

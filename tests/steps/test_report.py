@@ -14,19 +14,19 @@ from mbd.certificate.trust import now
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import file_digests
 from mbd.report.page.content import Page
-from mbd.requests.book import Book
+from mbd.requests.request_store import RequestStore
 from mbd.steps import report
 from mbd.storage import open_store
 from tests.report.statements import SmallOffice
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> SmallOffice:
+def authority(tmp_path: Path) -> SmallOffice:
     return SmallOffice.make(tmp_path / "office")
 
 
-def test_a_bundle_becomes_a_page_in_every_format(office: SmallOffice, tmp_path: Path) -> None:
-    bundle = office.publish("surgery")
+def test_a_bundle_becomes_a_page_in_every_format(authority: SmallOffice, tmp_path: Path) -> None:
+    bundle = authority.publish("surgery")
     assert report.of_bundle(bundle, tmp_path / "pages") == tmp_path / "pages" / "report.html"
     names = {file.name for file in (tmp_path / "pages").iterdir()}
     assert names == {"report.html", "report.md", "report.json", "step.json"}
@@ -38,28 +38,28 @@ def test_a_bundle_becomes_a_page_in_every_format(office: SmallOffice, tmp_path: 
         assert file.read_bytes() == (tmp_path / "pages" / f"report{ending}").read_bytes()
 
 
-def test_the_same_bundle_gives_the_same_bytes(office: SmallOffice, tmp_path: Path) -> None:
-    bundle = office.publish("certified")
+def test_the_same_bundle_gives_the_same_bytes(authority: SmallOffice, tmp_path: Path) -> None:
+    bundle = authority.publish("certified")
     shutil.copytree(bundle, tmp_path / "elsewhere")
     report.of_bundle(bundle, tmp_path / "first")
     report.of_bundle(tmp_path / "elsewhere", tmp_path / "second")
     assert file_digests(tmp_path / "first") == file_digests(tmp_path / "second")
 
 
-def test_a_store_becomes_an_index_and_a_page_for_each_certificate(office: SmallOffice, tmp_path: Path) -> None:
-    good, withdrawn, damaged = (office.publish(kind).name for kind in ("exact", "surgery", "subjects"))
-    office.say(revocation(withdrawn, "the data was wrong", now()))
-    store = open_store(office.url)
-    Book(store).submit("sentiment", ["visual"], due_days=30)
-    (office.folder / "store" / certificate_name(damaged)).write_bytes(b"{}")
-    done = report.of_store(office.params, office.url, tmp_path / "site")
+def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: SmallOffice, tmp_path: Path) -> None:
+    good, withdrawn, damaged = (authority.publish(kind).name for kind in ("exact", "surgery", "subjects"))
+    authority.say(revocation(withdrawn, "the data was wrong", now()))
+    store = open_store(authority.url)
+    RequestStore(store).submit("sentiment", ["visual"], due_days=30)
+    (authority.folder / "store" / certificate_name(damaged)).write_bytes(b"{}")
+    done = report.of_store(authority.params, authority.url, tmp_path / "site")
     assert {row.digest: row.state for row in done["certificates"]} == {good: "valid", withdrawn: "revoked"}
     assert [doubtful.digest for doubtful in done["doubtful"]] == [damaged]
     pages = {file.name for file in (tmp_path / "site" / "certificates").iterdir()}
     assert pages == {f"{digest}{ending}" for digest in (good, withdrawn) for ending in (".html", ".md", ".json")}
     revoked = (tmp_path / "site" / "certificates" / f"{withdrawn}.md").read_text(encoding="utf-8")
     assert "Do not rely on this certificate any more: revoked" in revoked
-    assert f"mbd verify {office.url}/certificates/{good}" in (
+    assert f"mbd verify {authority.url}/certificates/{good}" in (
         tmp_path / "site" / "certificates" / f"{good}.html"
     ).read_text(encoding="utf-8")
     index = (tmp_path / "site" / "index.md").read_text(encoding="utf-8")
@@ -70,29 +70,31 @@ def _stopped(at: datetime) -> Callable[[], datetime]:
     return lambda: at
 
 
-def test_pages_do_not_change_with_time_and_the_index_tells_what_is_overdue(office: SmallOffice, tmp_path: Path) -> None:
-    digest = office.publish("exact", reaudit_by=now() + timedelta(days=90)).name
+def test_pages_do_not_change_with_time_and_the_index_tells_what_is_overdue(
+    authority: SmallOffice, tmp_path: Path
+) -> None:
+    digest = authority.publish("exact", reaudit_by=now() + timedelta(days=90)).name
     for name, days in (("early", 1), ("late", 91)):
-        report.of_store(office.params, office.url, tmp_path / name, clock=_stopped(now() + timedelta(days=days)))
+        report.of_store(authority.params, authority.url, tmp_path / name, clock=_stopped(now() + timedelta(days=days)))
     early, late = file_digests(tmp_path / "early"), file_digests(tmp_path / "late")
     assert early[f"certificates/{digest}.html"] == late[f"certificates/{digest}.html"]
     assert "1 valid" in (tmp_path / "early" / "index.md").read_text()
     assert "1 overdue" in (tmp_path / "late" / "index.md").read_text()
 
 
-def test_a_certificate_tells_which_requests_it_answers(office: SmallOffice, tmp_path: Path) -> None:
-    digest = office.publish("exact").name
-    book = Book(open_store(office.url))
-    request = book.submit("sentiment", ["audio"], due_days=30, requester="desk-7")
-    book.change(request.id, lambda r: r.moved("certified", "worker", now(), certificate=digest))
-    report.of_store(office.params, office.url, tmp_path / "site")
+def test_a_certificate_tells_which_requests_it_answers(authority: SmallOffice, tmp_path: Path) -> None:
+    digest = authority.publish("exact").name
+    request_store = RequestStore(open_store(authority.url))
+    request = request_store.submit("sentiment", ["audio"], due_days=30, requester="desk-7")
+    request_store.change(request.id, lambda r: r.moved("certified", "worker", now(), certificate=digest))
+    report.of_store(authority.params, authority.url, tmp_path / "site")
     page = (tmp_path / "site" / "certificates" / f"{digest}.html").read_text(encoding="utf-8")
     assert request.id in page
     assert not any(b"desk-7" in file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file())
 
 
-def test_what_is_no_bundle_is_told(office: SmallOffice, tmp_path: Path) -> None:
-    bundle = office.publish("exact")
+def test_what_is_no_bundle_is_told(authority: SmallOffice, tmp_path: Path) -> None:
+    bundle = authority.publish("exact")
     with pytest.raises(UsageError, match="no format of a page"):
         report.of_bundle(bundle, tmp_path / "page.pdf")
     with pytest.raises(DataError, match="lacks a file"):

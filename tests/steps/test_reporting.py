@@ -18,77 +18,86 @@ from mbd.steps.reporting import reason_of, reporting, tell
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
-from tests.monitoring.page import Page
-from tests.monitoring.shop import golden
+from tests.monitoring.golden_store import golden
+from tests.monitoring.page import ExporterPage
 
 CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1", "training.epochs=2")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home_with_models(tmp_path_factory.mktemp("home"))
 
 
-def run_delete(home: Path, folder: Path, *settings: str, modality: str = "audio") -> Result:
-    options = ["--features", home / "data", "--model", home / "model", "--modality", modality, "--out", folder / "out"]
-    told = (f"monitoring.textfile={folder}/metrics", f"deletion.ledgers={folder}/ledgers")
-    chosen = [f"--set={setting}" for setting in (*told, *settings)]
+def run_delete(model_workspace: Path, folder: Path, *settings: str, modality: str = "audio") -> Result:
+    options = [
+        "--features",
+        model_workspace / "data",
+        "--model",
+        model_workspace / "model",
+        "--modality",
+        modality,
+        "--out",
+        folder / "out",
+    ]
+    printed = (f"monitoring.textfile={folder}/metrics", f"deletion.ledgers={folder}/ledgers")
+    chosen = [f"--set={setting}" for setting in (*printed, *settings)]
     return CliRunner().invoke(group, ["delete", *map(str, options), *chosen])
 
 
-def page(folder: Path, step: str) -> Page:
-    return Page((folder / "metrics" / f"mbd-{step}-sentiment.prom").read_text())
+def page(folder: Path, step: str) -> ExporterPage:
+    return ExporterPage((folder / "metrics" / f"mbd-{step}-sentiment.prom").read_text())
 
 
 def params(folder: Path, *settings: str) -> Params:
     return load_params(None, ["monitoring.mode=textfile", f"monitoring.textfile={folder}/metrics", *settings])
 
 
-def test_by_default_nothing_is_told(home: Path, tmp_path: Path) -> None:
-    assert run_delete(home, tmp_path).exit_code == 0
+def test_by_default_nothing_is_told(model_workspace: Path, tmp_path: Path) -> None:
+    assert run_delete(model_workspace, tmp_path).exit_code == 0
     assert not (tmp_path / "metrics").exists()
 
 
-def test_a_deletion_tells_its_phases_its_edit_and_its_budget(home: Path, tmp_path: Path) -> None:
+def test_a_deletion_tells_its_phases_its_edit_and_its_budget(model_workspace: Path, tmp_path: Path) -> None:
     start = time.time()
-    result = run_delete(home, tmp_path, "monitoring.mode=textfile", *CERTIFIED)
+    result = run_delete(model_workspace, tmp_path, "monitoring.mode=textfile", *CERTIFIED)
     assert result.exit_code == 0, result.output
-    told = page(tmp_path, "delete")
-    assert start <= told[metrics.STEP_SUCCESS]["delete", "sentiment"] <= time.time()
-    assert told[metrics.STEP_DURATION]["delete", "sentiment"] > 0
-    assert {phase for *_, phase in told[metrics.STEP_PHASE]} >= {"cut"}
-    assert told[metrics.EDITED]["sentiment", "audio", "certified"] > 0
-    assert told[metrics.DELETION_EPSILON] == {("sentiment", "audio", "certified"): 1.0}
-    assert told[metrics.BUDGET_SPENT]["sentiment",] == pytest.approx(1, rel=0.01)
-    assert told[metrics.BUDGET_LIMIT] == {("sentiment",): 8.0}
+    printed = page(tmp_path, "delete")
+    assert start <= printed[metrics.STEP_SUCCESS]["delete", "sentiment"] <= time.time()
+    assert printed[metrics.STEP_DURATION]["delete", "sentiment"] > 0
+    assert {phase for *_, phase in printed[metrics.STEP_PHASE]} >= {"cut"}
+    assert printed[metrics.EDITED]["sentiment", "audio", "certified"] > 0
+    assert printed[metrics.DELETION_EPSILON] == {("sentiment", "audio", "certified"): 1.0}
+    assert printed[metrics.BUDGET_SPENT]["sentiment",] == pytest.approx(1, rel=0.01)
+    assert printed[metrics.BUDGET_LIMIT] == {("sentiment",): 8.0}
 
 
-def test_a_failure_is_told_with_its_reason_and_leaves_the_last_success(home: Path, tmp_path: Path) -> None:
-    run_delete(home, tmp_path, "monitoring.mode=textfile")
+def test_a_failure_is_told_with_its_reason_and_leaves_the_last_success(model_workspace: Path, tmp_path: Path) -> None:
+    run_delete(model_workspace, tmp_path, "monitoring.mode=textfile")
     success = page(tmp_path, "delete")[metrics.STEP_SUCCESS]
-    result = run_delete(home, tmp_path, "monitoring.mode=textfile", modality="smell")
+    result = run_delete(model_workspace, tmp_path, "monitoring.mode=textfile", modality="smell")
     assert isinstance(result.exception, UsageError)
-    told = page(tmp_path, "delete")
-    assert told[metrics.STEP_SUCCESS] == success
-    assert told[metrics.STEP_FAILURE].keys() == {("delete", "sentiment", "usage")}
-    assert told[metrics.STEP_PHASE]
+    printed = page(tmp_path, "delete")
+    assert printed[metrics.STEP_SUCCESS] == success
+    assert printed[metrics.STEP_FAILURE].keys() == {("delete", "sentiment", "usage")}
+    assert printed[metrics.STEP_PHASE]
 
 
-def test_a_gateway_that_is_away_fails_nothing_and_the_metrics_are_kept(home: Path, tmp_path: Path) -> None:
+def test_a_gateway_that_is_away_fails_nothing_and_the_metrics_are_kept(model_workspace: Path, tmp_path: Path) -> None:
     gateway = f"monitoring.pushgateway=http://127.0.0.1:{free_port()}"
-    result = run_delete(home, tmp_path, "monitoring.mode=push", gateway)
+    result = run_delete(model_workspace, tmp_path, "monitoring.mode=push", gateway)
     assert result.exit_code == 0
     assert (tmp_path / "out" / "deletion.json").exists()
     assert "warning: the Pushgateway did not take the metrics" in result.stderr
     assert "were left in" in result.stderr
-    told = page(tmp_path, "delete")
-    assert told[metrics.STEP_SUCCESS]
-    assert told[metrics.UNDELIVERED].keys() == {("delete", "sentiment")}
+    printed = page(tmp_path, "delete")
+    assert printed[metrics.STEP_SUCCESS]
+    assert printed[metrics.UNDELIVERED].keys() == {("delete", "sentiment")}
 
 
-def test_a_folder_that_cannot_be_written_fails_nothing_either(home: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_fails_nothing_either(model_workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "metrics").write_text("a file where the folder should be")
-    result = run_delete(home, tmp_path, "monitoring.mode=textfile")
+    result = run_delete(model_workspace, tmp_path, "monitoring.mode=textfile")
     assert result.exit_code == 0
     assert "warning: the metrics of delete were not delivered" in result.stderr
 
@@ -122,10 +131,10 @@ def test_an_attack_that_closed_the_gate_is_a_failure_with_its_evidence(tmp_path:
     with pytest.raises(GateRefusedError), reporting("attack", params(tmp_path)):
         attacked(tmp_path / "out", "refused")
         raise GateRefusedError("it leaks")
-    told = page(tmp_path, "attack")
-    assert told[metrics.STEP_FAILURE].keys() == {("attack", "sentiment", "refused")}
-    assert not told[metrics.STEP_SUCCESS]
-    assert told[metrics.LEAKAGE]
+    printed = page(tmp_path, "attack")
+    assert printed[metrics.STEP_FAILURE].keys() == {("attack", "sentiment", "refused")}
+    assert not printed[metrics.STEP_SUCCESS]
+    assert printed[metrics.LEAKAGE]
 
 
 def test_a_damaged_record_fails_no_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

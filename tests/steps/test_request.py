@@ -11,12 +11,12 @@ from mbd.certificate.lifecycle import announce, revocation
 from mbd.certificate.publish import Publisher
 from mbd.certificate.trust import now, read_trust
 from mbd.params import load_params
-from mbd.requests.book import Book
-from mbd.requests.record import Request
+from mbd.requests.record import DeletionRequest
+from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
 from mbd.steps.request import Worker
 from mbd.storage import open_store
-from tests.certificate.office import key_settings
+from tests.certificate.authority import key_settings
 from tests.requests.small import SETTINGS
 
 
@@ -29,12 +29,12 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
     params = load_params(None, [*SETTINGS, *key_settings(tmp_path), f"store.url={url}"])
     features.run(params, tmp_path / "features")
     train.run(params, tmp_path / "features", tmp_path / "model")
-    return Worker(params, Book(open_store(url)), url, tmp_path / "features", tmp_path / "model", "worker")
+    return Worker(params, RequestStore(open_store(url)), url, tmp_path / "features", tmp_path / "model", "worker")
 
 
-def carried_out(worker: Worker, *modalities: str) -> Request:
+def carried_out(worker: Worker, *modalities: str) -> DeletionRequest:
     """Enter a request and carry it out."""
-    worker.book.submit(worker.params.certificate.model, modalities, due_days=30)
+    worker.request_store.submit(worker.params.certificate.model, modalities, due_days=30)
     ((request, _),) = worker.run()
     return request
 
@@ -62,5 +62,5 @@ def revoke(worker: Worker, certificate: str) -> None:
     settings = worker.params.certificate
     trust = read_trust(Path(settings.trust))
     signer = load_signer(settings.log_signer, trust)
-    publisher = Publisher(worker.book.store, worker.params.store, signer, trust)
+    publisher = Publisher(worker.request_store.store, worker.params.store, signer, trust)
     announce(revocation(certificate, "a test", now()), settings, publisher)

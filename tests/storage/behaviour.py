@@ -18,7 +18,7 @@ from mbd.storage.store import (
     NotThereError,
     OtherContentError,
     Store,
-    Stored,
+    StoredObject,
 )
 
 WRITERS = 8
@@ -32,11 +32,11 @@ def names(store: Store, prefix: str = "", after: str = "") -> list[str]:
     return [each.name for each in store.list(prefix, after=after)]
 
 
-def outcomes(actions: list[Callable[[], Stored]]) -> list[Stored | MbdError]:
+def outcomes(actions: list[Callable[[], StoredObject]]) -> list[StoredObject | MbdError]:
     """Do all of these at the same moment; return what became of each."""
     start = threading.Barrier(len(actions))
 
-    def act(action: Callable[[], Stored]) -> Stored | MbdError:
+    def act(action: Callable[[], StoredObject]) -> StoredObject | MbdError:
         start.wait()
         try:
             return action()
@@ -162,13 +162,13 @@ class StoreBehaviour:
             store.read("a/1")
         with pytest.raises(NotThereError):
             store.read("a/1", sha256=digest(b"a/1"))
-        assert store.delete([Stored("a/1", 0, ""), Stored("never", 0, "")]) == {}
+        assert store.delete([StoredObject("a/1", 0, ""), StoredObject("never", 0, "")]) == {}
         store.create("a/1", b"other")
         assert store.read("a/1") == b"other"
         with pytest.raises(OtherContentError):
             store.create("a/1", b"a/1")
         tag = store.replace("p", b"1", expected=None).tag
-        store.delete([Stored("p", 0, "")])
+        store.delete([StoredObject("p", 0, "")])
         with pytest.raises(ConflictError):
             store.replace("p", b"2", expected=tag)
         store.replace("p", b"3", expected=None)
@@ -178,7 +178,7 @@ class StoreBehaviour:
         tag = store.replace("v/p", b"1", expected=None).tag
         store.replace("v/p", b"2", expected=tag)
         store.create("v/o", b"o")
-        store.delete([Stored("v/o", 0, "")])
+        store.delete([StoredObject("v/o", 0, "")])
         assert {each.name for each in store.versions("v/")} >= {"v/p"}
         assert store.delete(store.versions("v/")) == {}
         assert list(store.versions("v/")) == []
@@ -193,24 +193,24 @@ class StoreBehaviour:
         found = [each for each in store.versions("old") if each.name == "old"]
         assert {each.version: b"".join(store.pieces(each)) for each in found} == written
         with pytest.raises(NotThereError):
-            list(store.pieces(Stored("never", 0, "")))
+            list(store.pieces(StoredObject("never", 0, "")))
 
     def test_of_racing_creators_one_wins(self, store: Store) -> None:
         for turn in range(self.rounds):
             contents = [f"{turn} {writer}".encode() for writer in range(WRITERS)]
             name = f"race/{turn}"
             ends = outcomes([partial(store.create, name, content) for content in contents])
-            winners = [content for content, end in zip(contents, ends, strict=True) if isinstance(end, Stored)]
+            winners = [content for content, end in zip(contents, ends, strict=True) if isinstance(end, StoredObject)]
             assert len(winners) == 1, ends
             assert store.read(name) == winners[0]
-            assert all(isinstance(end, Stored | OtherContentError) for end in ends), ends
+            assert all(isinstance(end, StoredObject | OtherContentError) for end in ends), ends
         assert len(list(store.versions("race/"))) == self.rounds
 
     def test_racing_creators_of_the_same_content_all_succeed(self, store: Store) -> None:
         for turn in range(self.rounds // 5):
             ends = outcomes([partial(store.create, f"same/{turn}", b"same")] * WRITERS)
-            assert len({end.tag for end in ends if isinstance(end, Stored)}) == 1, ends
-            assert all(isinstance(end, Stored) for end in ends), ends
+            assert len({end.tag for end in ends if isinstance(end, StoredObject)}) == 1, ends
+            assert all(isinstance(end, StoredObject) for end in ends), ends
         assert len(list(store.versions("same/"))) == self.rounds // 5
 
     def test_of_racing_moves_of_a_pointer_one_wins(self, store: Store) -> None:
@@ -218,9 +218,11 @@ class StoreBehaviour:
         for turn in range(self.rounds):
             contents = [f"{turn} {writer}".encode() for writer in range(WRITERS)]
             ends = outcomes([partial(store.replace, "pointer", content, expected=tag) for content in contents])
-            winners = [(content, end) for content, end in zip(contents, ends, strict=True) if isinstance(end, Stored)]
+            winners = [
+                (content, end) for content, end in zip(contents, ends, strict=True) if isinstance(end, StoredObject)
+            ]
             assert len(winners) == 1, ends
-            assert all(isinstance(end, Stored | ConflictError) for end in ends), ends
+            assert all(isinstance(end, StoredObject | ConflictError) for end in ends), ends
             content, tag = store.read_tagged("pointer")
             assert (content, tag) == (winners[0][0], winners[0][1].tag)
 
@@ -229,7 +231,7 @@ class StoreBehaviour:
         store.replace("counter", b"0", expected=None)
         each = max(2, self.rounds // 5)
 
-        def count() -> Stored:
+        def count() -> StoredObject:
             for _ in range(each):
                 while True:
                     content, tag = store.read_tagged("counter")
@@ -241,5 +243,5 @@ class StoreBehaviour:
             return last
 
         ends = outcomes([count] * WRITERS)
-        assert all(isinstance(end, Stored) for end in ends), ends
+        assert all(isinstance(end, StoredObject) for end in ends), ends
         assert store.read("counter") == str(WRITERS * each).encode()

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, ExitStack
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store, Stored
+from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store, StoredObject
 
 # No name is a folder of another, as the protocol asks; several share a beginning.
 NAMES = st.sampled_from(["a", "a-b", "b/a", "b/a-b", "b/c/d", "b/c0", "b/cé", "x/y/z", "x/y/z1"])
@@ -67,7 +67,7 @@ def machine_of(opened: Callable[[], AbstractContextManager[Store]]) -> type[Rule
 
         @rule(chosen=st.sets(NAMES))
         def delete(self, chosen: set[str]) -> None:
-            assert self.store.delete(Stored(name, 0, "") for name in chosen) == {}
+            assert self.store.delete(StoredObject(name, 0, "") for name in chosen) == {}
             for name in chosen:
                 self.model.pop(name, None)
 

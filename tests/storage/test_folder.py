@@ -20,7 +20,7 @@ from mbd.files import sha256_file
 from mbd.randomness import stream
 from mbd.storage import open_store, tree
 from mbd.storage.folder import FolderStore
-from mbd.storage.store import ConflictError, Lock, NotThereError, Store, Stored, StoreError
+from mbd.storage.store import ConflictError, Lock, NotThereError, Store, StoredObject, StoreError
 from tests.storage.behaviour import StoreBehaviour, digest, names
 from tests.storage.model import machine_of
 
@@ -84,7 +84,7 @@ def test_an_object_is_no_folder(tmp_path: Path) -> None:
     for name in ("a/b", "b"):
         with pytest.raises(StoreError, match="object where a folder should be"):
             store.create(name, b"")
-    assert list(store.delete([Stored("b", 0, "")]).values()) == ["Is a directory"]
+    assert list(store.delete([StoredObject("b", 0, "")]).values()) == ["Is a directory"]
     assert names(store) == ["a", "b/c"]
 
 
@@ -114,7 +114,7 @@ def test_links_and_pipes_planted_in_the_store_lead_nowhere(tmp_path: Path, way: 
     with pytest.raises(StoreError):
         store.fetch(name, tmp_path / "out", sha256=digest(b"secret"))
     assert names(store) == ["good/one"]
-    store.delete([Stored(name, 0, "")])
+    store.delete([StoredObject(name, 0, "")])
     assert {path.name: path.read_bytes() for path in outside.iterdir()} == {"secret": b"secret"}
 
 
@@ -149,7 +149,7 @@ def _act(store: Store) -> None:
     content, tag = store.read_tagged("latest")
     if content == b"1":
         store.replace("latest", b"2", expected=tag)
-    store.delete([Stored("old/object", 0, "")])
+    store.delete([StoredObject("old/object", 0, "")])
 
 
 def _die_at(call: int, folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import MissingExtraError, UsageError
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.storage import lock_for, open_store
 from mbd.storage.store import Lock
 
@@ -85,7 +85,7 @@ def test_certificates_are_locked_only_where_the_store_can_and_the_parameters_say
         locks = True
 
     folder = open_store("file://store")
-    assert lock_for(folder, Settings(), now) is None
-    settings = Settings(lock_mode="COMPLIANCE", lock_days=10)
+    assert lock_for(folder, StoreSettings(), now) is None
+    settings = StoreSettings(lock_mode="COMPLIANCE", lock_days=10)
     assert lock_for(Locking(), settings, now) == Lock("COMPLIANCE", now + timedelta(days=10))  # type: ignore[arg-type]
-    assert lock_for(Locking(), Settings(lock_mode=None), now) is None  # type: ignore[arg-type]
+    assert lock_for(Locking(), StoreSettings(lock_mode=None), now) is None  # type: ignore[arg-type]

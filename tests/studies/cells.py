@@ -10,8 +10,8 @@ from typing import Any
 from mbd.cli import group
 from studies import cell
 from studies.layout import Layout
-from studies.outcome import Finding, Outcome, write_outcome
-from studies.plan import Budget, Plan
+from studies.outcome import Finding, StudyOutcome, write_outcome
+from studies.plan import StudyBudget, StudyPlan
 
 ROWS = {"train": 160, "valid": 48, "test": 64, "calibration": 64}
 DIMS = {"text": 12, "audio": 6, "visual": 8}
@@ -37,7 +37,7 @@ def small_plan(
     classes: int = 0,
     seeds: tuple[int, ...] = (0, 1, 2),
     variants: tuple[str, ...] = tuple(OFF),
-) -> Plan:
+) -> StudyPlan:
     """A plan about one small data set."""
     dims = dims or DIMS
     source = "features.source.synthetic"
@@ -47,7 +47,7 @@ def small_plan(
         "lattice": {"model.backbone": "lattice", "model.lattice.landmarks": 16, "model.lattice.folds": 3},
         **{variant: {**TINY, **OFF[variant]} for variant in variants},
     }
-    return Plan(
+    return StudyPlan(
         name=name,
         source="nowhere",
         main=data,
@@ -59,7 +59,7 @@ def small_plan(
         deletions=("surgery", "exact"),
         calibrations=(32, 64),
         scans=("budget-0_01",),
-        budget=Budget(samples=1000, deletions=3, epsilons=(1.0,)),
+        budget=StudyBudget(samples=1000, deletions=3, epsilons=(1.0,)),
         settings=settings,
     )
 
@@ -84,7 +84,7 @@ def make_cells(layout: Layout) -> Layout:
     return layout
 
 
-def in_folder(folder: Path, plan: Plan) -> Layout:
+def in_folder(folder: Path, plan: StudyPlan) -> Layout:
     """Return the layout of a plan below `folder`."""
     return Layout(plan, folder / plan.name)
 
@@ -105,18 +105,18 @@ def with_scores(layout: Layout, group: str, folder: Path, change: Callable[[dict
     return other
 
 
-def verdict(outcome: Outcome, words: str) -> str:
+def verdict(outcome: StudyOutcome, words: str) -> str:
     """Return the verdict on the one claim that has these words in it."""
     return finding(outcome, words).verdict
 
 
-def finding(outcome: Outcome, words: str) -> Finding:
+def finding(outcome: StudyOutcome, words: str) -> Finding:
     """Return the one finding whose claim has these words in it."""
     (found,) = [finding for finding in outcome.findings if words in finding.claim]
     return found
 
 
-def written(outcome: Outcome, folder: Path) -> dict[str, bytes]:
+def written(outcome: StudyOutcome, folder: Path) -> dict[str, bytes]:
     """Write an outcome, and return the bytes of every file."""
     write_outcome(outcome, folder)
     return {file.name: file.read_bytes() for file in folder.iterdir()}

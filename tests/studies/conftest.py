@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from studies.layout import Layout
-from studies.plan import Plan
+from studies.plan import StudyPlan
 from tests.studies.cells import in_folder, make_cells, small_plan
 from tests.studies.deletions import make_deletions, with_deletions
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, plan: Plan, make: Callable[[Layout], Layout]) -> Layout:
+def made_once(factory: pytest.TempPathFactory, name: str, plan: StudyPlan, make: Callable[[Layout], Layout]) -> Layout:
     """Make the cells of a plan; of several processes of one run, one makes them for all. They are not to be changed."""
     mine = factory.getbasetemp()
     shared = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / name

@@ -14,10 +14,10 @@ from mbd.params import load_params
 from studies import cell, increments, thresholds
 from studies.calibrated import calibrated
 from studies.cell import scans
-from studies.deleted import Deleted
+from studies.deleted import DeletedLine
 from studies.layout import Layout
-from studies.outcome import Finding, Outcome, write_outcome
-from studies.plan import Plan
+from studies.outcome import Finding, StudyOutcome, write_outcome
+from studies.plan import StudyPlan
 from tests.studies.cells import run
 
 UNCUT = {"deletion.method": "surgery", "deletion.surgery.cut": False}
@@ -46,8 +46,8 @@ _QUICK = (
 
 
 def with_deletions(
-    plan: Plan, *deletions: str, scans: tuple[str, ...] = (), calibrations: tuple[int, ...] = ()
-) -> Plan:
+    plan: StudyPlan, *deletions: str, scans: tuple[str, ...] = (), calibrations: tuple[int, ...] = ()
+) -> StudyPlan:
     """Return a plan with these deletions and scans."""
     return plan.model_copy(
         update={
@@ -103,13 +103,13 @@ def about(findings: Sequence[Finding], words: str) -> Finding:
     return found[0]
 
 
-def bytes_of(outcome: Outcome, folder: Path) -> dict[str, bytes]:
+def bytes_of(outcome: StudyOutcome, folder: Path) -> dict[str, bytes]:
     """Write a study; return its files that must be the same whenever it is made."""
     write_outcome(outcome, folder)
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.suffix in (".json", ".png")}
 
 
-def attacked(deletion: Deleted, before: Sequence[float], after: Sequence[float]) -> Deleted:
+def attacked(deletion: DeletedLine, before: Sequence[float], after: Sequence[float]) -> DeletedLine:
     """Return a deletion of as many seeds, in which the white-box attack has these successes (chance: 50 %)."""
     record = next(iter(deletion.records.values()))
     first = next(iter(deletion.deletions.values()))
@@ -126,7 +126,7 @@ def _with_white_box(record: LeakageRecord, before: float, after: float) -> Leaka
     return record.model_copy(update={"attacks": attacks})
 
 
-def passing(deletion: Deleted) -> Deleted:
+def passing(deletion: DeletedLine) -> DeletedLine:
     """Return a deletion by which no attack refuses."""
     records = {
         seed: record.model_copy(

@@ -9,15 +9,15 @@ from mbd.evaluation.spread import Spread
 from studies import printed
 from studies.ablation import study
 from studies.layout import Layout
-from studies.outcome import Outcome
+from studies.outcome import StudyOutcome
 from tests.studies.cells import finding, verdict, with_scores, written
 
 
 @pytest.fixture
-def worth(sentiment: Layout, tmp_path: Path) -> Callable[..., Outcome]:
+def utility(sentiment: Layout, tmp_path: Path) -> Callable[..., StudyOutcome]:
     """A study in which the variants lose given points of Acc2, in both regimes."""
 
-    def made(**points: float) -> Outcome:
+    def made(**points: float) -> StudyOutcome:
         lost = {name.replace("_", "-"): value for name, value in points.items()}
 
         def change(line: dict[str, str]) -> None:
@@ -45,16 +45,16 @@ def test_seven_rows_in_the_papers_order_two_of_them_the_same_model(sentiment: La
     assert verdict(study(sentiment), "controlled unlearning") == "does not hold"
 
 
-def test_parts_as_the_paper_has_them(worth: Callable[..., Outcome]) -> None:
-    found = worth(no_property=4, no_reconstruction=3, no_fusion=2, no_property_no_reconstruction=6, bare=7)
+def test_parts_as_the_paper_has_them(utility: Callable[..., StudyOutcome]) -> None:
+    found = utility(no_property=4, no_reconstruction=3, no_fusion=2, no_property_no_reconstruction=6, bare=7)
     assert verdict(found, "account for the gains") == "holds"
     assert verdict(found, "reconstruction module make the largest individual contributions.") == "holds"
     assert verdict(found, "does the most harm") == "holds"
     assert "10 of 10 changes are losses, 10 of them with p < 0.05 (3 seeds)" in finding(found, "the gains").reason
 
 
-def test_parts_that_are_worth_nothing(worth: Callable[..., Outcome]) -> None:
-    found = worth(no_property=-1, no_reconstruction=1, no_fusion=5, no_property_no_reconstruction=2, bare=6)
+def test_parts_that_are_worth_nothing(utility: Callable[..., StudyOutcome]) -> None:
+    found = utility(no_property=-1, no_reconstruction=1, no_fusion=5, no_property_no_reconstruction=2, bare=6)
     assert verdict(found, "account for the gains") == "does not hold"
     assert verdict(found, "reconstruction module make the largest individual contributions.") == "does not hold"
     assert "fusion 5.0" in finding(found, "contributions.").reason

@@ -9,7 +9,7 @@ from mbd.privacy.montecarlo import Composed
 from studies import budget, printed
 from studies.layout import Layout
 from studies.outcome import Finding
-from studies.plan import Budget, Plan
+from studies.plan import StudyBudget, StudyPlan
 from tests.studies.cells import small_plan
 from tests.studies.deletions import SETTINGS, about, bytes_of
 
@@ -17,14 +17,14 @@ DELTA = 1e-3
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
-    few = Budget(samples=100_000, deletions=3, epsilons=(0.5, 2.0))
+def plan() -> StudyPlan:
+    few = StudyBudget(samples=100_000, deletions=3, epsilons=(0.5, 2.0))
     settings = small_plan().settings | SETTINGS
     return small_plan().model_copy(update={"budget": few, "settings": settings})
 
 
 @pytest.fixture(scope="module")
-def composed(plan: Plan) -> dict[float, Composed]:
+def composed(plan: StudyPlan) -> dict[float, Composed]:
     return {epsilon: budget.compose(epsilon, DELTA, plan) for epsilon in plan.budget.epsilons}
 
 
@@ -35,7 +35,7 @@ def test_budgets_add_up_and_sampling_agrees_with_the_exact_formula(composed: dic
         assert found.sampled == pytest.approx(found.gaussian, rel=0.1)
 
 
-def test_the_study_is_the_same_twice(plan: Plan, tmp_path: Path) -> None:
+def test_the_study_is_the_same_twice(plan: StudyPlan, tmp_path: Path) -> None:
     layout = Layout(plan, tmp_path)
     one, two = (bytes_of(budget.study(layout), tmp_path / name) for name in ("one", "two"))
     assert one == two
@@ -43,7 +43,7 @@ def test_the_study_is_the_same_twice(plan: Plan, tmp_path: Path) -> None:
     assert len(budget.study(layout).tables[0].rows) == 6
 
 
-def test_every_epsilon_of_plan_and_paper_is_looked_at(plan: Plan) -> None:
+def test_every_epsilon_of_plan_and_paper_is_looked_at(plan: StudyPlan) -> None:
     more = plan.model_copy(update={"deletions": ("surgery", "printed-1")})
     assert budget.asked(more) == [0.5, 1.0, 2.0, 4.0]
 

@@ -10,7 +10,7 @@ from mbd.cli import group
 from mbd.params import load_params
 from studies import cell
 from studies.layout import Layout
-from studies.plan import Plan, read_plan
+from studies.plan import StudyPlan, read_plan
 from tests.studies.cells import ROWS, in_folder, small_plan
 
 SHIPPED = Path(__file__).parents[2] / "studies" / "params.yaml"
@@ -90,7 +90,7 @@ def test_scans_lie_beside_the_deletions_and_are_attacked_quickly(layout: Layout)
     assert "attacks.variants=[]" not in cell.attack(layout, "surgery", "0")
 
 
-def with_plan(folder: Path, plan: Plan) -> None:
+def with_plan(folder: Path, plan: StudyPlan) -> None:
     (folder / "studies").mkdir()
     (folder / "studies" / "params.yaml").write_text(yaml.safe_dump(plan.model_dump(mode="json")))
 

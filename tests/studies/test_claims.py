@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mbd.evaluation.regimes import Condition
-from mbd.evaluation.results import Method
+from mbd.evaluation.results import EvaluatedMethod
 from studies.claims import (
     lead_claim,
     listed,
@@ -17,23 +17,23 @@ from studies.claims import (
     why_not_comparable,
 )
 from studies.layout import Layout
-from studies.scores import Scores, Shown
+from studies.scores import Scores, ShownScore
 from tests.studies.cells import small_plan
 
 REGIMES = ("full", "text", "audio")
 
 
-def method(name: str, *by_seed: float, baseline: bool = False) -> Method:
+def method(name: str, *by_seed: float, baseline: bool = False) -> EvaluatedMethod:
     seeds = [""] if baseline else [str(seed) for seed in range(len(by_seed))]
     runs = {
         seed: {Condition(regime): {"acc2": value} for regime in REGIMES}
         for seed, value in zip(seeds, by_seed, strict=True)
     }
-    return Method(name, runs, baseline)
+    return EvaluatedMethod(name, runs, baseline)
 
 
-def scores(*methods: Method) -> Scores:
-    shown = tuple(Shown(regime, "full" if regime == "full" else "fixed", None) for regime in REGIMES)
+def scores(*methods: EvaluatedMethod) -> Scores:
+    shown = tuple(ShownScore(regime, "full" if regime == "full" else "fixed", None) for regime in REGIMES)
     return Scores("regression", ("text", "audio"), 100, (), shown, methods)
 
 

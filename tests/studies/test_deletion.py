@@ -7,7 +7,7 @@ import pytest
 
 from mbd.evaluation.spread import Spread
 from studies import deletion
-from studies.deleted import Beside, Deleted, Line, read_beside, read_deleted
+from studies.deleted import Beside, DeletedLine, Line, read_beside, read_deleted
 from studies.deletion_claims import findings
 from studies.layout import Layout
 from studies.scores import read_scores
@@ -15,7 +15,7 @@ from tests.studies.deletions import about, attacked, bytes_of, passing
 
 
 @pytest.fixture(scope="module")
-def lines(revoked: Layout) -> tuple[list[Deleted], Beside]:
+def lines(revoked: Layout) -> tuple[list[DeletedLine], Beside]:
     """The deletions, and what stands beside them."""
     scores = read_scores(revoked.evaluation("deleted"))
     deleted = read_deleted(revoked, revoked.plan.deletions, scores)
@@ -76,7 +76,7 @@ def spreads(value: float) -> Spread:
     return Spread(value, None, 1)
 
 
-def models(lines: tuple[list[Deleted], Beside], *, leak: float, acc: float) -> tuple[list[Deleted], Beside]:
+def models(lines: tuple[list[DeletedLine], Beside], *, leak: float, acc: float) -> tuple[list[DeletedLine], Beside]:
     """Full model 80 % / 90, reference 50 % / 89, and the paper's deletion with this leak and accuracy."""
     deleted, beside = lines
     before: Line = beside["joint"]["before"]
@@ -92,7 +92,7 @@ def losses(value: float) -> dict[str, Spread]:
     return {name: spreads(value) for name in ("joint: full model", "printed-1")}
 
 
-def test_a_deletion_as_the_paper_has_it_is_found_to_hold(lines: tuple[list[Deleted], Beside]) -> None:
+def test_a_deletion_as_the_paper_has_it_is_found_to_hold(lines: tuple[list[DeletedLine], Beside]) -> None:
     deleted, beside = models(lines, leak=50.5, acc=89.0)
     deleted[0] = passing(deleted[0])
     near = {"before": {"inside": 1.0, "outside": 0.0}, "edited_without_counterpart": 0}
@@ -104,7 +104,7 @@ def test_a_deletion_as_the_paper_has_it_is_found_to_hold(lines: tuple[list[Delet
     assert "1.0 points" in about(found, "1–1.5 points").reason
 
 
-def test_one_that_leaks_or_ruins_the_model_is_found_not_to(lines: tuple[list[Deleted], Beside]) -> None:
+def test_one_that_leaks_or_ruins_the_model_is_found_not_to(lines: tuple[list[DeletedLine], Beside]) -> None:
     deleted, beside = models(lines, leak=80.0, acc=50.0)
     found = findings(deleted, beside, losses(9.0), "Acc2")
     for words in (
@@ -121,7 +121,7 @@ def test_one_that_leaks_or_ruins_the_model_is_found_not_to(lines: tuple[list[Del
     assert "pathway" in about(found, "certificate").reason
 
 
-def test_an_attack_that_sees_nothing_before_says_nothing_after(lines: tuple[list[Deleted], Beside]) -> None:
+def test_an_attack_that_sees_nothing_before_says_nothing_after(lines: tuple[list[DeletedLine], Beside]) -> None:
     deleted, beside = models(lines, leak=50.0, acc=89.0)
     joint = {role: replace(line, leaks=[spreads(51.0)] * 6) for role, line in beside["joint"].items()}
     found = findings(deleted, {"joint": joint}, losses(0.0), "Acc2")
@@ -129,7 +129,7 @@ def test_an_attack_that_sees_nothing_before_says_nothing_after(lines: tuple[list
     assert about(found, "the white-box attack succeeds").verdict == "does not hold"
 
 
-def test_without_the_papers_deletion_nothing_is_said_of_it(lines: tuple[list[Deleted], Beside]) -> None:
+def test_without_the_papers_deletion_nothing_is_said_of_it(lines: tuple[list[DeletedLine], Beside]) -> None:
     deleted, beside = lines
     found = findings([d for d in deleted if d.kind != "printed"], beside, losses(0.0), "Acc2")
     assert len(found) == 2

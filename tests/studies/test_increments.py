@@ -7,7 +7,7 @@ import pytest
 
 from mbd.attacks import proxy
 from mbd.params import load_params
-from mbd.params.deletion import Surgery
+from mbd.params.deletion import SurgerySettings
 from studies import increments
 from studies.calibrated import calibrated
 from studies.increments import ALL, CHOSEN, PROXIES, as_printed
@@ -34,7 +34,7 @@ def test_algorithm_1_chooses_in_the_generator_only(revoked: Layout) -> None:
 
 
 def test_it_chooses_the_least_important_of_all_that_is_salient() -> None:
-    settings = as_printed(Surgery(order="saliency", threshold="absolute", budget=0.02, cut=True))
+    settings = as_printed(SurgerySettings(order="saliency", threshold="absolute", budget=0.02, cut=True))
     assert (settings.order, settings.threshold, settings.cut) == ("importance", "quantile", False)
     assert (settings.saliency_quantile, settings.importance_quantile, settings.budget) == (0.0, 1.0, 0.02)
 

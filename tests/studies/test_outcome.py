@@ -9,20 +9,22 @@ from hypothesis import strategies as st
 
 from mbd.errors import UsageError
 from mbd.evaluation.spread import Spread
-from studies.outcome import Finding, Outcome, Table, cell_text, markdown, write_outcome
+from studies.outcome import Finding, StudyOutcome, StudyTable, cell_text, markdown, write_outcome
 
-OUTCOME = Outcome(
+OUTCOME = StudyOutcome(
     name="colours",
     title="Colours",
     question="Which colour?",
     tables=[
-        Table("ours", ["colour", "share", "|B|"], [["red", Spread(0.25, 0.015, 3), 5], ["blue", None, 2.0]], [0, 2, 1]),
-        Table("theirs", ["colour", "share"], [["red", 0.5]], note="By hand.", printed=True),
+        StudyTable(
+            "ours", ["colour", "share", "|B|"], [["red", Spread(0.25, 0.015, 3), 5], ["blue", None, 2.0]], [0, 2, 1]
+        ),
+        StudyTable("theirs", ["colour", "share"], [["red", 0.5]], note="By hand.", printed=True),
     ],
     figures={"all-colours": b"png"},
     findings=[Finding("Red is best.", "does not hold", "Blue is.")],
     data={"exact": 0.123456},
-    readings=[Table("clock", ["phase", "seconds"], [["all", 1.5]])],
+    readings=[StudyTable("clock", ["phase", "seconds"], [["all", 1.5]])],
 )
 
 

@@ -10,14 +10,14 @@ import pytest
 from mbd.errors import UsageError
 from studies import corruption, findings, full_modality, loss_curves
 from studies.layout import Layout
-from studies.outcome import Finding, Outcome, Table, write_outcome
+from studies.outcome import Finding, StudyOutcome, StudyTable, write_outcome
 from studies.page import write_page
 from studies.written import counted, read_studies
 
 STUDIES = {"corruption": corruption.study, "full-modality": full_modality.study, "loss-curves": loss_curves.study}
 
 
-class Page(HTMLParser):
+class ParsedPage(HTMLParser):
     """What a browser would load, show and jump to; and whether every tag is closed."""
 
     def __init__(self, text: str) -> None:
@@ -58,10 +58,10 @@ def written(real: Layout, tmp_path: Path) -> Layout:
     """A layout with three real studies and one of our own making."""
     layout = Layout(real.plan, tmp_path / "synthetic")
     shutil.copytree(real.root, layout.root)
-    table = Table("sizes <of> things", ["|B|", "n"], [["small & round", 3]], note="Counted.")
+    table = StudyTable("sizes <of> things", ["|B|", "n"], [["small & round", 3]], note="Counted.")
     claims = [Finding("x < y & |B| > 2.", "holds", "Because <script>alert(1)</script> is text.")]
-    clock = Table("clock", ["phase", "seconds"], [["all", 1.5]])
-    write_outcome(Outcome("zoo", "Zoo", "Which animal?", [table], claims, readings=[clock]), layout.study("zoo"))
+    clock = StudyTable("clock", ["phase", "seconds"], [["all", 1.5]])
+    write_outcome(StudyOutcome("zoo", "Zoo", "Which animal?", [table], claims, readings=[clock]), layout.study("zoo"))
     return layout
 
 
@@ -79,7 +79,7 @@ def test_tables_are_found_with_what_is_written_around_them(written: Layout) -> N
 
 def test_the_page_needs_no_other_file(written: Layout) -> None:
     write_page(written)
-    page = Page((written.root / "page" / "index.html").read_text())
+    page = ParsedPage((written.root / "page" / "index.html").read_text())
     assert page.open == []
     assert len(page.ids) == len(set(page.ids))
     assert {target.removeprefix("#") for target in page.targets} <= set(page.ids)
@@ -93,7 +93,7 @@ def test_the_page_needs_no_other_file(written: Layout) -> None:
 def test_the_page_has_every_claim_first_and_every_number_later(written: Layout) -> None:
     write_page(written)
     text = (written.root / "page" / "index.html").read_text()
-    page = Page(text)
+    page = ParsedPage(text)
     overview = text[text.index('id="claims"') : text.index('id="full-modality"')]
     for study in read_studies(written.root):
         assert f'href="#{study.name}"' in overview
@@ -149,7 +149,7 @@ def test_readers_are_told_what_was_measured(talks: Layout) -> None:
 def test_a_claim_that_differs_between_data_is_said_to(written: Layout) -> None:
     other = Layout(written.plan, written.root.parent / "other")
     claims = [Finding("x < y & |B| > 2.", "does not hold", "Here it is not.")]
-    write_outcome(Outcome("zoo", "Zoo", "Which animal?", [], claims), other.study("zoo"))
+    write_outcome(StudyOutcome("zoo", "Zoo", "Which animal?", [], claims), other.study("zoo"))
     findings.main([written.root, other.root])
     text = Path("docs/findings.md").read_text()
     assert "x < y & |B| > 2." in text[text.index("**What depends on the data**") : text.index("## All claims")]
@@ -162,7 +162,7 @@ def test_results_with_a_page_are_found_synthetic_ones_first(written: Layout, mon
     with pytest.raises(UsageError, match="no results"):
         findings.main([])
     other = Layout(written.plan, root / "another")
-    write_outcome(Outcome("zoo", "Zoo", "Which animal?", [], []), other.study("zoo"))
+    write_outcome(StudyOutcome("zoo", "Zoo", "Which animal?", [], []), other.study("zoo"))
     for layout in (other, written):
         write_page(layout)
     findings.main([])

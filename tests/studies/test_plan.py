@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mbd.errors import DataError, UsageError
 from mbd.params import load_params
-from studies.plan import Plan, called, command_about, read_plan, use_data, using
+from studies.plan import StudyPlan, called, command_about, read_plan, use_data, using
 from tests.studies.cells import small_plan
 
 SHIPPED = Path(__file__).parents[2] / "studies" / "params.yaml"
@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def settings_of(plan: Plan, *names: str) -> list[str]:
+def settings_of(plan: StudyPlan, *names: str) -> list[str]:
     return [part for part in plan.options(*names) if part != "--set"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from mbd.evaluation.spread import Spread
 from mbd.model.deletion import GuaranteeRecord
 from studies import sensitivity, sensitivity_claims, thresholds
-from studies.deleted import Deleted, read_deleted
+from studies.deleted import DeletedLine, read_deleted
 from studies.layout import Layout
 from studies.scores import read_scores
 from studies.sensitivity_claims import findings, knob
@@ -17,12 +17,12 @@ from tests.studies.deletions import about, bytes_of
 
 
 @pytest.fixture(scope="module")
-def default(revoked: Layout) -> Deleted:
+def default(revoked: Layout) -> DeletedLine:
     return read_deleted(revoked, ["uncut"], read_scores(revoked.evaluation("deleted")))[0]
 
 
 @pytest.fixture(scope="module")
-def scanned(revoked: Layout) -> list[Deleted]:
+def scanned(revoked: Layout) -> list[DeletedLine]:
     return read_deleted(revoked, ["budget-0_01", "uncut-b32"], read_scores(revoked.evaluation("scans")))
 
 
@@ -31,7 +31,7 @@ def counted(revoked: Layout) -> Thresholds:
     return thresholds.read(revoked.thresholds() / "seed-0")
 
 
-def test_each_scan_tells_what_it_changed(default: Deleted, scanned: list[Deleted]) -> None:
+def test_each_scan_tells_what_it_changed(default: DeletedLine, scanned: list[DeletedLine]) -> None:
     assert [knob(scan, default) for scan in scanned] == [("r", 0.01), ("|B|", 32)]
 
 
@@ -46,7 +46,9 @@ def test_the_study_sets_scans_beside_the_default(revoked: Layout, tmp_path: Path
     assert one == two
 
 
-def test_a_smaller_budget_chooses_a_part_of_the_same(revoked: Layout, default: Deleted, scanned: list[Deleted]) -> None:
+def test_a_smaller_budget_chooses_a_part_of_the_same(
+    revoked: Layout, default: DeletedLine, scanned: list[DeletedLine]
+) -> None:
     edited = [next(iter(d.deletions.values())).indices.count for d in (scanned[0], default)]
     assert sensitivity.overlaps(revoked, "budget-0_01").mean == pytest.approx(edited[0] / edited[1])
     assert sensitivity.overlaps(revoked, "uncut").mean == 1
@@ -55,11 +57,11 @@ def test_a_smaller_budget_chooses_a_part_of_the_same(revoked: Layout, default: D
 OVERLAP = {"budget-0_01": Spread(0.5, None, 1), "uncut-b32": Spread(0.95, None, 1)}
 
 
-def accurate(deletion: Deleted, value: float) -> Deleted:
+def accurate(deletion: DeletedLine, value: float) -> DeletedLine:
     return replace(deletion, accuracy=Spread(value, None, 1))
 
 
-def test_accuracy_over_the_scan(default: Deleted, scanned: list[Deleted], counted: Thresholds) -> None:
+def test_accuracy_over_the_scan(default: DeletedLine, scanned: list[DeletedLine], counted: Thresholds) -> None:
     for low, verdict in ((88.5, "holds"), (80.0, "does not hold")):
         every = [accurate(scan, low) for scan in scanned]
         found = about(findings(accurate(default, 89.0), every, OVERLAP, [counted], "Acc2"), "1.1 points")
@@ -68,12 +70,12 @@ def test_accuracy_over_the_scan(default: Deleted, scanned: list[Deleted], counte
 
 
 def test_no_epsilon_is_proven_unless_a_record_says_so(
-    default: Deleted, scanned: list[Deleted], counted: Thresholds
+    default: DeletedLine, scanned: list[DeletedLine], counted: Thresholds
 ) -> None:
     assert about(findings(default, scanned, OVERLAP, [counted], "Acc2"), "ε ≤ 1").verdict == "does not hold"
     proof = GuaranteeRecord(kind="certified", epsilon=0.5, delta=1e-5, assumptions=("some",))
 
-    def proven(d: Deleted) -> Deleted:
+    def proven(d: DeletedLine) -> DeletedLine:
         return replace(d, deletions={s: r.model_copy(update={"guarantee": proof}) for s, r in d.deletions.items()})
 
     found = findings(proven(default), [proven(scan) for scan in scanned], OVERLAP, [counted], "Acc2")
@@ -81,7 +83,7 @@ def test_no_epsilon_is_proven_unless_a_record_says_so(
 
 
 def test_stability_of_the_choice(
-    default: Deleted, scanned: list[Deleted], counted: Thresholds, monkeypatch: pytest.MonkeyPatch
+    default: DeletedLine, scanned: list[DeletedLine], counted: Thresholds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert about(findings(default, scanned, OVERLAP, [counted], "Acc2"), "stable").verdict == "not comparable"
     monkeypatch.setattr(sensitivity_claims, "STABLE_ROWS", 16)
@@ -93,7 +95,7 @@ def test_stability_of_the_choice(
 
 
 def test_thresholds_are_judged_by_what_they_let_pass(
-    default: Deleted, scanned: list[Deleted], counted: Thresholds
+    default: DeletedLine, scanned: list[DeletedLine], counted: Thresholds
 ) -> None:
     bad = findings(default, scanned, OVERLAP, [counted.model_copy(update={"above_importance": 0})], "Acc2")
     assert about(bad, "operating point").verdict == "does not hold"

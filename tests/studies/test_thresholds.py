@@ -7,7 +7,7 @@ import pytest
 
 from mbd.deletion.calibration import Calibration
 from mbd.deletion.saliency import saliency
-from mbd.params.deletion import Surgery
+from mbd.params.deletion import SurgerySettings
 from studies import thresholds
 from studies.calibrated import calibrated, part_of
 from studies.layout import Layout
@@ -43,7 +43,7 @@ def test_only_the_generator_and_the_property_embedding_are_salient(found: Thresh
 
 
 def test_a_strict_importance_threshold_binds(model: Calibration, found: Thresholds) -> None:
-    strict = thresholds.measure(model, "audio", Surgery(importance_threshold=1e-6))
+    strict = thresholds.measure(model, "audio", SurgerySettings(importance_threshold=1e-6))
     assert strict.above_importance > found.above_importance
     assert sum(row.candidates for row in strict.passing) < sum(row.candidates for row in found.passing)
 

@@ -7,14 +7,14 @@ import pytest
 
 from mbd.evaluation.spread import Spread
 from studies import printed, trade_off
-from studies.deleted import Beside, Deleted, read_beside, read_deleted
+from studies.deleted import Beside, DeletedLine, read_beside, read_deleted
 from studies.layout import Layout
 from studies.scores import read_scores
 from tests.studies.deletions import about, attacked, bytes_of, passing
 
 
 @pytest.fixture(scope="module")
-def lines(revoked: Layout) -> tuple[list[Deleted], Beside]:
+def lines(revoked: Layout) -> tuple[list[DeletedLine], Beside]:
     scores = read_scores(revoked.evaluation("deleted"))
     deleted = read_deleted(revoked, revoked.plan.deletions, scores)
     return deleted, read_beside(revoked, deleted, scores)
@@ -32,7 +32,7 @@ def test_other_data_has_its_own_metric(revoked_talks: Layout) -> None:
     assert "WA (%)" in trade_off.study(revoked_talks).tables[0].header
 
 
-def curve(own: Deleted, points: dict[float, tuple[float, float]]) -> list[Deleted]:
+def curve(own: DeletedLine, points: dict[float, tuple[float, float]]) -> list[DeletedLine]:
     """A deletion with these ε: white-box success and accuracy."""
     return [
         replace(attacked(passing(own), [80.0], [leak]), epsilon=epsilon, accuracy=Spread(acc, None, 1))
@@ -48,7 +48,7 @@ def flat(beside: Beside, before: tuple[float, float], reference: tuple[float, fl
     return {"joint": joint}
 
 
-def test_a_trade_off_is_found_where_there_is_one_and_only_there(lines: tuple[list[Deleted], Beside]) -> None:
+def test_a_trade_off_is_found_where_there_is_one_and_only_there(lines: tuple[list[DeletedLine], Beside]) -> None:
     deleted, beside = lines
     own = next(d for d in deleted if d.kind == "printed")
     beside = flat(beside, (80.0, 90.0), (50.0, 89.0))
@@ -59,7 +59,7 @@ def test_a_trade_off_is_found_where_there_is_one_and_only_there(lines: tuple[lis
     assert "30.0 points" in about(bad, "Smaller budgets").reason
 
 
-def test_the_certified_method_is_judged_beside_the_reference(lines: tuple[list[Deleted], Beside]) -> None:
+def test_the_certified_method_is_judged_beside_the_reference(lines: tuple[list[DeletedLine], Beside]) -> None:
     deleted, beside = lines
     own = next(d for d in deleted if d.kind == "certified")
     beside = flat(beside, (80.0, 90.0), (50.0, 89.0))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.steps import train
-from mbd.training.distributed import Group
+from mbd.training.distributed import ProcessGroup
 from tests.training.build import SMALL, joint_data
 from tests.training.two_processes import run_by_two
 
@@ -20,7 +20,7 @@ SETTINGS = [*SMALL, "training.batch_size=53", "training.epochs=6", "model.joint.
 
 @given(st.integers(1, 200), st.integers(1, 9))
 def test_every_row_is_one_process_s(rows: int, size: int) -> None:
-    parts = [range(rows)[Group(rank, size).part(rows)] for rank in range(size)]
+    parts = [range(rows)[ProcessGroup(rank, size).part(rows)] for rank in range(size)]
     assert [row for part in parts for row in part] == list(range(rows))
 
 

@@ -180,7 +180,7 @@ def test_a_loss_that_is_not_a_number_says_where_and_what_to_try(data: Path, tmp_
         train(data, tmp_path, "training.learning_rate=1e30", "training.warmup_steps=0")
     assert "is not a finite number" in error.value.problem
     assert "epoch 0" in str(error.value.key)
-    assert "training.learning_rate" in str(error.value.way_out)
+    assert "training.learning_rate" in str(error.value.hint)
 
 
 def test_without_a_gpu_one_cannot_be_asked_for() -> None:

@@ -17,7 +17,7 @@ from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, ta
 from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features
-from mbd.training.lattice import Found, assign_folds, train_lattice, train_modules
+from mbd.training.lattice import FittedModalities, assign_folds, train_lattice, train_modules
 from mbd.training.trained import Trained
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
@@ -71,7 +71,7 @@ def test_what_other_modalities_have_found_need_not_be_sought_again(tmp_path: Pat
     before, after = (
         train_modules(replace(rows, available=bits), spec, seed=0, classes=3)[0] for bits in (available, fewer)
     )
-    found = Found.in_model(before, ["text", "audio"])
+    found = FittedModalities.in_model(before, ["text", "audio"])
     anew = train_modules(replace(rows, available=fewer), spec, seed=0, classes=3, only="visual", found=found)[0]
     assert 0 < len(anew) < len(before)
     assert (before | anew).keys() == after.keys()

@@ -10,18 +10,18 @@ import torch
 from mbd.model.joint import empty_network
 from mbd.model.networks import JointNetwork
 from mbd.params.features import Task
-from mbd.params.learning import Joint, Losses
-from mbd.training.distributed import Group
+from mbd.params.learning import JointSettings, LossesSettings
+from mbd.training.distributed import ProcessGroup
 from mbd.training.draws import initial_weights
 from mbd.training.objective import TERMS, Batch, forward, objective
 
 DIMS = {"text": 5, "audio": 3, "visual": 4}
-LOSSES = Losses(alpha=0.7, beta=0.3, gamma=0.2, temperature=0.4, margin=0.02, decomposition_weight=5)
-SHAPE = Joint(hidden=9, embedding=6, property_dim=4, losses=LOSSES)
+LOSSES = LossesSettings(alpha=0.7, beta=0.3, gamma=0.2, temperature=0.4, margin=0.02, decomposition_weight=5)
+SHAPE = JointSettings(hidden=9, embedding=6, property_dim=4, losses=LOSSES)
 N = 13
 
 
-def network_and_batch(shape: Joint = SHAPE, classes: int = 0) -> tuple[JointNetwork, Batch]:
+def network_and_batch(shape: JointSettings = SHAPE, classes: int = 0) -> tuple[JointNetwork, Batch]:
     network = empty_network(DIMS, max(classes, 1), shape).to_empty(device="cpu")
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     weights = initial_weights(0, {name: s for name, s in shapes.items() if len(s) > 1})
@@ -45,7 +45,7 @@ def network_and_batch(shape: Joint = SHAPE, classes: int = 0) -> tuple[JointNetw
 
 
 def values(network: JointNetwork, batch: Batch, task: Task = "regression") -> dict[str, float]:
-    terms = objective(forward(network, batch, slice(0, len(batch))), batch, network, task, Group())
+    terms = objective(forward(network, batch, slice(0, len(batch))), batch, network, task, ProcessGroup())
     assert tuple(terms) == TERMS
     return {name: value.item() for name, value in terms.items()}
 
@@ -105,7 +105,7 @@ def test_every_term_is_the_papers() -> None:
 def test_an_ablated_part_has_no_term_and_every_parameter_left_has_a_gradient(on: tuple[bool, bool, bool]) -> None:
     shape = SHAPE.model_copy(update=dict(zip(("property_pathway", "reconstruction", "fusion"), on, strict=True)))
     network, batch = network_and_batch(shape, classes=3)
-    terms = objective(forward(network, batch, slice(0, N)), batch, network, "classification", Group())
+    terms = objective(forward(network, batch, slice(0, N)), batch, network, "classification", ProcessGroup())
     assert (terms["property"].item() > 0) == (terms["contrastive"].item() > 0) == on[0]
     assert (terms["reconstruction"].item() > 0) == on[1]
     terms["total"].backward()  # type: ignore[no-untyped-call]
@@ -120,7 +120,7 @@ def test_a_modality_that_no_row_of_the_batch_has_adds_nothing() -> None:
     hidden = {**batch.shown, "text": nobody["text"]}
     inputs = {**batch.inputs, "text": torch.zeros(N, 5)}
     gone = Batch(inputs, nobody, hidden, batch.labels, batch.masks)
-    terms = objective(forward(network, gone, slice(0, N)), gone, network, "regression", Group())
+    terms = objective(forward(network, gone, slice(0, N)), gone, network, "regression", ProcessGroup())
     terms["total"].backward()  # type: ignore[no-untyped-call]
     path = network.modality["text"]
     for layer in (path.decomposition.out, path.recomposition, path.back_translation.out):
@@ -131,10 +131,10 @@ def test_a_modality_that_no_row_of_the_batch_has_adds_nothing() -> None:
 
 def test_half_precision_products_leave_the_losses_in_single_precision() -> None:
     network, batch = network_and_batch()
-    exact = objective(forward(network, batch, slice(0, N)), batch, network, "regression", Group())
+    exact = objective(forward(network, batch, slice(0, N)), batch, network, "regression", ProcessGroup())
     with torch.autocast("cpu", torch.bfloat16):
         outputs = forward(network, batch, slice(0, N))
-    mixed = objective(outputs, batch, network, "regression", Group())
+    mixed = objective(outputs, batch, network, "regression", ProcessGroup())
     for name in TERMS:
         assert mixed[name].dtype == torch.float32
         assert mixed[name].item() == pytest.approx(exact[name].item(), rel=0.05, abs=0.01), name

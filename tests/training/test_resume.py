@@ -14,15 +14,15 @@ from mbd.files import path_digest
 from mbd.params import load_params
 from mbd.steps import train
 from mbd.training.joint import train_joint
-from mbd.training.resume import Course, Snapshots
+from mbd.training.resume import Snapshots, TrainingState
 from mbd.training.trained import Trained
 from tests.training.build import SMALL, joint_data, open_set, small_params
 
 SNAPSHOT = "snapshot.safetensors"
 
 
-def course() -> Course:
-    return Course(
+def state() -> TrainingState:
+    return TrainingState(
         weights={"a.weight": np.ones((2, 3), np.float32), "empty": np.zeros((2, 0), np.float32)},
         momentum={"a.weight": np.full((2, 3), 0.1, np.float32)},
         best={"a.weight": np.zeros((2, 3), np.float32)},
@@ -31,19 +31,19 @@ def course() -> Course:
 
 
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path) -> None:
-    Snapshots(tmp_path, "key").save(course())
+    Snapshots(tmp_path, "key").save(state())
     found = Snapshots(tmp_path, "key").load()
     assert found is not None
-    assert found.history == course().history
+    assert found.history == state().history
     for kind in ("weights", "momentum", "best"):
-        before, after = getattr(course(), kind), getattr(found, kind)
+        before, after = getattr(state(), kind), getattr(found, kind)
         assert before.keys() == after.keys()
         assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
 
 def test_a_snapshot_of_something_else_or_a_damaged_one_is_not_used(tmp_path: Path) -> None:
     assert Snapshots(tmp_path, "key").load() is None
-    Snapshots(tmp_path, "key").save(course())
+    Snapshots(tmp_path, "key").save(state())
     assert Snapshots(tmp_path, "another").load() is None
     file = tmp_path / SNAPSHOT
     file.write_bytes(file.read_bytes()[:-5])
@@ -54,9 +54,9 @@ def stopped_after(epochs: int, data: Path, work: Path) -> None:
     """Leave the snapshot that a training killed after so many of its four epochs leaves."""
     saved = Snapshots.save
 
-    def save(self: Snapshots, course: Course) -> None:
-        saved(self, course)
-        if len(course.history) == epochs:
+    def save(self: Snapshots, state: TrainingState) -> None:
+        saved(self, state)
+        if len(state.history) == epochs:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -83,7 +83,7 @@ def test_the_snapshot_is_really_where_it_goes_on_from(tmp_path: Path) -> None:
     stopped_after(2, data, tmp_path / "work")
     with pytest.MonkeyPatch.context() as patch:
         epochs: list[int] = []
-        patch.setattr(Snapshots, "save", lambda _, course: epochs.append(len(course.history)))
+        patch.setattr(Snapshots, "save", lambda _, state: epochs.append(len(state.history)))
         resumed(data, tmp_path / "work")
     assert epochs == [3]
 

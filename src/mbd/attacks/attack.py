@@ -18,7 +18,7 @@ Statistic = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AttackEvidence:
     """What one adversary found about one suspect by one measure."""
 
     attack: str

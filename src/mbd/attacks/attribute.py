@@ -12,7 +12,7 @@ import numpy as np
 from mbd.evaluation.ridge import fit_ridge
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -31,7 +31,7 @@ class Attribute:
 
 
 def find_attribute(
-    data: FeatureSet, attacked: Rows, modality: str, retained: tuple[str, ...], params: Attacks
+    data: FeatureSet, attacked: Rows, modality: str, retained: tuple[str, ...], params: AttacksSettings
 ) -> Attribute:
     """Return the private attribute of m* of the attacked rows."""
     if modality in attacked.attributes:

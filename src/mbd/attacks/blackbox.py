@@ -4,17 +4,21 @@ It knows the inputs it sends, and asks the model as it is served: where the mode
 m* is not fed.
 """
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.context import AttackContext
 from mbd.attacks.probe import guess
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.target_model import TargetModel
 from mbd.attacks.whitebox import guessed
 
 NAME = "blackbox"
 
 
-def attack(suspect: Suspect, setting: Setting) -> list[Evidence]:
+def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return how often the attribute is guessed from outputs, with m* fed and not fed."""
-    ways = (False,) if suspect.refuses(setting.rows, setting.modality) else (True, False)
-    seen = [suspect.extract(setting.rows, setting.modality, fed=fed).outputs for fed in ways]
-    return guessed(NAME, guess([{**setting.known, "outputs": outputs} for outputs in seen], setting, NAME), setting)
+    ways = (False,) if target_model.refuses(attack_context.rows, attack_context.modality) else (True, False)
+    seen = [target_model.extract(attack_context.rows, attack_context.modality, fed=fed).outputs for fed in ways]
+    return guessed(
+        NAME,
+        guess([{**attack_context.known, "outputs": outputs} for outputs in seen], attack_context, NAME),
+        attack_context,
+    )

@@ -10,9 +10,9 @@ same rows are compared under the same weights, so that what is hard about a row 
 
 import numpy as np
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.evaluation.leakage import Interval
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -28,12 +28,12 @@ def resample_weights(groups: Array | int, resamples: int, draw: np.random.Genera
     return weights
 
 
-def interval(evidence: Evidence, params: Attacks) -> Interval:
+def interval(evidence: AttackEvidence, params: AttacksSettings) -> Interval:
     """Return the measure with its confidence interval."""
     return percentiles(evidence.value, resampled(evidence, params), evidence, params)
 
 
-def difference(one: Evidence, other: Evidence, params: Attacks) -> Interval:
+def difference(one: AttackEvidence, other: AttackEvidence, params: AttacksSettings) -> Interval:
     """Return `one` − `other` of the same measure on the same rows, with the interval of the difference."""
     if (one.attack, one.measure, len(one.rows)) != (other.attack, other.measure, len(other.rows)):
         raise ValueError(f"{one.attack}, {one.measure} and {other.attack}, {other.measure} are not of the same rows")
@@ -41,12 +41,12 @@ def difference(one: Evidence, other: Evidence, params: Attacks) -> Interval:
     return percentiles(one.value - other.value, values, one, params)
 
 
-def resampled(evidence: Evidence, params: Attacks) -> Array:
+def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
     """Return the measure of each resample; those of two suspects on the same rows belong together."""
     return evidence.statistic(evidence.rows, _weights(evidence, params))
 
 
-def _weights(evidence: Evidence, params: Attacks) -> Array:
+def _weights(evidence: AttackEvidence, params: AttacksSettings) -> Array:
     # The same stream whatever the evidence: two pieces about the same rows get the same weights.
     draw = stream(params.seed, "attacks", "bootstrap")
     names = evidence.groups
@@ -54,13 +54,13 @@ def _weights(evidence: Evidence, params: Attacks) -> Array:
     return resample_weights(groups, params.resamples, draw)
 
 
-def units(evidence: Evidence) -> int:
+def units(evidence: AttackEvidence) -> int:
     """Return how many things are drawn in a resample: groups, or rows where there are too few groups."""
     groups = len(evidence.rows) if evidence.groups is None else len(np.unique(evidence.groups))
     return groups if groups >= _FEWEST_GROUPS else len(evidence.rows)
 
 
-def percentiles(value: float, values: Array, evidence: Evidence, params: Attacks) -> Interval:
+def percentiles(value: float, values: Array, evidence: AttackEvidence, params: AttacksSettings) -> Interval:
     """Return the interval that resampled `values` leave around a measure, or a difference of measures."""
     count = units(evidence)
     widen = np.sqrt(count / max(count - 1, 1))

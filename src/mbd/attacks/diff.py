@@ -20,16 +20,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mbd.attacks import blackbox, reconstruction
-from mbd.attacks.attack import Evidence
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.context import AttackContext
+from mbd.attacks.target_model import TargetModel
 from mbd.errors import DataError
 from mbd.model.record import TensorRecord
 from mbd.tensors import Array
 
 NAME = "diff"
 _TINY = 1e-30
-Adversary = Callable[[Suspect, Setting], list[Evidence]]
+Adversary = Callable[[TargetModel, AttackContext], list[AttackEvidence]]
 ADVERSARIES: Mapping[str, Adversary] = {
     blackbox.NAME: blackbox.attack,
     reconstruction.NAME: reconstruction.attack,
@@ -64,18 +64,21 @@ class Difference:
 
 
 def attack(
-    before: Suspect, after: Suspect, setting: Setting, adversaries: Sequence[Adversary] = tuple(ADVERSARIES.values())
-) -> list[Evidence]:
+    before: TargetModel,
+    after: TargetModel,
+    attack_context: AttackContext,
+    adversaries: Sequence[Adversary] = tuple(ADVERSARIES.values()),
+) -> list[AttackEvidence]:
     """Return what adversaries find in the new model once the old weights of m* are back in it."""
-    revived = transplanted(before, after, setting.modality)
+    revived = transplanted(before, after, attack_context.modality)
     return [
         replace(evidence, attack=NAME, measure=f"{evidence.attack}: {evidence.measure}, old weights put back")
         for adversary in adversaries
-        for evidence in adversary(revived, setting)
+        for evidence in adversary(revived, attack_context)
     ]
 
 
-def compare(before: Suspect, after: Suspect) -> Difference:
+def compare(before: TargetModel, after: TargetModel) -> Difference:
     """Return how the weights differ, and what that says about the deletion."""
     cut, edited, kept = {}, {}, 0
     lost, total = (dict.fromkeys(before.record.modalities, 0.0) for _ in range(2))
@@ -106,7 +109,7 @@ def compare(before: Suspect, after: Suspect) -> Difference:
     )
 
 
-def transplanted(before: Suspect, after: Suspect, modality: str) -> Suspect:
+def transplanted(before: TargetModel, after: TargetModel, modality: str) -> TargetModel:
     """Return the new model with the old weights in every place that exists for m*, and where there are none now."""
     tensors: dict[str, Array] = {}
     for name, old in before.tensors.items():
@@ -119,10 +122,10 @@ def transplanted(before: Suspect, after: Suspect, modality: str) -> Suspect:
             if span.reads == modality or not _staying(name, before, after)[span.start]:
                 mixed[..., span.start : span.stop] = old[..., span.start : span.stop]
         tensors[name] = mixed
-    return Suspect.of(after.role, before.record, tensors)
+    return TargetModel.of(after.role, before.record, tensors)
 
 
-def _exists_for(entry: TensorRecord, model: Suspect) -> Mapping[str, slice]:
+def _exists_for(entry: TensorRecord, model: TargetModel) -> Mapping[str, slice]:
     """Return by modality the columns of a tensor that exist for it.
 
     All of a tensor that belongs to it, the columns that read it, or all of one that saw it and not everything.
@@ -142,7 +145,7 @@ def _squared_cosine(old: Array, new: Array) -> float:
     return float(one @ other) ** 2 / both if both > 0 else float(not one.any())
 
 
-def _staying(name: str, before: Suspect, after: Suspect) -> Array:
+def _staying(name: str, before: TargetModel, after: TargetModel) -> Array:
     """Tell for each column of an old tensor whether the new one has it, as their records say."""
     old, new = before.record.tensors[name], after.record.tensors[name]
     stays = np.ones(old.shape[-1] if old.shape else 1, bool)
@@ -155,12 +158,12 @@ def _staying(name: str, before: Suspect, after: Suspect) -> Array:
             "the two models are not of one lineage: a tensor changed its shape by more than the columns of a modality",
             key=name,
             value=f"before {old.shape}, after {new.shape}",
-            way_out="give the model that the deletion was made from",
+            hint="give the model that the deletion was made from",
         )
     return stays
 
 
-def _aligned(name: str, old: Array, new: Array, before: Suspect, after: Suspect) -> Array:
+def _aligned(name: str, old: Array, new: Array, before: TargetModel, after: TargetModel) -> Array:
     """Return the new tensor in the shape of the old one, 0 where columns are gone."""
     stays = _staying(name, before, after)
     if stays.all():

@@ -53,7 +53,7 @@ def distinguish(
         raise UsageError(
             f"telling populations of models apart needs at least {_FEWEST} models of each kind",
             value=f"{len(exposed)} exposed, {len(never_exposed)} never exposed",
-            way_out="train more with `mbd train --seeds`",
+            hint="train more with `mbd train --seeds`",
         )
     models = [load_model(folder)[1] for folder in (*exposed, *never_exposed)]
     names, matrix = weight_statistics(models)
@@ -100,7 +100,7 @@ def weight_statistics(models: Sequence[Mapping[str, Array]]) -> tuple[list[str],
     if not shared:
         raise DataError(
             "the models have no tensor in common",
-            way_out="compare models of one shape: those that were deleted from, and those trained without the modality",
+            hint="compare models of one shape: those that were deleted from, and those trained without the modality",
         )
     rows = [{f"{n}: {k}": v for n in shared for k, v in _statistics(model[n]).items()} for model in models]
     return list(rows[0]), np.array([list(row.values()) for row in rows])

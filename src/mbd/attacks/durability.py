@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from mbd.attacks.suspect import Suspect
-from mbd.params import Attacks
+from mbd.attacks.target_model import TargetModel
+from mbd.params import AttacksSettings
 from mbd.tensors import Array
 
 Variant = Literal["int8", "pruned"]
@@ -23,11 +23,11 @@ VARIANTS: tuple[Variant, ...] = ("int8", "pruned")
 _LEVELS = 127
 
 
-def changed(suspect: Suspect, variant: Variant, params: Attacks) -> Suspect:
+def changed(target_model: TargetModel, variant: Variant, params: AttacksSettings) -> TargetModel:
     """Return the suspect after quantisation or pruning."""
     if variant == "int8":
-        return _on_weights(suspect, to_int8_and_back)
-    return _on_weights(suspect, lambda tensor: prune(tensor, params.pruned_share))
+        return _on_weights(target_model, to_int8_and_back)
+    return _on_weights(target_model, lambda tensor: prune(tensor, params.pruned_share))
 
 
 def to_int8_and_back(tensor: Array) -> Array:
@@ -47,11 +47,11 @@ def prune(tensor: Array, share: float) -> Array:
     return pruned.reshape(tensor.shape)
 
 
-def _on_weights(suspect: Suspect, change: Callable[[Array], Array]) -> Suspect:
+def _on_weights(target_model: TargetModel, change: Callable[[Array], Array]) -> TargetModel:
     """Apply `change` to every matrix of floating-point weights; vectors and numbers are offsets, scales and counts."""
-    return suspect.with_tensors(
+    return target_model.with_tensors(
         {
             name: change(tensor) if tensor.ndim > 1 and np.issubdtype(tensor.dtype, np.floating) else tensor
-            for name, tensor in suspect.tensors.items()
+            for name, tensor in target_model.tensors.items()
         }
     )

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from scipy.stats import norm, t
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import auc, percentiles, resampled, units
-from mbd.attacks.suspect import Role
-from mbd.attacks.utility import Worth
+from mbd.attacks.target_model import Role
+from mbd.attacks.utility import UtilityMeasurement
 from mbd.errors import GateRefusedError
 from mbd.evaluation.leakage import (
     AttackRecord,
@@ -33,19 +33,19 @@ from mbd.evaluation.leakage import (
     UtilityRecord,
     Variant,
 )
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.privacy.audit import lower_bound
 
 Part = AttackRecord | UtilityRecord | InvariantRecord | LowerBound
 
 
 @dataclass(frozen=True)
-class Finding:
+class GateFinding:
     """One measure of one attack on each model, on the same rows; without the reference it decides nothing."""
 
     modality: str
     variant: Variant
-    found: Mapping[Role, Evidence]
+    found: Mapping[Role, AttackEvidence]
 
     @property
     def decides(self) -> bool:
@@ -53,20 +53,20 @@ class Finding:
         return "reference" in self.found
 
 
-def judge_attacks(findings: Sequence[Finding], params: Attacks) -> tuple[AttackRecord, ...]:
+def judge_attacks(findings: Sequence[GateFinding], params: AttacksSettings) -> tuple[AttackRecord, ...]:
     """Compare the deleted model with the reference in each measure."""
     judged = sum(finding.decides for finding in findings)
     return tuple(_judge_attack(finding, judged, params) for finding in findings)
 
 
-def judge_utility(worths: Sequence[Worth], params: Attacks) -> tuple[UtilityRecord, ...]:
+def judge_utility(utilities: Sequence[UtilityMeasurement], params: AttacksSettings) -> tuple[UtilityRecord, ...]:
     """Compare what the deleted model is worth with the reference and the full model."""
-    judged = sum(len(worth.found) - 1 for worth in worths if worth.decides)
-    return tuple(_judge_worth(worth, judged, params) for worth in worths)
+    judged = sum(len(measured_utility.found) - 1 for measured_utility in utilities if measured_utility.decides)
+    return tuple(_judge_worth(measured_utility, judged, params) for measured_utility in utilities)
 
 
 def judge_epsilon(
-    findings: Sequence[Finding], claimed: float | None, delta: float, params: Attacks
+    findings: Sequence[GateFinding], claimed: float | None, delta: float, params: AttacksSettings
 ) -> LowerBound | None:
     """Return the largest ε that membership has shown, beside the ε that is claimed.
 
@@ -95,7 +95,7 @@ def judge_epsilon(
         delta=delta,
         attack=attack,
         claimed=claimed,
-        decision="told",
+        decision="informational",
         reason=f"at least ε = {epsilon:.3g} was shown at δ = {delta:g}; no ε is claimed",
     )
     if claimed is None:
@@ -130,14 +130,14 @@ def refuse(record: LeakageRecord, report: Path) -> None:
     raise GateRefusedError(
         "\n".join([f"the gate refuses the model after the deletion of {', '.join(record.modalities)}:", *shown]),
         file=report,
-        way_out="the report tells every number; delete in another way (docs/deletion.md), and attack again",
+        hint="the report tells every number; delete in another way (docs/deletion.md), and attack again",
     )
 
 
 class _Measured:
     """One measure of several models on the same rows; each is resampled once."""
 
-    def __init__(self, found: Mapping[Role, Evidence], params: Attacks) -> None:
+    def __init__(self, found: Mapping[Role, AttackEvidence], params: AttacksSettings) -> None:
         if len({(e.attack, e.measure, len(e.rows)) for e in found.values()}) != 1:
             raise ValueError(f"not of the same measure and rows: {[(e.measure, len(e.rows)) for e in found.values()]}")
         self._found, self._params = found, params
@@ -155,7 +155,7 @@ class _Measured:
         return Interval(value=value, low=value + stretch * (gap.low - value), high=value + stretch * (gap.high - value))
 
 
-def _judge_attack(finding: Finding, judged: int, params: Attacks) -> AttackRecord:
+def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) -> AttackRecord:
     after, measured = finding.found["after"], _Measured(finding.found, params)
     intervals = measured.intervals()
     record = AttackRecord(
@@ -169,7 +169,7 @@ def _judge_attack(finding: Finding, judged: int, params: Attacks) -> AttackRecor
         reference=intervals.get("reference"),
         difference=None,
         tolerance=None,
-        decision="told",
+        decision="informational",
         reason="told beside the model before; decides nothing",
     )
     if not finding.decides:
@@ -195,38 +195,38 @@ def _attack_reason(record: AttackRecord) -> str:
     return f"{told}: {gap.value:+.3f}, at most {gap.high:+.3f}{note}"
 
 
-def _judge_worth(worth: Worth, judged: int, params: Attacks) -> UtilityRecord:
-    measured = _Measured(worth.found, params)
+def _judge_worth(measured_utility: UtilityMeasurement, judged: int, params: AttacksSettings) -> UtilityRecord:
+    measured = _Measured(measured_utility.found, params)
     intervals = measured.intervals()
     before = intervals.get("before")
     record = UtilityRecord(
-        metric=worth.metric,
-        regime=worth.regime,
+        metric=measured_utility.metric,
+        regime=measured_utility.regime,
         before=before,
         after=intervals["after"],
         reference=intervals["reference"],
         to_before=measured.difference("after", "before", judged) if before else None,
         to_reference=measured.difference("after", "reference", judged),
-        margin=worth.margin,
-        decision="told",
+        margin=measured_utility.margin,
+        decision="informational",
         reason="",
     )
     lost = [
         f"{record.after.value:.4g} against {value:.4g} of the {name}: {gap.value:+.3g}, surely at least "
-        f"{-gap.high:.3g} lost, and {worth.margin:g} may be"
+        f"{-gap.high:.3g} lost, and {measured_utility.margin:g} may be"
         for name, value, gap in (
             ("reference", record.reference.value, record.to_reference),
             ("full model", before.value if before else 0.0, record.to_before),
         )
-        if gap is not None and gap.high < -worth.margin
+        if gap is not None and gap.high < -measured_utility.margin
     ]
     beside = f" and {before.value:.4g} of the full model on the same modalities" if before else ""
     fine = f"{record.after.value:.4g} against {record.reference.value:.4g} of the reference{beside}"
-    decision = _decision(record.passes) if worth.decides else "told"
+    decision = _decision(record.passes) if measured_utility.decides else "informational"
     return record.model_copy(update={"decision": decision, "reason": "; ".join(lost) or fine})
 
 
-def _stretch(judged: int, groups: int, params: Attacks) -> float:
+def _stretch(judged: int, groups: int, params: AttacksSettings) -> float:
     alpha = 1 - params.confidence
     return float(t.ppf(1 - alpha / (2 * max(judged, 1)), max(groups - 1, 1)) / norm.ppf(1 - alpha / 2))
 

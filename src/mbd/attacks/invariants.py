@@ -21,43 +21,45 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mbd.attacks.case import Case, Stored
+from mbd.attacks.audit_input import AuditInput, StoredModel
 from mbd.evaluation.leakage import InvariantRecord
 from mbd.files import sha256_file
 from mbd.model.deletion import INDICES, BudgetRecord, DeletionRecord
 from mbd.model.record import TensorRecord
-from mbd.params import Deletion
+from mbd.params import DeletionSettings
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
 from mbd.tensors import Array
 
 _CLOSE = 1e-9  # relative; what rounding leaves between two ways to compute the same number
 
 
-def invariants(case: Case) -> list[InvariantRecord]:
+def invariants(audit: AuditInput) -> list[InvariantRecord]:
     """Look up everything; a refusal says what was found."""
     found = {
-        "input": _input(case),
-        "cut": _cut(case),
-        "shape": _shape(case),
-        **({"content": _content(case.before, case)} if case.before else {}),
+        "input": _input(audit),
+        "cut": _cut(audit),
+        "shape": _shape(audit),
+        **({"content": _content(audit.before, audit)} if audit.before else {}),
     }
     told = [_judged(name, *problem) for name, problem in found.items()]
-    if case.before is None:
-        told.append(InvariantRecord(name="content", decision="told", reason="there is no model before to compare with"))
-    deletion = case.after.deletion
+    if audit.before is None:
+        told.append(
+            InvariantRecord(name="content", decision="informational", reason="there is no model before to compare with")
+        )
+    deletion = audit.after.deletion
     if deletion is None:
         reason = "there is no deletion.json: nothing is claimed of how the model came about, so nothing is looked up"
-        told.append(InvariantRecord(name="record", decision="told", reason=reason))
+        told.append(InvariantRecord(name="record", decision="informational", reason=reason))
         # A released model's own record still promises the bytes of the reference, if the deletion was exact.
-        return [*told, *([_judged("exact", *_exact(case))] if case.after.record.guarantee.kind == "exact" else [])]
-    told.append(_judged("record", *_record(case.after, deletion)))
+        return [*told, *([_judged("exact", *_exact(audit))] if audit.after.record.guarantee.kind == "exact" else [])]
+    told.append(_judged("record", *_record(audit.after, deletion)))
     if (seed := deletion.parameters.get("noise_seed")) is not None:
         problem = f"the noise comes from deletion.noise_seed = {seed}, so anyone can subtract it"
         told.append(_judged("noise", [problem], ""))
     if deletion.method == "exact":
-        told.append(_judged("exact", *_exact(case)))
+        told.append(_judged("exact", *_exact(audit)))
     if deletion.method == "certified" and seed is None:
-        told.append(_judged("certified", *_certified(case.after, deletion)))
+        told.append(_judged("certified", *_certified(audit.after, deletion)))
     return told
 
 
@@ -66,27 +68,27 @@ def _judged(name: str, problems: Sequence[str], fine: str) -> InvariantRecord:
     return InvariantRecord(name=name, decision="refused" if problems else "passed", reason=reason)
 
 
-def _input(case: Case) -> tuple[list[str], str]:
-    inputs = case.after.record.inputs
-    problems = [f"the model still takes {m} as input" for m in inputs if m in case.gone]
+def _input(audit: AuditInput) -> tuple[list[str], str]:
+    inputs = audit.after.record.inputs
+    problems = [f"the model still takes {m} as input" for m in inputs if m in audit.gone]
     problems += [
-        f"it takes {m}, which the model before did not" for m in inputs if m not in (*case.gone, *case.retained)
+        f"it takes {m}, which the model before did not" for m in inputs if m not in (*audit.gone, *audit.retained)
     ]
     return problems, f"the model takes {', '.join(inputs)} and nothing else"
 
 
-def _cut(case: Case) -> tuple[list[str], str]:
-    names = ", ".join(case.gone)
-    tensors = case.after.record.tensors
-    owned = [name for name, entry in tensors.items() if entry.belongs_to in case.gone]
-    read = [name for name, entry in tensors.items() if any(span.reads in case.gone for span in entry.columns)]
+def _cut(audit: AuditInput) -> tuple[list[str], str]:
+    names = ", ".join(audit.gone)
+    tensors = audit.after.record.tensors
+    owned = [name for name, entry in tensors.items() if entry.belongs_to in audit.gone]
+    read = [name for name, entry in tensors.items() if any(span.reads in audit.gone for span in entry.columns)]
     problems = [f"for {names} alone there are still {_some(owned)}"] if owned else []
     problems += [f"{names} is still read by columns of {_some(read)}"] if read else []
     return problems, f"no tensor belongs to {names}, and no column reads it"
 
 
-def _shape(case: Case) -> tuple[list[str], str]:
-    own, others = ({name: array.shape for name, array in s.tensors.items()} for s in (case.after, case.reference))
+def _shape(audit: AuditInput) -> tuple[list[str], str]:
+    own, others = ({name: array.shape for name, array in s.tensors.items()} for s in (audit.after, audit.reference))
     kinds = {
         "not in the reference": [name for name in own if name not in others],
         "in the reference only": [name for name in others if name not in own],
@@ -96,20 +98,20 @@ def _shape(case: Case) -> tuple[list[str], str]:
     return problems, f"{len(own)} tensors have the names and shapes of the reference's"
 
 
-def _content(before: Stored, case: Case) -> tuple[list[str], str]:
+def _content(before: StoredModel, audit: AuditInput) -> tuple[list[str], str]:
     record, tensors = before.record, before.tensors
     owned, free = {}, set()
     for name, entry in record.tensors.items():
-        if _is_owned(entry, case.gone, record.backbone):
+        if _is_owned(entry, audit.gone, record.backbone):
             owned[fingerprint(tensors[name])] = name
         else:
-            blocks, rest = _split_columns(tensors[name], entry, case.gone)
+            blocks, rest = _split_columns(tensors[name], entry, audit.gone)
             owned |= {fingerprint(block): f"the columns of {name} that read {m}" for m, block in blocks}
             free.add(fingerprint(rest))
     secret = {mark: name for mark, name in owned.items() if mark is not None and mark not in free}
-    marks = {name: fingerprint(array) for name, array in case.after.tensors.items()}
+    marks = {name: fingerprint(array) for name, array in audit.after.tensors.items()}
     kept = [f"{name} = {secret[mark]}" for name, mark in marks.items() if mark in secret]
-    names = ", ".join(case.gone)
+    names = ", ".join(audit.gone)
     problems = [f"values that {names} alone had in the model before are still in {_some(kept)}"] if kept else []
     return problems, f"none of the tensors has the values of one of the {len(secret)} that {names} alone had"
 
@@ -137,7 +139,7 @@ def _split_columns(array: Array, entry: TensorRecord, gone: Sequence[str]) -> tu
     return blocks, array[..., kept] if spans else array
 
 
-def _record(after: Stored, deletion: DeletionRecord) -> tuple[list[str], str]:
+def _record(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str], str]:
     problems = []
     if deletion.after != after.record.sha256:
         problems.append("deletion.json is about other weights: the model was changed after its deletion")
@@ -152,12 +154,12 @@ def _record(after: Stored, deletion: DeletionRecord) -> tuple[list[str], str]:
     return problems, f"deletion.json ({deletion.method}) is about these weights, and model.json guarantees the same"
 
 
-def _exact(case: Case) -> tuple[list[str], str]:
-    own, other = case.after.record, case.reference.record
+def _exact(audit: AuditInput) -> tuple[list[str], str]:
+    own, other = audit.after.record, audit.reference.record
     problems = []
-    seen = [name for name, entry in own.tensors.items() if set(entry.sees) & set(case.gone)]
+    seen = [name for name, entry in own.tensors.items() if set(entry.sees) & set(audit.gone)]
     if seen:
-        problems.append(f"{', '.join(case.gone)} was seen by {_some(seen)}")
+        problems.append(f"{', '.join(audit.gone)} was seen by {_some(seen)}")
     differing = [what for what in ("seed", "spec", "data") if getattr(own, what) != getattr(other, what)]
     if differing:
         problems.append(
@@ -169,10 +171,10 @@ def _exact(case: Case) -> tuple[list[str], str]:
     return problems, f"the weights are, byte for byte, those of the reference (sha256 {own.sha256})"
 
 
-def _certified(after: Stored, deletion: DeletionRecord) -> tuple[list[str], str]:
+def _certified(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str], str]:
     from mbd.deletion.certified import accounting  # noqa: PLC0415 -- needs an extra that the other methods do without
 
-    settings, facts = Deletion.model_validate(deletion.parameters), deletion.facts
+    settings, facts = DeletionSettings.model_validate(deletion.parameters), deletion.facts
     sensitivity, sigma = 2 * settings.certified.radius, float(facts["sigma"])
     again = accounting(settings)
     problems = [

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mbd.attacks.setting import Setting
+from mbd.attacks.context import AttackContext
 from mbd.tensors import Array
 
 View = Mapping[str, Array]
@@ -41,19 +41,19 @@ class KernelRidge:
     """the same, scored rows × fit rows"""
 
 
-def fit_kernels(view: View, targets: Tensor, weights: Tensor, setting: Setting) -> KernelRidge | None:
+def fit_kernels(view: View, targets: Tensor, weights: Tensor, attack_context: AttackContext) -> KernelRidge | None:
     """Fit `targets` of the fit rows (n × t), whose errors count by `weights`; None if nothing varies in the view."""
-    found = _kernels(view, setting.fit)
+    found = _kernels(view, attack_context.fit)
     if not found:
         return None
     stacked = torch.stack(list(found.values()))
-    fitted = stacked[:, setting.fit]
-    said = _out_of_fold(fitted, targets, setting.folds)
+    fitted = stacked[:, attack_context.fit]
+    said = _out_of_fold(fitted, targets, attack_context.folds)
     kind, strength = _choose(((said - targets) ** 2).sum(-1) * weights, list(found))
     centre = targets.mean(0)
     ridge = _STRENGTHS[strength] * torch.eye(len(targets))
-    scored = stacked[kind, setting.score] @ torch.linalg.solve(fitted[kind] + ridge, targets - centre) + centre
-    return KernelRidge(said[kind, strength], scored, fitted[-1], stacked[-1, setting.score])
+    scored = stacked[kind, attack_context.score] @ torch.linalg.solve(fitted[kind] + ridge, targets - centre) + centre
+    return KernelRidge(said[kind, strength], scored, fitted[-1], stacked[-1, attack_context.score])
 
 
 def _choose(losses: Tensor, kinds: list[str]) -> tuple[int, int]:

@@ -24,10 +24,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import auc, tpr_at_fpr
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.context import AttackContext
+from mbd.attacks.target_model import TargetModel
 from mbd.evaluation.ridge import fit_ridge
 from mbd.features.rows import Rows
 from mbd.tensors import Array
@@ -44,7 +44,7 @@ _TINY = 1e-9
 class Shadow:
     """A model that is no suspect, and the rows (by id) whose m* it was trained on; none for a never-exposed one."""
 
-    model: Suspect
+    model: TargetModel
     trained_on: frozenset[str] = frozenset()
 
 
@@ -66,10 +66,12 @@ class Population:
     """m* of other fit rows for each row, several times"""
 
 
-def attack(suspect: Suspect, setting: Setting, shadows: Sequence[Shadow] = ()) -> list[Evidence]:
+def attack(
+    target_model: TargetModel, attack_context: AttackContext, shadows: Sequence[Shadow] = ()
+) -> list[AttackEvidence]:
     """Tell members from non-members by m* alone."""
-    people = population(setting)
-    signals = _calibrated(_signals(suspect, setting, people), setting, people, shadows)
+    people = population(attack_context)
+    signals = _calibrated(_signals(target_model, attack_context, people), attack_context, people, shadows)
     together = _combined([signal for family in signals.values() for signal in family], people)
     score, groups = ~people.fit, people.rows.groups[~people.fit]
 
@@ -78,32 +80,32 @@ def attack(suspect: Suspect, setting: Setting, shadows: Sequence[Shadow] = ()) -
 
     return [
         *(
-            Evidence(NAME, f"AUC of the {name}", 0.5, rows(_combined(family, people)), auc, groups)
+            AttackEvidence(NAME, f"AUC of the {name}", 0.5, rows(_combined(family, people)), auc, groups)
             for name, family in signals.items()
         ),
-        Evidence(NAME, "AUC of all together", 0.5, rows(together), auc, groups),
-        Evidence(NAME, "TPR at 1 % FPR of all together", 0.01, rows(together), tpr_at_fpr, groups),
+        AttackEvidence(NAME, "AUC of all together", 0.5, rows(together), auc, groups),
+        AttackEvidence(NAME, "TPR at 1 % FPR of all together", 0.01, rows(together), tpr_at_fpr, groups),
     ]
 
 
 @lru_cache(maxsize=1)
-def population(setting: Setting) -> Population:
+def population(attack_context: AttackContext) -> Population:
     """Return members and non-members of a setting; the suspects share them."""
-    draw, m = setting.draw(NAME), setting.modality
-    train, outside = setting.train, setting.rows
-    if len(train) > setting.params.rows:
-        train = train.take(np.sort(draw.permutation(len(train))[: setting.params.rows]))
+    draw, m = attack_context.draw(NAME), attack_context.modality
+    train, outside = attack_context.train, attack_context.rows
+    if len(train) > attack_context.params.rows:
+        train = train.take(np.sort(draw.permutation(len(train))[: attack_context.params.rows]))
     rows = _joined(train, outside)
-    outside_fit = np.isin(np.arange(len(outside)), setting.fit)
+    outside_fit = np.isin(np.arange(len(outside)), attack_context.fit)
     fit = np.concatenate([_half(train.groups, draw), outside_fit])
-    target = setting.standardise(rows.features[m])
-    retained = np.hstack([rows.features[k] for k in setting.retained])
+    target = attack_context.standardise(rows.features[m])
+    retained = np.hstack([rows.features[k] for k in attack_context.retained])
     own = target - _told(retained, target, fit)
     covariance = np.cov(own[fit].T).reshape(target.shape[1], -1)
     spread = float(np.trace(covariance)) / len(covariance) + _TINY
     covariance = (1 - _SHRINK) * covariance + _SHRINK * spread * np.eye(len(covariance))
     whiten = np.linalg.cholesky(np.linalg.inv(covariance))
-    labels = _label_columns(rows.labels, len(setting.data.manifest.classes))
+    labels = _label_columns(rows.labels, len(attack_context.data.manifest.classes))
     everything = np.hstack([retained, rows.features[m]])
     donors = np.flatnonzero(fit)
     return Population(
@@ -118,15 +120,15 @@ def population(setting: Setting) -> Population:
     )
 
 
-def _signals(suspect: Suspect, setting: Setting, people: Population) -> dict[str, list[Array]]:
+def _signals(target_model: TargetModel, attack_context: AttackContext, people: Population) -> dict[str, list[Array]]:
     """Return by family what each signal says of each row: more for members."""
-    offered = [matrix - matrix[people.fit].mean(0) for matrix in _reconstructions(suspect, setting, people)]
-    loss, output = _effects(suspect, setting, people)
+    offered = [matrix - matrix[people.fit].mean(0) for matrix in _reconstructions(target_model, attack_context, people)]
+    loss, output = _effects(target_model, attack_context, people)
     return {
         "reconstruction": [(_unit(matrix @ people.whiten) * people.own).sum(1) for matrix in offered]
         or [np.zeros(len(people.rows))],
         "loss": [(loss * people.surprise).sum(1)],
-        f"output of {setting.modality} alone": [(output * people.surprise_alone).sum(1)],
+        f"output of {attack_context.modality} alone": [(output * people.surprise_alone).sum(1)],
     }
 
 
@@ -139,39 +141,39 @@ def _combined(signals: list[Array], people: Population) -> Array:
     return combined
 
 
-def _reconstructions(suspect: Suspect, setting: Setting, people: Population) -> list[Array]:
+def _reconstructions(target_model: TargetModel, attack_context: AttackContext, people: Population) -> list[Array]:
     """Return x̂ of each row, standardised: what the model offers, or else what its activations allow."""
-    offered = suspect.reconstruct(people.rows, setting.modality)
+    offered = target_model.reconstruct(people.rows, attack_context.modality)
     if offered:
-        return [setting.standardise(matrix) for matrix in offered.values()]
-    inside = suspect.look(people.rows, setting.modality, fed=False).activations
+        return [attack_context.standardise(matrix) for matrix in offered.values()]
+    inside = target_model.look(people.rows, attack_context.modality, fed=False).activations
     if not inside:
         return []
-    known = setting.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS]
-    target = setting.standardise(people.rows.features[setting.modality])
+    known = attack_context.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS]
+    target = attack_context.standardise(people.rows.features[attack_context.modality])
     return [_told(np.hstack(list(inside.values())), target, known)]
 
 
-def _effects(suspect: Suspect, setting: Setting, people: Population) -> tuple[Array, Array]:
+def _effects(target_model: TargetModel, attack_context: AttackContext, people: Population) -> tuple[Array, Array]:
     """Return by how much a row's own m* moves the output (n × outputs), with everything given and with m* alone."""
-    m, rows = setting.modality, people.rows
-    if not suspect.entries(rows, m):
+    m, rows = attack_context.modality, people.rows
+    if not target_model.entries(rows, m):
         nothing = np.zeros_like(people.surprise)
         return nothing, nothing
     swapped = [replace(rows, features={**rows.features, m: matrix}) for matrix in people.swapped]
-    (complete, alone), *others = (suspect.answers(given, m) for given in (rows, *swapped))
+    (complete, alone), *others = (target_model.answers(given, m) for given in (rows, *swapped))
     return complete - np.mean([other[0] for other in others], axis=0), alone - np.mean([o[1] for o in others], axis=0)
 
 
 def _calibrated(
-    signals: dict[str, list[Array]], setting: Setting, people: Population, shadows: Sequence[Shadow]
+    signals: dict[str, list[Array]], attack_context: AttackContext, people: Population, shadows: Sequence[Shadow]
 ) -> dict[str, list[Array]]:
     """Return what each signal says beyond the mean of the shadows that were trained without the row's m*."""
     if not shadows:
         return signals
     out = np.stack([~np.isin(people.rows.ids, list(shadow.trained_on)) for shadow in shadows])
     known, count = out.any(0), np.maximum(out.sum(0), 1)
-    of_shadows = [_signals(shadow.model, setting, people) for shadow in shadows]
+    of_shadows = [_signals(shadow.model, attack_context, people) for shadow in shadows]
     calibrated = {}
     for name, family in signals.items():
         # A shadow may offer fewer signals than the suspect (it has no generator): the mean of what it offers stands in.

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import mean
+from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.target_model import TargetModel
 from mbd.features.rows import Rows
 from mbd.tensors import Array
 
@@ -21,31 +21,40 @@ NAME = "pathway"
 _ROUNDING = 1e-5
 
 
-def attack(suspect: Suspect, setting: Setting) -> list[Evidence]:
+def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return the share of rows that move, and how far outputs move as a share of how far rows differ anyway."""
-    rows = setting.rows.take(setting.score)
+    rows = attack_context.rows.take(attack_context.score)
     moved, size = np.zeros(len(rows)), np.zeros(len(rows))
-    if suspect.entries(rows, setting.modality):
-        still = suspect.look(rows, setting.modality, fed=True)
-        for other in _moved_rows(rows, setting):
-            now = suspect.look(other, setting.modality, fed=True)
+    if target_model.entries(rows, attack_context.modality):
+        still = target_model.look(rows, attack_context.modality, fed=True)
+        for other in _moved_rows(rows, attack_context):
+            now = target_model.look(other, attack_context.modality, fed=True)
             moved = np.maximum(moved, _any_movement(still, now))
             size = np.maximum(size, _relative(still.outputs, now.outputs))
     return [
-        Evidence(NAME, f"rows that move with {setting.modality}", 0.0, moved[:, None], mean, setting.groups),
-        Evidence(NAME, f"how far outputs move with {setting.modality}", 0.0, size[:, None], mean, setting.groups),
+        AttackEvidence(
+            NAME, f"rows that move with {attack_context.modality}", 0.0, moved[:, None], mean, attack_context.groups
+        ),
+        AttackEvidence(
+            NAME,
+            f"how far outputs move with {attack_context.modality}",
+            0.0,
+            size[:, None],
+            mean,
+            attack_context.groups,
+        ),
     ]
 
 
-def _moved_rows(rows: Rows, setting: Setting) -> Iterator[Rows]:
+def _moved_rows(rows: Rows, attack_context: AttackContext) -> Iterator[Rows]:
     """Yield the rows with m* shuffled, and with noise in its place."""
-    draw, matrix = setting.draw(NAME), rows.features[setting.modality]
+    draw, matrix = attack_context.draw(NAME), rows.features[attack_context.modality]
     order = draw.permutation(len(rows))
     shuffled = np.empty_like(matrix)
     shuffled[order] = matrix[np.roll(order, 1)]  # every row gets another row's
     noise = draw.standard_normal(matrix.shape) * matrix.std(0) + matrix.mean(0)
     for other in (shuffled, noise.astype(np.float32)):
-        yield replace(rows, features={**rows.features, setting.modality: other})
+        yield replace(rows, features={**rows.features, attack_context.modality: other})
 
 
 def _any_movement(still: Extraction, now: Extraction) -> Array:

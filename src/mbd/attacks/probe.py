@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mbd.attacks.context import AttackContext
 from mbd.attacks.kernels import KernelRidge, View, fit_kernels, surely_less
-from mbd.attacks.setting import Setting
 from mbd.tensors import Array
 
 _COMPONENTS = 16
@@ -30,22 +30,24 @@ _DECAY = 0.02
 _NEGLIGIBLE = 1e-4
 
 
-def guess(views: Sequence[View], setting: Setting, name: str) -> list[Array]:
+def guess(views: Sequence[View], attack_context: AttackContext, name: str) -> list[Array]:
     """Return for each view what the probe makes of the scored rows: above 0 for the attribute 1, else for 0."""
-    truth = torch.from_numpy(setting.attribute.values[setting.fit]).float()
+    truth = torch.from_numpy(attack_context.attribute.values[attack_context.fit]).float()
     weights = truth / (2 * truth.mean()) + (1 - truth) / (2 * (1 - truth.mean()))
     targets = 2 * (truth - truth.mean())[:, None]  # centred, so that 0 lies between both values however common they are
-    starts = [fit_kernels(view, targets, weights, setting) for view in views]
+    starts = [fit_kernels(view, targets, weights, attack_context) for view in views]
     informed = [start for start in starts if start is not None]
-    found = iter(_residual(informed, truth, weights, setting, name) if informed else ())
-    return [np.ones(len(setting.score)) if start is None else next(found) for start in starts]
+    found = iter(_residual(informed, truth, weights, attack_context, name) if informed else ())
+    return [np.ones(len(attack_context.score)) if start is None else next(found) for start in starts]
 
 
 def _residual(
-    starts: Sequence[KernelRidge], truth: Tensor, weights: Tensor, setting: Setting, name: str
+    starts: Sequence[KernelRidge], truth: Tensor, weights: Tensor, attack_context: AttackContext, name: str
 ) -> list[Array]:
     """Train the networks of all views and folds together; return each view's guess of the scored rows."""
-    folds = torch.from_numpy(np.equal.outer(np.unique(setting.folds), setting.folds))  # held out by each member
+    folds = torch.from_numpy(
+        np.equal.outer(np.unique(attack_context.folds), attack_context.folds)
+    )  # held out by each member
     k, n = len(folds), len(starts)
     pairs = [_components(start) for start in starts]
     x, x_scored = (torch.stack(part).repeat_interleave(k, 0) for part in zip(*pairs, strict=True))
@@ -55,7 +57,7 @@ def _residual(
     )
     inside = (~folds).repeat(n, 1) * weights
     inside = inside / inside.sum(1, keepdim=True)
-    network = _network(n * k, x.shape[2], setting.draw("probe", name))
+    network = _network(n * k, x.shape[2], attack_context.draw("probe", name))
     descend = _adam(list(network.values()))
     first, best = torch.zeros(0), torch.full((n,), torch.inf)
     kept = torch.zeros(n, x_scored.shape[1])

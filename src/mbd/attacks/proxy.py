@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from mbd.attacks.case import Case
+from mbd.attacks.audit_input import AuditInput
 from mbd.deletion.calibration import Calibration
 from mbd.deletion.cut import cut
 from mbd.deletion.gradients import Batch
@@ -30,7 +30,7 @@ from mbd.deletion.importance import importance
 from mbd.model.deletion import INDICES
 from mbd.model.joint import from_tensors
 from mbd.model.networks import JointNetwork
-from mbd.params import Attacks, Deletion
+from mbd.params import AttacksSettings, DeletionSettings
 from mbd.randomness import stream
 from mbd.tensors import Array, open_tensors
 
@@ -85,26 +85,26 @@ class ProxyQuality:
         }
 
 
-def proxy_quality(case: Case, params: Attacks) -> ProxyQuality | None:
+def proxy_quality(audit: AuditInput, params: AttacksSettings) -> ProxyQuality | None:
     """Return how good the proxies are, where the model came out of a surgery; None otherwise, or if none are asked."""
-    deletion = case.after.deletion
-    if case.before is None or deletion is None or deletion.method != "surgery" or not params.proxy_parameters:
+    deletion = audit.after.deletion
+    if audit.before is None or deletion is None or deletion.method != "surgery" or not params.proxy_parameters:
         return None
-    settings = Deletion.model_validate(deletion.parameters).surgery
-    record, tensors = case.before.record, case.before.tensors
+    settings = DeletionSettings.model_validate(deletion.parameters).surgery
+    record, tensors = audit.before.record, audit.before.tensors
     if settings.cut:
-        record, tensors = cut(record, tensors, case.gone)
-    edited = open_tensors(case.after.folder / INDICES) if deletion.indices.count else None
+        record, tensors = cut(record, tensors, audit.gone)
+    edited = open_tensors(audit.after.folder / INDICES) if deletion.indices.count else None
     network = from_tensors(record, tensors).network
-    calibration = Calibration(case.data.split("calibration"), network, record.task)
-    return measure(calibration, case.gone, settings.chi_max, params, edited)
+    calibration = Calibration(audit.data.split("calibration"), network, record.task)
+    return measure(calibration, audit.gone, settings.chi_max, params, edited)
 
 
 def measure(
     calibration: Calibration,
     hidden: Collection[str],
     chi_max: float,
-    params: Attacks,
+    params: AttacksSettings,
     edited: Mapping[str, Array] | None = None,
 ) -> ProxyQuality:
     """Measure a sample of the `edited` parameters (flat positions by tensor), or of all that predictions use."""
@@ -180,7 +180,7 @@ def _ranks(values: Array) -> Array:
 
 
 def _sample(
-    network: JointNetwork, used: Mapping[str, Array], edited: Mapping[str, Array] | None, params: Attacks
+    network: JointNetwork, used: Mapping[str, Array], edited: Mapping[str, Array] | None, params: AttacksSettings
 ) -> dict[str, Array]:
     """Draw flat positions by tensor, each parameter with the same probability."""
     places = dict(_linear_parameters(network, used, edited))

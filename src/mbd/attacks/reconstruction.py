@@ -12,69 +12,75 @@ is the mean of ‖x̂ − x‖²/d on the same scale; a model that generates no 
 import numpy as np
 import torch
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import mean, r_squared
+from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
 from mbd.attacks.kernels import fit_kernels
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.target_model import TargetModel
 from mbd.tensors import Array
 
 NAME = "reconstruction"
 
 
-def attack(suspect: Suspect, setting: Setting) -> list[Evidence]:
+def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return R² of m* as offered, and of what m* holds of its own as learnt from activations, fed and not fed."""
-    name = setting.modality
-    offered = _offered(suspect, setting)
-    evidence = [_explained(f"R² of {name} as the model offers it", offered, setting.target[setting.score], setting)]
-    fed, hidden = (suspect.extract(setting.rows, name, fed=fed) for fed in (True, False))
-    learnt = {"not fed": _learnt(hidden, setting)}
-    learnt["fed"] = learnt["not fed"] if fed is hidden else _learnt(fed, setting)
+    name = attack_context.modality
+    offered = _offered(target_model, attack_context)
+    evidence = [
+        _explained(
+            f"R² of {name} as the model offers it", offered, attack_context.target[attack_context.score], attack_context
+        )
+    ]
+    fed, hidden = (target_model.extract(attack_context.rows, name, fed=fed) for fed in (True, False))
+    learnt = {"not fed": _learnt(hidden, attack_context)}
+    learnt["fed"] = learnt["not fed"] if fed is hidden else _learnt(fed, attack_context)
     for how in ("fed", "not fed"):
         measure = f"R² of {name}'s own part from activations, {name} {how}"
-        evidence.append(_explained(measure, learnt[how], setting.own[setting.score], setting))
+        evidence.append(_explained(measure, learnt[how], attack_context.own[attack_context.score], attack_context))
     return evidence
 
 
-def losses(suspect: Suspect, setting: Setting) -> Evidence:
+def losses(target_model: TargetModel, attack_context: AttackContext) -> AttackEvidence:
     """Return L_re of m* of each scored row, by the model's generator as it is (the mean of m* where it has none).
 
     The paper's ΔL_re is the difference of two suspects' means. This is no leakage measure: more is less leakage.
     """
-    generated = suspect.reconstruct(setting.rows, setting.modality).get("generator")
-    target = setting.target[setting.score]
-    guess = np.zeros_like(target) if generated is None else setting.standardise(generated)[setting.score]
+    generated = target_model.reconstruct(attack_context.rows, attack_context.modality).get("generator")
+    target = attack_context.target[attack_context.score]
+    guess = np.zeros_like(target) if generated is None else attack_context.standardise(generated)[attack_context.score]
     rows = ((guess - target) ** 2).mean(1, keepdims=True)
-    return Evidence(NAME, f"reconstruction loss of {setting.modality}", 1.0, rows, mean, setting.groups)
+    return AttackEvidence(
+        NAME, f"reconstruction loss of {attack_context.modality}", 1.0, rows, mean, attack_context.groups
+    )
 
 
-def _explained(measure: str, guess: Array, truth: Array, setting: Setting) -> Evidence:
+def _explained(measure: str, guess: Array, truth: Array, attack_context: AttackContext) -> AttackEvidence:
     rows = np.column_stack([((guess - truth) ** 2).sum(1), (truth**2).sum(1)])
-    return Evidence(NAME, measure, 0.0, rows, r_squared, setting.groups)
+    return AttackEvidence(NAME, measure, 0.0, rows, r_squared, attack_context.groups)
 
 
-def _offered(suspect: Suspect, setting: Setting) -> Array:
+def _offered(target_model: TargetModel, attack_context: AttackContext) -> Array:
     """Return m* of each scored row by the offer that does best on the fit rows, trusted as far as it deserves there."""
-    best, guess = 0.0, np.zeros((len(setting.score), setting.target.shape[1]))
-    target = setting.target[setting.fit]
-    for offer in suspect.reconstruct(setting.rows, setting.modality).values():
-        said = setting.standardise(offer)
-        said = said - said[setting.fit].mean(0)
-        fitted = said[setting.fit]
+    best, guess = 0.0, np.zeros((len(attack_context.score), attack_context.target.shape[1]))
+    target = attack_context.target[attack_context.fit]
+    for offer in target_model.reconstruct(attack_context.rows, attack_context.modality).values():
+        said = attack_context.standardise(offer)
+        said = said - said[attack_context.fit].mean(0)
+        fitted = said[attack_context.fit]
         trust = _trust(fitted, target)
         gain = float((target**2).sum() - ((trust * fitted - target) ** 2).sum())
         if gain > best:
-            best, guess = gain, trust * said[setting.score]
+            best, guess = gain, trust * said[attack_context.score]
     return guess
 
 
-def _learnt(seen: Extraction, setting: Setting) -> Array:
+def _learnt(seen: Extraction, attack_context: AttackContext) -> Array:
     """Return what ridge tells of m*'s own part of the scored rows, from activations, trusted as far as it deserves."""
-    truth = torch.from_numpy(setting.own[setting.fit]).float()
-    found = fit_kernels(seen.activations, truth, torch.ones(len(truth)), setting)
+    truth = torch.from_numpy(attack_context.own[attack_context.fit]).float()
+    found = fit_kernels(seen.activations, truth, torch.ones(len(truth)), attack_context)
     if found is None:
-        return np.zeros((len(setting.score), truth.shape[1]))
+        return np.zeros((len(attack_context.score), truth.shape[1]))
     return _trust(found.out_of_fold.numpy(), truth.numpy()) * found.scored.numpy().astype(np.float64)
 
 

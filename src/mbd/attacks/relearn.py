@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import r_squared
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.context import AttackContext
+from mbd.attacks.target_model import TargetModel
 from mbd.tensors import Array
 
 NAME = "relearn"
@@ -26,56 +26,58 @@ _STRENGTHS = 10.0 ** np.arange(-2, 4.5, 0.5)
 _ROUNDING = 1e-10
 
 
-def attack(suspect: Suspect, setting: Setting) -> list[Evidence]:
+def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return how well k rows of m* teach the attribute and m* itself, for each k of the parameters."""
-    places = list(suspect.extract(setting.rows, setting.modality, fed=True).activations.values())
-    attribute = 2.0 * setting.attribute.values[:, None] - 1
-    truth, own = attribute[setting.score], setting.own[setting.score]
-    counts = sorted({min(k, len(setting.fit)) for k in setting.params.relearn_rows})
-    shots = [_shots(k, setting) for k in counts]
+    places = list(target_model.extract(attack_context.rows, attack_context.modality, fed=True).activations.values())
+    attribute = 2.0 * attack_context.attribute.values[:, None] - 1
+    truth, own = attribute[attack_context.score], attack_context.own[attack_context.score]
+    counts = sorted({min(k, len(attack_context.fit)) for k in attack_context.params.relearn_rows})
+    shots = [_shots(k, attack_context) for k in counts]
     evidence = []
-    for k, chosen, (kernel, across) in zip(counts, shots, kernels(places, setting, shots), strict=True):
-        known = setting.fit[chosen]
-        told, guessed = (few_shot(kernel, across, target[known]) for target in (attribute, setting.own))
+    for k, chosen, (kernel, across) in zip(counts, shots, kernels(places, attack_context, shots), strict=True):
+        known = attack_context.fit[chosen]
+        told, guessed = (few_shot(kernel, across, target[known]) for target in (attribute, attack_context.own))
         hits = ((told > 0) == (truth > 0)).mean(0)
         errors = ((guessed - own) ** 2).sum(2).mean(0)
         evidence += [
-            Evidence(
+            AttackEvidence(
                 NAME,
-                f"accuracy from {k} rows of {setting.modality}",
+                f"accuracy from {k} rows of {attack_context.modality}",
                 0.5,
                 np.column_stack([truth, hits]),
                 balanced_hits,
-                setting.groups,
+                attack_context.groups,
             ),
-            Evidence(
+            AttackEvidence(
                 NAME,
-                f"R² of {setting.modality}'s own part from {k} rows",
+                f"R² of {attack_context.modality}'s own part from {k} rows",
                 0.0,
                 np.column_stack([errors, (own**2).sum(1)]),
                 r_squared,
-                setting.groups,
+                attack_context.groups,
             ),
         ]
     return evidence
 
 
-def _shots(k: int, setting: Setting) -> Array:
+def _shots(k: int, attack_context: AttackContext) -> Array:
     """Return several draws of k of the fit rows (draws × k)."""
-    draw = setting.draw(NAME, str(k))
-    return np.stack([draw.permutation(len(setting.fit))[:k] for _ in range(_DRAWS)])
+    draw = attack_context.draw(NAME, str(k))
+    return np.stack([draw.permutation(len(attack_context.fit))[:k] for _ in range(_DRAWS)])
 
 
-def kernels(places: Sequence[Array], setting: Setting, shots: Sequence[Array]) -> list[tuple[Array, Array]]:
+def kernels(
+    places: Sequence[Array], attack_context: AttackContext, shots: Sequence[Array]
+) -> list[tuple[Array, Array]]:
     """Return for each array of shots the kernel of its rows (draws × k × k), and of scored rows with them."""
     found = [
-        (np.zeros((len(chosen), k, k)), np.zeros((len(chosen), len(setting.score), k)))
+        (np.zeros((len(chosen), k, k)), np.zeros((len(chosen), len(attack_context.score), k)))
         for chosen in shots
         for k in chosen.shape[1:]
     ]
     for place in places:
-        middle = place[setting.fit].mean(0, dtype=np.float64)
-        fit, score = ((place[part] - middle).astype(np.float32) for part in (setting.fit, setting.score))
+        middle = place[attack_context.fit].mean(0, dtype=np.float64)
+        fit, score = ((place[part] - middle).astype(np.float32) for part in (attack_context.fit, attack_context.score))
         gram, cross = fit @ fit.T, score @ fit.T
         # A place that says the same of all rows says nothing; dividing by its rounding errors would make it loud.
         silent = _ROUNDING * float(middle @ middle)

@@ -17,25 +17,25 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from mbd.attacks import diff
-from mbd.attacks.attack import Evidence
-from mbd.attacks.case import Case, Stored
+from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.audit_input import AuditInput, StoredModel
+from mbd.attacks.context import AttackContext, make_setting
 from mbd.attacks.durability import changed
-from mbd.attacks.gate import Finding, judge_attacks, judge_epsilon, judge_utility, reasons_of
+from mbd.attacks.gate import GateFinding, judge_attacks, judge_epsilon, judge_utility, reasons_of
 from mbd.attacks.invariants import invariants
 from mbd.attacks.proxy import ProxyQuality, proxy_quality
-from mbd.attacks.setting import Setting, make_setting
-from mbd.attacks.suspect import Role, Suspect
+from mbd.attacks.target_model import Role, TargetModel
 from mbd.attacks.utility import utility
 from mbd.errors import DataError
 from mbd.evaluation.leakage import AttackRecord, LeakageRecord, Variant
 from mbd.files import canonical_digest
 from mbd.model.checkpoint import WEIGHTS
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.training.reproducibility import reproducible
 
 ATTACKS = ("pathway", "whitebox", "blackbox", "reconstruction", "membership", "relearn")
 _DELTA = 1e-5  # at which an ε is bounded from below where none is claimed
-Suspects = Mapping[Role, Suspect]
+Suspects = Mapping[Role, TargetModel]
 
 
 @dataclass(frozen=True)
@@ -64,31 +64,31 @@ class _Clock:
         self.bar.update()
 
 
-def run_suite(case: Case, params: Attacks, *, progress: bool = False) -> Audit:
+def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = False) -> Audit:
     """Attack the models of a case and judge what was found."""
-    suspects = {role: _suspect(role, stored) for role, stored in case.models.items()}
-    settings = [make_setting(case.data, modality, params, retained=case.retained) for modality in case.gone]
-    jobs = 3 + len(settings) * (len(ATTACKS) * (1 + len(params.variants)) + ("before" in suspects))
+    target_models = {role: _suspect(role, stored) for role, stored in audit.models.items()}
+    settings = [make_setting(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
+    jobs = 3 + len(settings) * (len(ATTACKS) * (1 + len(params.variants)) + ("before" in target_models))
     with reproducible(1), threadpool_limits(1), tqdm(total=jobs, disable=not progress, unit="part") as bar:
         clock = _Clock(bar)
         with clock.part("invariants"):
-            held = invariants(case)
-        findings = [finding for setting in settings for finding in _attack(suspects, setting, clock)]
+            held = invariants(audit)
+        findings = [finding for attack_context in settings for finding in _attack(target_models, attack_context, clock)]
         with clock.part("utility"):
-            worths = utility(case, suspects, params)
+            utilities = utility(audit, target_models, params)
         with clock.part("proxy quality"):
-            quality = proxy_quality(case, params)
-    claims = case.after.deletion or case.after.record
-    attacks, worth = judge_attacks(findings, params), judge_utility(worths, params)
+            quality = proxy_quality(audit, params)
+    claims = audit.after.deletion or audit.after.record
+    attacks, measured_utility = judge_attacks(findings, params), judge_utility(utilities, params)
     bound = judge_epsilon(findings, claims.guarantee.epsilon, claims.guarantee.delta or _DELTA, params)
-    reasons = reasons_of(attacks, worth, held, bound)
+    reasons = reasons_of(attacks, measured_utility, held, bound)
     record = LeakageRecord(
-        modalities=case.gone,
-        models={role: stored.record.sha256 for role, stored in case.models.items()},
-        data={"name": case.data.manifest.name, "digest": canonical_digest(case.data.digests())},
-        suite=_specification(settings, attacks, params, case),
+        modalities=audit.gone,
+        models={role: stored.record.sha256 for role, stored in audit.models.items()},
+        data={"name": audit.data.manifest.name, "digest": canonical_digest(audit.data.digests())},
+        suite=_specification(settings, attacks, params, audit),
         attacks=attacks,
-        utility=worth,
+        utility=measured_utility,
         invariants=tuple(held),
         lower_bound=bound,
         proxy=quality.facts() if quality else None,
@@ -98,72 +98,78 @@ def run_suite(case: Case, params: Attacks, *, progress: bool = False) -> Audit:
     return Audit(record, quality, clock.seconds)
 
 
-def _suspect(role: Role, stored: Stored) -> Suspect:
+def _suspect(role: Role, stored: StoredModel) -> TargetModel:
     try:
-        return Suspect.of(role, stored.record, stored.tensors)
+        return TargetModel.of(role, stored.record, stored.tensors)
     except (KeyError, RuntimeError) as error:
         raise DataError(
             f"the weights are not those of a {stored.record.backbone} model of {', '.join(stored.record.modalities)}, "
             "so it cannot be run",
             file=stored.folder / WEIGHTS,
-            way_out="give a model folder as `mbd train` or `mbd delete` leaves it",
+            hint="give a model folder as `mbd train` or `mbd delete` leaves it",
         ) from error
 
 
-def _attack(suspects: Suspects, setting: Setting, clock: _Clock) -> Iterator[Finding]:
+def _attack(target_models: Suspects, attack_context: AttackContext, clock: _Clock) -> Iterator[GateFinding]:
     """Yield every measure of every attack on one modality."""
-    released: dict[str, dict[Role, list[Evidence]]] = {}
+    released: dict[str, dict[Role, list[AttackEvidence]]] = {}
     for name in ATTACKS:
         with clock.part(name):
-            released[name] = {role: _adversary(name)(suspect, setting) for role, suspect in suspects.items()}
-        yield from _findings(released[name], setting, "as released")
-    for variant in setting.params.variants:
+            released[name] = {
+                role: _adversary(name)(target_model, attack_context) for role, target_model in target_models.items()
+            }
+        yield from _findings(released[name], attack_context, "as released")
+    for variant in attack_context.params.variants:
         roles: tuple[Role, ...] = ("after", "reference")
-        altered = {role: changed(suspects[role], variant, setting.params) for role in roles}
+        altered = {role: changed(target_models[role], variant, attack_context.params) for role in roles}
         for name in ATTACKS:
             with clock.part(f"{name}, {variant}"):
-                found = {role: _adversary(name)(suspect, setting) for role, suspect in altered.items()}
-            yield from _findings(found, setting, variant)
-    if "before" not in suspects:
+                found = {role: _adversary(name)(target_model, attack_context) for role, target_model in altered.items()}
+            yield from _findings(found, attack_context, variant)
+    if "before" not in target_models:
         return
     with clock.part(diff.NAME):
-        revived = diff.attack(suspects["before"], suspects["after"], setting)
+        revived = diff.attack(target_models["before"], target_models["after"], attack_context)
     whole = [evidence for name in diff.ADVERSARIES for evidence in released[name]["before"]]
     named = [replace(old, attack=diff.NAME, measure=new.measure) for old, new in zip(whole, revived, strict=True)]
-    yield from _findings({"before": named, "after": revived}, setting, "as released")
+    yield from _findings({"before": named, "after": revived}, attack_context, "as released")
 
 
-def _adversary(name: str) -> Callable[[Suspect, Setting], list[Evidence]]:
-    adversary: Callable[[Suspect, Setting], list[Evidence]] = import_module(f"mbd.attacks.{name}").attack
+def _adversary(name: str) -> Callable[[TargetModel, AttackContext], list[AttackEvidence]]:
+    adversary: Callable[[TargetModel, AttackContext], list[AttackEvidence]] = import_module(
+        f"mbd.attacks.{name}"
+    ).attack
     return adversary
 
 
-def _findings(found: Mapping[Role, list[Evidence]], setting: Setting, variant: Variant) -> Iterator[Finding]:
+def _findings(
+    found: Mapping[Role, list[AttackEvidence]], attack_context: AttackContext, variant: Variant
+) -> Iterator[GateFinding]:
     roles = list(found)
     for measures in zip(*found.values(), strict=True):
-        yield Finding(setting.modality, variant, dict(zip(roles, measures, strict=True)))
+        yield GateFinding(attack_context.modality, variant, dict(zip(roles, measures, strict=True)))
 
 
 def _specification(
-    settings: list[Setting], attacks: tuple[AttackRecord, ...], params: Attacks, case: Case
+    settings: list[AttackContext], attacks: tuple[AttackRecord, ...], params: AttacksSettings, audit: AuditInput
 ) -> dict[str, Any]:
     """Return what is needed to run the same attacks again."""
-    deletion = case.after.deletion
+    deletion = audit.after.deletion
     return {
         "parameters": params.model_dump(mode="json"),
         "attacks": list(dict.fromkeys(record.attack for record in attacks)),
-        "judged_together": sum(record.decision != "told" for record in attacks),
+        "judged_together": sum(record.decision != "informational" for record in attacks),
         "rows": {
-            setting.modality: {
+            attack_context.modality: {
                 "splits": list(params.splits),
-                "attacked": len(setting.rows),
-                "fit": len(setting.fit),
-                "scored": len(setting.score),
-                "groups_scored": len(set(setting.groups.tolist())),
-                "ids_digest": canonical_digest(setting.rows.ids.tolist()),
-                "attribute": setting.attribute.origin,
+                "attacked": len(attack_context.rows),
+                "fit": len(attack_context.fit),
+                "scored": len(attack_context.score),
+                "groups_scored": len(set(attack_context.groups.tolist())),
+                "ids_digest": canonical_digest(attack_context.rows.ids.tolist()),
+                "attribute": attack_context.attribute.origin,
             }
-            for setting in settings
+            for attack_context in settings
         },
         "deletion": deletion
         and {

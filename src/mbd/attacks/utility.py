@@ -11,59 +11,61 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.attacks.attack import Evidence, Statistic
+from mbd.attacks.attack import AttackEvidence, Statistic
+from mbd.attacks.audit_input import AuditInput
 from mbd.attacks.bootstrap import accuracy
-from mbd.attacks.case import Case
-from mbd.attacks.suspect import Role, Suspect
+from mbd.attacks.target_model import Role, TargetModel
 from mbd.errors import DataError
 from mbd.features.availability import fixed_patterns
 from mbd.features.rows import Rows
 from mbd.model.predictor import Model
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.params.features import Task
 from mbd.tensors import Array
 
 
 @dataclass(frozen=True)
-class Worth:
+class UtilityMeasurement:
     """One metric under one regime, of each model on the same rows."""
 
     metric: str
     regime: str
     margin: float
     decides: bool
-    found: Mapping[Role, Evidence]
+    found: Mapping[Role, AttackEvidence]
 
 
-def utility(case: Case, suspects: Mapping[Role, Suspect], params: Attacks) -> list[Worth]:
+def utility(
+    audit: AuditInput, target_models: Mapping[Role, TargetModel], params: AttacksSettings
+) -> list[UtilityMeasurement]:
     """Measure what the models are worth on the test rows."""
-    test, task = case.data.split("test").load(), case.data.manifest.task
-    worths = []
-    for pattern in sorted(fixed_patterns(case.retained), key=len, reverse=True):
+    test, task = audit.data.split("test").load(), audit.data.manifest.task
+    utilities = []
+    for pattern in sorted(fixed_patterns(audit.retained), key=len, reverse=True):
         rows = test.take(np.any([test.available[m] for m in pattern], axis=0))
         if not len(rows):
             continue
         given = {m: rows.features[m] for m in pattern}, {m: rows.available[m] for m in pattern}
-        outputs = {role: Model(s.record, s.backbone).predict(*given) for role, s in suspects.items()}
+        outputs = {role: Model(s.record, s.backbone).predict(*given) for role, s in target_models.items()}
         for metric, (statistic, margin) in _metrics(task, params).items():
             found = {role: _evidence(metric, task, rows, output, statistic) for role, output in outputs.items()}
-            worths.append(Worth(metric, "+".join(pattern), margin, pattern == case.retained, found))
-    if not any(worth.decides for worth in worths):
+            utilities.append(UtilityMeasurement(metric, "+".join(pattern), margin, pattern == audit.retained, found))
+    if not any(measured_utility.decides for measured_utility in utilities):
         raise DataError(
             "no test row has any of the retained modalities, so nothing can be said of what the model is still worth",
-            file=case.data.folder,
-            way_out="use a FeatureSet whose test rows have more than the deleted modalities",
+            file=audit.data.folder,
+            hint="use a FeatureSet whose test rows have more than the deleted modalities",
         )
-    return worths
+    return utilities
 
 
-def _metrics(task: Task, params: Attacks) -> dict[str, tuple[Statistic, float]]:
+def _metrics(task: Task, params: AttacksSettings) -> dict[str, tuple[Statistic, float]]:
     if task == "classification":
         return {"wa": (_percent_right, params.utility_margin), "ua": (_percent_recall, params.utility_margin)}
     return {"acc2": (_percent_right, params.utility_margin), "corr": (correlation, params.correlation_margin)}
 
 
-def _evidence(metric: str, task: Task, rows: Rows, output: Array, statistic: Statistic) -> Evidence:
+def _evidence(metric: str, task: Task, rows: Rows, output: Array, statistic: Statistic) -> AttackEvidence:
     truth = rows.labels
     if task == "classification":
         pairs = np.stack([truth, output.argmax(1)], axis=1)
@@ -71,7 +73,7 @@ def _evidence(metric: str, task: Task, rows: Rows, output: Array, statistic: Sta
         pairs = np.stack([truth >= 0, output >= 0], axis=1)
     else:
         pairs = np.stack([truth, output], axis=1)
-    return Evidence("utility", metric, 0.0, pairs.astype(np.float64), statistic, rows.groups)
+    return AttackEvidence("utility", metric, 0.0, pairs.astype(np.float64), statistic, rows.groups)
 
 
 def _percent_right(rows: Array, weights: Array) -> Array:

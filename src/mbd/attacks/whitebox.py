@@ -8,29 +8,33 @@ which takes no m*.
 
 import numpy as np
 
-from mbd.attacks.attack import Evidence
+from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import balanced_accuracy
+from mbd.attacks.context import AttackContext
 from mbd.attacks.probe import guess
-from mbd.attacks.setting import Setting
-from mbd.attacks.suspect import Suspect
+from mbd.attacks.target_model import TargetModel
 from mbd.tensors import Array
 
 NAME = "whitebox"
 
 
-def attack(suspect: Suspect, setting: Setting) -> list[Evidence]:
+def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return how often the attribute is guessed from activations, with m* fed and not fed."""
-    fed, hidden = (suspect.extract(setting.rows, setting.modality, fed=fed) for fed in (True, False))
+    fed, hidden = (target_model.extract(attack_context.rows, attack_context.modality, fed=fed) for fed in (True, False))
     seen = [hidden] if fed is hidden else [fed, hidden]
-    return guessed(NAME, guess([{**setting.known, **view.activations} for view in seen], setting, NAME), setting)
+    return guessed(
+        NAME,
+        guess([{**attack_context.known, **view.activations} for view in seen], attack_context, NAME),
+        attack_context,
+    )
 
 
-def guessed(attack: str, scores: list[Array], setting: Setting) -> list[Evidence]:
+def guessed(attack: str, scores: list[Array], attack_context: AttackContext) -> list[AttackEvidence]:
     """Return the evidence of guesses with m* fed and not fed; one guess stands for both if feeding changed nothing."""
-    truth = setting.attribute.values[setting.score]
+    truth = attack_context.attribute.values[attack_context.score]
     evidence = []
     for how, score in zip(("fed", "not fed"), (scores[0], scores[-1]), strict=True):
         rows = np.column_stack([truth, score > 0]).astype(np.float64)
-        measure = f"accuracy, {setting.modality} {how}"
-        evidence.append(Evidence(attack, measure, 0.5, rows, balanced_accuracy, setting.groups))
+        measure = f"accuracy, {attack_context.modality} {how}"
+        evidence.append(AttackEvidence(attack, measure, 0.5, rows, balanced_accuracy, attack_context.groups))
     return evidence

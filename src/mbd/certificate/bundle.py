@@ -58,7 +58,7 @@ class Bundle:
             raise DataError(
                 "the bundle lacks a file",
                 file=self.file(name),
-                way_out="`mbd certify` makes a bundle; `mbd publish` adds the proof",
+                hint="`mbd certify` makes a bundle; `mbd publish` adds the proof",
             ) from error
 
 

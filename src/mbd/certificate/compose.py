@@ -12,25 +12,25 @@ from typing import Any, Literal
 
 from mbd.certificate.commitments import Commitments
 from mbd.certificate.disclosures import disclosures
-from mbd.certificate.material import Material, told_versions
+from mbd.certificate.inputs import CertificateInput, told_versions
 from mbd.certificate.predicate import (
     STABLE_ROWS,
     Absence,
     Budget,
-    Calibration,
-    Deleted,
+    CalibrationRows,
+    DeletedContent,
+    DeletionMethod,
+    DigestOrCommitment,
     Edit,
     Erasure,
     Evidence,
     Lineage,
     LineageBudget,
-    Method,
     Noise,
     Predicate,
-    Request,
+    RequestReference,
     Structure,
     TensorShape,
-    Told,
 )
 from mbd.certificate.statement import exact_integers
 from mbd.evaluation.leakage import LeakageRecord
@@ -45,7 +45,7 @@ _COMPUTED = {
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class IssueContext:
     """What does not follow from the records."""
 
     model: str
@@ -54,25 +54,25 @@ class Circumstances:
     provenance: Mapping[str, str | None]
     versions: Mapping[str, str]
     """of what issues the certificate"""
-    request: Request
+    request: RequestReference
     supersedes: str | None = None
 
 
-def compose(material: Material, circumstances: Circumstances, commitments: Commitments) -> Predicate:
+def compose(certificate_input: CertificateInput, context: IssueContext, commitments: Commitments) -> Predicate:
     """Return what the certificate states; `commitments` remembers what opens those that it holds."""
-    deletion, leakage = material.deletion, material.leakage
-    hidden = _hidden(material, commitments)
+    deletion, leakage = certificate_input.deletion, certificate_input.leakage
+    hidden = _hidden(certificate_input, commitments)
     request = deletion.request
     return Predicate(
-        model=circumstances.model,
-        deleted=Deleted(
+        model=context.model,
+        deleted=DeletedContent(
             modalities=request.modalities,
             scope="subjects" if request.subjects else "modalities",
             subjects=commitments.to_all("subject", request.subjects),
             revoked=deletion.revoked,
         ),
         guarantee=deletion.guarantee,
-        method=Method(
+        method=DeletionMethod(
             name=deletion.method,
             variant=deletion.facts.get("variant"),
             parameters=_parameters(deletion),
@@ -82,19 +82,19 @@ def compose(material: Material, circumstances: Circumstances, commitments: Commi
         noise=_noise(deletion),
         budget=_budget(deletion),
         calibration=_calibration(deletion.facts.get("calibration")),
-        structure=structure_of(material.model),
+        structure=structure_of(certificate_input.model),
         evidence=Evidence(
-            leakage=told_leakage(leakage, hidden) if leakage else None,
-            evaluation=material.evaluation,
+            leakage=public_leakage(leakage, hidden) if leakage else None,
+            evaluation=certificate_input.evaluation,
         ),
-        lineage=_lineage(deletion, circumstances.provenance, hidden),
-        environment={**material.environment, "certify": told_versions(circumstances.versions)},
-        request=circumstances.request,
+        lineage=_lineage(deletion, context.provenance, hidden),
+        environment={**certificate_input.environment, "certify": told_versions(context.versions)},
+        request=context.request,
         erasure=Erasure(claim="none", note=_NOT_ERASED),
         disclosures=disclosures(deletion),
-        issued=circumstances.issued,
-        reaudit_by=circumstances.issued + timedelta(days=circumstances.reaudit_days),
-        supersedes=circumstances.supersedes,
+        issued=context.issued,
+        reaudit_by=context.issued + timedelta(days=context.reaudit_days),
+        supersedes=context.supersedes,
     )
 
 
@@ -121,14 +121,14 @@ def hidden_digests(weights: Sequence[str], data: Mapping[str, str], commitments:
     return hidden | ({data["digest"]: commitments.to("data", data["digest"])} if "digest" in data else {})
 
 
-def told_leakage(leakage: LeakageRecord, hidden: Mapping[str, str]) -> LeakageRecord:
+def public_leakage(leakage: LeakageRecord, hidden: Mapping[str, str]) -> LeakageRecord:
     """Return the record of attacks as it may be told."""
     plain = exact_integers(leakage.model_dump(mode="json"))
     return LeakageRecord.model_validate(_concealed(plain, hidden))
 
 
-def _hidden(material: Material, commitments: Commitments) -> dict[str, str]:
-    deletion, leakage = material.deletion, material.leakage
+def _hidden(certificate_input: CertificateInput, commitments: Commitments) -> dict[str, str]:
+    deletion, leakage = certificate_input.deletion, certificate_input.leakage
     if deletion.guarantee.kind == "empirical":
         return {}
     hidden = hidden_digests([*deletion.lineage, deletion.before], deletion.data, commitments)
@@ -196,17 +196,17 @@ def _budget(deletion: DeletionRecord) -> Budget | None:
     )
 
 
-def _calibration(facts: Mapping[str, Any] | None) -> Calibration | None:
+def _calibration(facts: Mapping[str, Any] | None) -> CalibrationRows | None:
     if facts is None:
         return None
     used = min(facts["rows_with_modality"].values())
     few = f"Only {used:,} calibration rows; the paper calls its proxies stable from {STABLE_ROWS:,} on."
-    return Calibration(requested=facts["requested"], used=used, note=few if used < STABLE_ROWS else None)
+    return CalibrationRows(requested=facts["requested"], used=used, note=few if used < STABLE_ROWS else None)
 
 
 def _lineage(deletion: DeletionRecord, provenance: Mapping[str, str | None], hidden: Mapping[str, str]) -> Lineage:
-    def told(digest: str) -> Told:
-        return Told(commitment=hidden[digest]) if digest in hidden else Told(sha256=digest)
+    def told(digest: str) -> DigestOrCommitment:
+        return DigestOrCommitment(commitment=hidden[digest]) if digest in hidden else DigestOrCommitment(sha256=digest)
 
     return Lineage(
         before=told(deletion.before),

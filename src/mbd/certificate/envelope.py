@@ -154,7 +154,7 @@ def verify_envelope(envelope: Envelope, trust: Trust, at: datetime, logged: Logg
         )
         raise VerificationError(
             f"{len(holders)} of the {trust.threshold} signatures that are needed count ({reasons})",
-            way_out="check that this is the trust file meant for this certificate",
+            hint="check that this is the trust file meant for this certificate",
         )
     return holders
 

@@ -44,14 +44,14 @@ def admit(model: Path, store: Store, trust: Trust, *, at: datetime | None = None
     except OSError as error:
         raise DataError(f"the model cannot be read: {error.strerror}", file=model) from error
     if WEIGHTS not in digests:
-        raise DataError("there are no weights in this folder", file=model / WEIGHTS, way_out="give a model folder")
+        raise DataError("there are no weights in this folder", file=model / WEIGHTS, hint="give a model folder")
     for name, digest in digests.items():
         if store.stat(tombstone_name("sha256", digest)) is not None:
             raise VerificationError(
                 "this file was purged because a modality was revoked, and must not come back",
                 file=model / name,
                 value=f"sha256 {digest}",
-                way_out="load the model that has forgotten it, and remove this one (`mbd purge scan` finds copies)",
+                hint="load the model that has forgotten it, and remove this one (`mbd purge scan` finds copies)",
             )
     refused: list[str] = []
     for certificate in dict.fromkeys(_certificates_of(digests[WEIGHTS], store)):
@@ -64,7 +64,7 @@ def admit(model: Path, store: Store, trust: Trust, *, at: datetime | None = None
         f"the model is not admitted: {'; '.join(refused)}" if refused else "no certificate is about these weights",
         file=model / WEIGHTS,
         value=f"sha256 {digests[WEIGHTS]}",
-        way_out="`mbd certificate list` shows which certificates stand; load a model that has one",
+        hint="`mbd certificate list` shows which certificates stand; load a model that has one",
     )
 
 

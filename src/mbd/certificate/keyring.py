@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from mbd.certificate.keys import new_key
 from mbd.certificate.public_keys import key_id
 from mbd.certificate.trust import (
+    KeyRevocation,
     Purpose,
-    Revocation,
     Trust,
     TrustedKey,
     now,
@@ -48,7 +48,7 @@ def make_keys(
     A key that is there already is a UsageError, unless `if_none` is said: then it is kept.
     """
     if name == LOG or name.endswith(NEXT):
-        raise UsageError("a holder cannot have this name", key="--name", value=name, way_out="choose another")
+        raise UsageError("a holder cannot have this name", key="--name", value=name, hint="choose another")
     with _editing(folder):
         public = _made(folder, name, passphrase)
         trust = read_trust(folder / TRUST) if (folder / TRUST).exists() else None
@@ -64,7 +64,7 @@ def make_keys(
             raise UsageError(
                 "there is a key already, and it is not overwritten",
                 file=folder / f"{name}.pem",
-                way_out="`mbd keys rotate` makes a new one in its place; --if-none keeps it; --name makes another",
+                hint="`mbd keys rotate` makes a new one in its place; --if-none keeps it; --name makes another",
             )
         write_trust(folder / TRUST, trust)
         return trust
@@ -76,7 +76,7 @@ def rotate_key(folder: Path, name: str, *, passphrase: str | None = None, overla
         trust = read_trust(folder / TRUST)
         old = [key for key in trust.keys if key.name == name]
         if not old:
-            raise UsageError("nobody of this name has a key", value=name, way_out="`mbd keys list` shows all names")
+            raise UsageError("nobody of this name has a key", value=name, hint="`mbd keys list` shows all names")
         following = name + NEXT
         public = _made(folder, following, passphrase)
         fresh = trusted_key(public, name, old[-1].purpose, now())
@@ -98,7 +98,7 @@ def revoke_key(file: Path, name_or_id: str, reason: str, log_size: int | None) -
         key = trust.find(name_or_id)
         if key.revoked is not None:
             raise UsageError("this key is revoked already", value=key.id[:12])
-        revocation = Revocation(at=now(), reason=reason, log_size=log_size)
+        revocation = KeyRevocation(at=now(), reason=reason, log_size=log_size)
         revoked = key.model_copy(update={"revoked": revocation})
         write_trust(file, trust.with_key(revoked))
         return revoked

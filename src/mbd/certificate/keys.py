@@ -42,7 +42,7 @@ def load_signer(uri: str, trust: Trust | None = None) -> Signer:
             "there is no such kind of key",
             key="certificate.signers",
             value=uri,
-            way_out=f"write file:PATH, or URI#NAME with one of {', '.join(sorted(SIGNER_FOR_URI_SCHEME))}",
+            hint=f"write file:PATH, or URI#NAME with one of {', '.join(sorted(SIGNER_FOR_URI_SCHEME))}",
         )
     return _remote_signer(*_split_name(uri), trust)
 
@@ -68,11 +68,11 @@ def ask_secret(name: str, *, twice: bool = False) -> str:
     if not sys.stdin.isatty():
         raise UsageError(
             f"the key needs a {name}, and there is no terminal to ask on",
-            way_out=f"set the environment variable {variable}",
+            hint=f"set the environment variable {variable}",
         )
     secret = getpass(f"{name} of the key: ")
     if twice and getpass(f"{name} again: ") != secret:
-        raise UsageError(f"the two {name}s differ", way_out="run it again")
+        raise UsageError(f"the two {name}s differ", hint="run it again")
     return secret
 
 
@@ -94,7 +94,7 @@ def _write_private(file: Path, private: bytes, public: str) -> None:
         raise UsageError(
             "there is a key already, and it is not overwritten",
             file=file,
-            way_out="`mbd keys rotate` makes a new one in its place; --if-none keeps this one; --name makes another",
+            hint="`mbd keys rotate` makes a new one in its place; --if-none keeps this one; --name makes another",
         ) from error
     finally:
         temporary.unlink()
@@ -110,17 +110,17 @@ def _file_signer(file: Path) -> Signer:
         raise UsageError(
             f"the private key cannot be read: {error.strerror}",
             file=file,
-            way_out="`mbd keys new` makes keys; certificate.signers and certificate.log_signer say where they are",
+            hint="`mbd keys new` makes keys; certificate.signers and certificate.log_signer say where they are",
         ) from error
     # A secret in a container is mounted read-only, with the mode that whoever mounted it has chosen.
     if mode & 0o077 and not mounted:
-        raise UsageError("others than its owner may read the private key", file=file, way_out=f"chmod 600 {file}")
+        raise UsageError("others than its owner may read the private key", file=file, hint=f"chmod 600 {file}")
     passphrase = ask_secret("passphrase").encode() if b"ENCRYPTED" in data.partition(b"\n")[0] else None
     try:
         return CryptoSigner(load_pem_private_key(data, passphrase))
     except (ValueError, TypeError) as error:
         problem = "the passphrase is wrong, or the private key is damaged" if passphrase else "this is no private key"
-        raise UsageError(problem, file=file, way_out="it is PKCS#8 PEM, as `mbd keys new` writes it") from error
+        raise UsageError(problem, file=file, hint="it is PKCS#8 PEM, as `mbd keys new` writes it") from error
 
 
 def _split_name(uri: str) -> tuple[str, str]:
@@ -130,7 +130,7 @@ def _split_name(uri: str) -> tuple[str, str]:
             "it is not said which public key belongs to this URI",
             key="certificate.signers",
             value=uri,
-            way_out="`mbd keys add` puts the public key into the trust file under a name; then write URI#NAME",
+            hint="`mbd keys add` puts the public key into the trust file under a name; then write URI#NAME",
         )
     return address, name
 
@@ -145,7 +145,7 @@ def _remote_signer(uri: str, name: str, trust: Trust | None) -> Signer:
     except UnsupportedLibraryError as error:
         raise MbdError(
             f"signing by {scheme}: needs a package that is not installed: {error}",
-            way_out=f"pip install 'securesystemslib[{scheme}]'",
+            hint=f"pip install 'securesystemslib[{scheme}]'",
         ) from error
     except MbdError:
         raise
@@ -155,5 +155,5 @@ def _remote_signer(uri: str, name: str, trust: Trust | None) -> Signer:
             f"the key cannot be used: {error or type(error).__name__}",
             key="certificate.signers",
             value=uri,
-            way_out="check the URI, and that this machine is allowed to use the key",
+            hint="check the URI, and that this machine is allowed to use the key",
         ) from error

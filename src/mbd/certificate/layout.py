@@ -27,7 +27,7 @@ LATEST = "latest"
 TOMBSTONES = "tombstones"
 
 
-class Pointer(Record):
+class LatestPointer(Record):
     """What `latest/MODEL/MODALITY` holds."""
 
     format: Literal["urn:missing-by-design:pointer:v1"] = "urn:missing-by-design:pointer:v1"
@@ -71,13 +71,13 @@ def latest_name(model: str, modality: str) -> str:
     return f"{LATEST}/{quote(model, safe='')}/{quote(modality, safe='')}"
 
 
-def read_pointer(data: bytes, name: str) -> Pointer:
+def read_pointer(data: bytes, name: str) -> LatestPointer:
     """Return what a pointer says; DataError if it says nothing."""
     try:
-        return Pointer.model_validate_json(data)
+        return LatestPointer.model_validate_json(data)
     except ValidationError as error:
         raise DataError(
             "a pointer in the store is damaged",
             file=name,
-            way_out="remove the object, and publish the newest certificate again",
+            hint="remove the object, and publish the newest certificate again",
         ) from error

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from mbd.certificate.commitments import Commitments, keep_private
-from mbd.certificate.compose import hidden_digests, told_leakage
+from mbd.certificate.compose import hidden_digests, public_leakage
 from mbd.certificate.envelope import Envelope, verify_envelope
 from mbd.certificate.publish import Publisher, publish_statement
 from mbd.certificate.signing import sign_statement
@@ -32,7 +32,7 @@ from mbd.certificate.statement import (
 )
 from mbd.errors import MbdError, UsageError
 from mbd.evaluation.leakage import LEAKAGE, LeakageRecord
-from mbd.params import Certificate
+from mbd.params import CertificateSettings
 from mbd.records import read_record
 
 PENDING = "pending/"
@@ -79,20 +79,23 @@ def reaudit(
                 f"what was attacked is not what was certified: {attacked} instead of {certified}",
                 file=file,
                 key=key,
-                way_out="attack the model that the certificate is about",
+                hint="attack the model that the certificate is about",
             )
     secret = predicate.guarantee.kind != "empirical"
     hidden = hidden_digests(_old(record), record.data, commitments) if secret else {}
     return ReauditStatement(
         subject=_about(certificate),
         predicate=Reaudit(
-            leakage=told_leakage(record, hidden), issued=issued, reaudit_by=issued + timedelta(days=days)
+            leakage=public_leakage(record, hidden), issued=issued, reaudit_by=issued + timedelta(days=days)
         ),
     )
 
 
 def announce(
-    statement: AboutCertificate, settings: Certificate, publisher: Publisher, commitments: Commitments | None = None
+    statement: AboutCertificate,
+    settings: CertificateSettings,
+    publisher: Publisher,
+    commitments: Commitments | None = None,
 ) -> str:
     """Sign, log and publish a statement about a certificate; return the SHA-256 of its envelope."""
     finish_pending(publisher)

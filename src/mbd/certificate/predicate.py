@@ -27,20 +27,20 @@ Reference = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$")
 """an identifier that is no sentence and no address"""
 
 
-class Told(Record):
+class DigestOrCommitment(Record):
     """A digest that is told, or a salted commitment to one that is not."""
 
     sha256: Digest | None = None
     commitment: Digest | None = None
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> "Told":
+    def _one_of_them(self) -> "DigestOrCommitment":
         if (self.sha256 is None) == (self.commitment is None):
             raise ValueError("either the digest or a commitment to it")
         return self
 
 
-class Deleted(Record):
+class DeletedContent(Record):
     """What was forgotten: modalities, or the recordings of some subjects in them."""
 
     modalities: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -51,7 +51,7 @@ class Deleted(Record):
     """all modalities that the lineage has revoked so far"""
 
     @model_validator(mode="after")
-    def _subjects_as_the_scope_says(self) -> "Deleted":
+    def _subjects_as_the_scope_says(self) -> "DeletedContent":
         if (self.scope == "subjects") != bool(self.subjects):
             raise ValueError("subjects are listed if, and only if, the scope is subjects")
         if self.scope == "modalities" and not set(self.modalities) <= set(self.revoked):
@@ -59,7 +59,7 @@ class Deleted(Record):
         return self
 
 
-class Method(Record):
+class DeletionMethod(Record):
     """How it was forgotten."""
 
     name: Literal["surgery", "certified", "exact"]
@@ -123,7 +123,7 @@ class Budget(Record):
     lineage: LineageBudget
 
 
-class Calibration(Record):
+class CalibrationRows(Record):
     """How many calibration rows there were to choose positions from."""
 
     requested: Count
@@ -160,7 +160,7 @@ class Structure(Record):
     absent: Absence
 
 
-class Evaluation(Record):
+class EvaluationEvidence(Record):
     """What the released model is worth on the modalities it still takes, by `mbd evaluate`."""
 
     metrics_sha256: Digest
@@ -175,18 +175,18 @@ class Evidence(Record):
     leakage: LeakageRecord | None
     """every attack beside the reference, with the suite's specification and the decision of the gate; null only where
     subjects were forgotten exactly: that is a claim of equal bits, which training again can show, and no attack"""
-    evaluation: Evaluation
+    evaluation: EvaluationEvidence
 
 
 class Lineage(Record):
     """What the model came from, as far as it may be told, and where that happened."""
 
-    before: Told
+    before: DigestOrCommitment
     """weights that were deleted from"""
-    models: tuple[Told, ...]
+    models: tuple[DigestOrCommitment, ...]
     """weights from the first model of the lineage to the one before"""
     data_name: str
-    data: Told
+    data: DigestOrCommitment
     """digest of the digests of all data files in use"""
     dvc_revision: str | None
     git_commit: str | None
@@ -194,7 +194,7 @@ class Lineage(Record):
     run_id: str | None
 
 
-class Request(Record):
+class RequestReference(Record):
     """The request that was carried out; nothing personal."""
 
     reference: Reference | None = None
@@ -214,19 +214,19 @@ class Predicate(Record):
 
     model: Reference
     """name under which the model is published"""
-    deleted: Deleted
+    deleted: DeletedContent
     guarantee: GuaranteeRecord
-    method: Method
+    method: DeletionMethod
     edit: Edit
     noise: Noise | None
     budget: Budget | None
-    calibration: Calibration | None
+    calibration: CalibrationRows | None
     structure: Structure
     evidence: Evidence
     lineage: Lineage
     environment: dict[str, dict[str, str]]
     """versions, by step"""
-    request: Request
+    request: RequestReference
     erasure: Erasure
     disclosures: tuple[str, ...]
     """what this certificate itself tells that the guarantee does not cover, in words"""

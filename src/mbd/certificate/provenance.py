@@ -31,7 +31,7 @@ def provenance(environment: Mapping[str, str]) -> dict[str, str | None]:
             raise UsageError(
                 "an environment variable is no name that a certificate could tell",
                 key=_NAMES[key],
-                way_out="letters, digits and @ . _ : / + - only",
+                hint="letters, digits and @ . _ : / + - only",
             )
     return found | {"git_commit": found["git_commit"] or _commit_here()}
 

@@ -17,7 +17,7 @@ from securesystemslib.signer import Signer
 from mbd.certificate.bundle import PROOF, certificate_digest
 from mbd.certificate.envelope import Envelope
 from mbd.certificate.layout import (
-    Pointer,
+    LatestPointer,
     about_name,
     certificate_name,
     latest_name,
@@ -33,9 +33,9 @@ from mbd.certificate.trust import Trust, now
 from mbd.certificate.verify.signing import log_finding, proof_bytes
 from mbd.errors import VerificationError
 from mbd.files import to_json
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.storage import lock_for
-from mbd.storage.store import ConflictError, Lock, NotThereError, OtherContentError, Store, Stored
+from mbd.storage.store import ConflictError, Lock, NotThereError, OtherContentError, Store, StoredObject
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Publisher:
     """Who publishes where: the store and its settings, the key that signs the log, and whom readers trust."""
 
     store: Store
-    settings: Settings
+    settings: StoreSettings
     log_signer: Signer
     trust: Trust
 
@@ -61,7 +61,7 @@ def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, 
     certificate, proof, inclusion = publish_statement(publisher, envelope)
     pointers = tuple(latest_name(predicate.model, modality) for modality in predicate.deleted.modalities)
     for name in pointers:
-        _move_pointer(store, name, Pointer(certificate=certificate.sha256, index=inclusion.index))
+        _move_pointer(store, name, LatestPointer(certificate=certificate.sha256, index=inclusion.index))
     receipt = Receipt(
         store=store.url,
         model=predicate.model,
@@ -101,7 +101,7 @@ def publish_statement(publisher: Publisher, envelope: bytes) -> tuple[ObjectReco
 
 def _create_proof(
     publisher: Publisher, digest: str, envelope: bytes, inclusion: Inclusion, lock: Lock | None
-) -> tuple[Stored, Inclusion]:
+) -> tuple[StoredObject, Inclusion]:
     """Create the proof; one that is there already, of another checkpoint, stands if it holds."""
     store, name = publisher.store, proof_name(digest)
     try:
@@ -125,7 +125,7 @@ def _about(statement: AnyStatement) -> str | None:
     return statement.predicate.supersedes if isinstance(statement, DeletionStatement) else statement.certificate
 
 
-def _move_pointer(store: Store, name: str, pointer: Pointer) -> None:
+def _move_pointer(store: Store, name: str, pointer: LatestPointer) -> None:
     """Let a pointer name this certificate, unless it names a later one already."""
     content = to_json(pointer.model_dump(mode="json")).encode()
     while True:

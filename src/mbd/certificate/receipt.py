@@ -8,7 +8,7 @@ from typing import Literal
 
 from mbd.certificate.commitments import Digest
 from mbd.records import Record
-from mbd.storage.store import Stored
+from mbd.storage.store import StoredObject
 
 RECEIPT = "receipt.json"
 
@@ -62,7 +62,7 @@ class Receipt(Record):
     """whether the certificate is under Object Lock, in words"""
 
 
-def object_record(what: str, sha256: str, stored: Stored) -> ObjectRecord:
+def object_record(what: str, sha256: str, stored: StoredObject) -> ObjectRecord:
     """Return what a receipt says of an object."""
     lock = LockRecord(mode=stored.lock.mode, until=stored.lock.until) if stored.lock else None
     return ObjectRecord(what=what, name=stored.name, sha256=sha256, size=stored.size, version=stored.version, lock=lock)

@@ -18,7 +18,7 @@ _SHORTEST = 8
 
 
 @dataclass(frozen=True)
-class Entry:
+class CertificateEntry:
     """A published certificate."""
 
     digest: str
@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Doubtful:
+class InvalidCertificate:
     """Something in the store that is not what it should be."""
 
     digest: str
@@ -44,7 +44,7 @@ def published(store: Store) -> Iterator[str]:
             yield digest
 
 
-def entries(store: Store, trust: Trust, at: datetime) -> Iterator[Entry | Doubtful]:
+def entries(store: Store, trust: Trust, at: datetime) -> Iterator[CertificateEntry | InvalidCertificate]:
     """Yield every certificate of a store, with its signatures and its place in the log verified."""
     for digest in published(store):
         try:
@@ -52,10 +52,10 @@ def entries(store: Store, trust: Trust, at: datetime) -> Iterator[Entry | Doubtf
             if isinstance(statement, DeletionStatement):
                 yield _entry(store, digest, statement, trust, at)
         except (VerificationError, DataError) as error:
-            yield Doubtful(digest, error.problem)
+            yield InvalidCertificate(digest, error.problem)
 
 
-def entry(store: Store, start: str, trust: Trust, at: datetime) -> Entry:
+def entry(store: Store, start: str, trust: Trust, at: datetime) -> CertificateEntry:
     """Return one certificate, named by its digest or the start of it."""
     digest = find(store, start)
     statement = read_statement(store, digest, trust)
@@ -64,9 +64,9 @@ def entry(store: Store, start: str, trust: Trust, at: datetime) -> Entry:
     return _entry(store, digest, statement, trust, at)
 
 
-def _entry(store: Store, digest: str, statement: DeletionStatement, trust: Trust, at: datetime) -> Entry:
+def _entry(store: Store, digest: str, statement: DeletionStatement, trust: Trust, at: datetime) -> CertificateEntry:
     about = tuple(statements_about(digest, store, trust))
-    return Entry(digest, statement, status(statement, about, at), about)
+    return CertificateEntry(digest, statement, status(statement, about, at), about)
 
 
 def find(store: Store, start: str) -> str:
@@ -76,7 +76,7 @@ def find(store: Store, start: str) -> str:
         raise DataError(
             "there is no such certificate in this store" if not found else "several certificates begin like this",
             value=start,
-            way_out=f"`mbd certificate list` shows those that there are; give at least {_SHORTEST} letters",
+            hint=f"`mbd certificate list` shows those that there are; give at least {_SHORTEST} letters",
         )
     return found[0]
 

@@ -194,7 +194,7 @@ def parse_payload(payload: bytes) -> AnyStatement:
             "the signed content is no statement that this version knows",
             key="predicateType",
             value=said,
-            way_out="a certificate of a later format needs a later version of mbd",
+            hint="a certificate of a later format needs a later version of mbd",
         )
     try:
         return kind.model_validate_json(payload, strict=True)

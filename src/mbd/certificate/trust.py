@@ -52,7 +52,7 @@ Origin = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9./_-]*$", max_leng
 HolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$", max_length=80)]
 
 
-class Revocation(Record):
+class KeyRevocation(Record):
     """A key is not to be trusted any more."""
 
     at: Time
@@ -75,7 +75,7 @@ class TrustedKey(Record):
     """the public key, PEM"""
     valid_from: Time
     valid_until: Time | None = None
-    revoked: Revocation | None = None
+    revoked: KeyRevocation | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -158,7 +158,7 @@ def trusted_key(pem: str, name: str, purpose: Purpose, valid_from: datetime, sch
     except ValueError as error:
         raise UsageError(
             f"this public key cannot be trusted: {error}",
-            way_out="give a PEM file (SubjectPublicKeyInfo) with an Ed25519, ECDSA or RSA key; a log needs Ed25519",
+            hint="give a PEM file (SubjectPublicKeyInfo) with an Ed25519, ECDSA or RSA key; a log needs Ed25519",
         ) from error
 
 
@@ -181,7 +181,7 @@ def refusal(key: TrustedKey, at: datetime, logged: Logged | None) -> str | None:
     return None if key.revoked is None else _after_revocation(key.revoked, at, logged)
 
 
-def _after_revocation(revoked: Revocation, at: datetime, logged: Logged | None) -> str | None:
+def _after_revocation(revoked: KeyRevocation, at: datetime, logged: Logged | None) -> str | None:
     why = f"the key is revoked since {revoked.at:%Y-%m-%d %H:%M:%SZ} ({revoked.reason})"
     if logged is None:
         return f"{why}, and no log entry shows that the signature is older"
@@ -195,7 +195,7 @@ def read_trust(file: Path) -> Trust:
     """Return the trust in a file; DataError unless it is, byte for byte, as :func:`write_trust` wrote it."""
     stored = read_record(file, _TrustFile, "trust file", _WAY_OUT)
     if _text(stored.trust).encode() != file.read_bytes():
-        raise DataError("the trust file is not as it was written", file=file, way_out=_WAY_OUT)
+        raise DataError("the trust file is not as it was written", file=file, hint=_WAY_OUT)
     return stored.trust
 
 
@@ -215,6 +215,6 @@ def _only(found: Iterable[TrustedKey], asked: str) -> TrustedKey:
         raise UsageError(
             "there is no such key that still signs" if not keys else f"{len(keys)} keys are meant by that",
             value=asked,
-            way_out="`mbd keys list` shows names and ids; give a name or at least 8 letters of an id",
+            hint="`mbd keys list` shows names and ids; give a name or at least 8 letters of an id",
         )
     return keys[0]

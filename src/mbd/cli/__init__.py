@@ -9,7 +9,7 @@ from importlib.metadata import requires
 import click
 
 from mbd import __version__
-from mbd.cli.common import Group
+from mbd.cli.common import CommandGroup
 from mbd.errors import ExitCode, MbdError, MissingExtraError
 
 SECTIONS = {
@@ -36,7 +36,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage or parameters, 3 refused by the gat
 5 bad data."""
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     def sections(self, ctx: click.Context) -> dict[str, Sequence[str]]:
         return dict(SECTIONS)
 

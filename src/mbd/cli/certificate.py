@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, Group, with_params
+from mbd.cli.common import FOLDER, CommandGroup, with_params
 from mbd.errors import GateRefusedError
 
 if TYPE_CHECKING:
     from mbd.certificate.publish import Publisher
-    from mbd.certificate.registry import Entry
+    from mbd.certificate.registry import CertificateEntry
     from mbd.certificate.trust import Trust
     from mbd.params import Params
     from mbd.storage.store import Store
@@ -22,7 +22,7 @@ _CERTIFICATE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """List, show, revoke and replace published certificates, and tell of new audits."""
 
@@ -33,23 +33,23 @@ def command() -> None:
 @with_params
 def list_certificates(params: "Params", store: str | None, as_json: bool) -> None:
     """List the certificates in a store and where they stand."""
-    from mbd.certificate.registry import Entry, entries
+    from mbd.certificate.registry import CertificateEntry, entries
     from mbd.certificate.trust import now
     from mbd.files import to_json
     from mbd.report.text import table
 
     found = list(entries(_store(params, store), _trust(params), now()))
     if as_json:
-        click.echo(to_json([_row(e) if isinstance(e, Entry) else vars(e) for e in found]), nl=False)
+        click.echo(to_json([_row(e) if isinstance(e, CertificateEntry) else vars(e) for e in found]), nl=False)
         return
     if not found:
         click.echo("there is no certificate in this store")
         return
-    rows = [list(_row(e).values())[:-1] for e in found if isinstance(e, Entry)]
+    rows = [list(_row(e).values())[:-1] for e in found if isinstance(e, CertificateEntry)]
     header = ["certificate", "model", "deleted", "guarantee", "issued", "audit by", "state"]
     click.echo(table(header, [[row[0][:16], *row[1:]] for row in rows]))
     for e in found:
-        if not isinstance(e, Entry):
+        if not isinstance(e, CertificateEntry):
             click.echo(f"  {e.digest[:16]}  cannot be verified: {e.reason}")
 
 
@@ -149,7 +149,7 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
         raise GateRefusedError(
             f"the audit refutes certificate {found.digest}: {'; '.join(audit.leakage.reasons)}",
             file=leakage,
-            way_out="this is in the log now, and the certificate no longer verifies: delete in another way",
+            hint="this is in the log now, and the certificate no longer verifies: delete in another way",
         )
     click.echo(f"audit of certificate {found.digest}: passed; attack again by {audit.reaudit_by:%Y-%m-%d}")
 
@@ -194,14 +194,14 @@ def _publisher(params: "Params", url: str | None) -> "Publisher":
     return publisher
 
 
-def _entry(publisher: "Publisher", certificate: str) -> "Entry":
+def _entry(publisher: "Publisher", certificate: str) -> "CertificateEntry":
     from mbd.certificate.registry import entry
     from mbd.certificate.trust import now
 
     return entry(publisher.store, certificate, publisher.trust, now())
 
 
-def _row(entry: "Entry") -> dict[str, str]:
+def _row(entry: "CertificateEntry") -> dict[str, str]:
     predicate = entry.statement.predicate
     names = ", ".join(predicate.deleted.modalities)
     return {

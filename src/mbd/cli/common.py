@@ -19,7 +19,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 _NO_LIMIT = 1000
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A command with commands of its own, whose help tells the whole first sentence of each."""
 
     def sections(self, ctx: click.Context) -> dict[str, Sequence[str]]:

@@ -10,7 +10,7 @@ from mbd.cli.common import with_params
 from mbd.errors import ExitCode
 
 if TYPE_CHECKING:
-    from mbd.doctor import Finding
+    from mbd.doctor import DoctorFinding
     from mbd.params import Params
 
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @with_params
 def command(params: "Params", as_json: bool, sbom: bool) -> None:
     """Check Python, packages, device, DVC remotes, store, gateway and Kubeflow host; say what to do."""
-    from mbd.doctor import State, diagnose
+    from mbd.doctor import CheckState, diagnose
     from mbd.doctor.sbom import bill_of_materials
     from mbd.files import to_json
 
@@ -28,7 +28,7 @@ def command(params: "Params", as_json: bool, sbom: bool) -> None:
         click.echo(to_json(bill_of_materials()), nl=False)
         return
     findings = diagnose(params)
-    failed = [finding.name for finding in findings if finding.state is State.FAILED]
+    failed = [finding.name for finding in findings if finding.state is CheckState.FAILED]
     if as_json:
         click.echo(to_json({"healthy": not failed, "checks": [asdict(finding) for finding in findings]}), nl=False)
     else:
@@ -38,7 +38,7 @@ def command(params: "Params", as_json: bool, sbom: bool) -> None:
         sys.exit(ExitCode.FAILURE)
 
 
-def _text(findings: list["Finding"]) -> str:
+def _text(findings: list["DoctorFinding"]) -> str:
     width = max(len(finding.name) for finding in findings)
     lines = []
     for finding in findings:

@@ -9,7 +9,7 @@ from mbd.cli.common import with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
-    from mbd.monitoring.exporter import Watch
+    from mbd.monitoring.exporter import StoreMonitor
     from mbd.params import Params
 
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 def command(params: "Params", url: str | None, port: int, address: str, trust: Path | None, once: bool) -> None:
     """Serve what the store says now to Prometheus: /metrics, /healthz, /readyz."""
     from mbd.certificate.trust import read_trust
-    from mbd.monitoring.exporter import Watch
+    from mbd.monitoring.exporter import StoreMonitor
     from mbd.monitoring.scan import Scanner
     from mbd.storage import open_store
 
     trust = trust or Path(params.certificate.trust)
     read_trust(trust)  # a wrong file is told at once, not by a metric
     store = open_store(url or params.store.url, params.store)
-    watch = Watch(Scanner(store, trust), params.monitoring.scan_seconds, lambda what: click.echo(what, err=True))
+    watch = StoreMonitor(Scanner(store, trust), params.monitoring.scan_seconds, lambda what: click.echo(what, err=True))
     if once:
         watch.look()
         click.echo(watch.text(), nl=False)
@@ -38,7 +38,7 @@ def command(params: "Params", url: str | None, port: int, address: str, trust: P
         _serve(watch, address, port, store.url)
 
 
-def _serve(watch: "Watch", address: str, port: int, store: str) -> None:
+def _serve(watch: "StoreMonitor", address: str, port: int, store: str) -> None:
     """Serve until somebody ends it."""
     import signal
     import threading

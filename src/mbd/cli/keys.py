@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from mbd.cli.common import FOLDER, Group, with_params
+from mbd.cli.common import FOLDER, CommandGroup, with_params
 
 if TYPE_CHECKING:
     from mbd.certificate.trust import Purpose, TrustedKey
@@ -20,7 +20,7 @@ _PASSPHRASE = click.option(
 )
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Make, list, rotate and revoke the keys that sign certificates and the log."""
 

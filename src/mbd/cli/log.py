@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.common import Group, with_params
+from mbd.cli.common import CommandGroup, with_params
 from mbd.errors import DataError, ExitCode
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def _of_a_store(run: Callable[..., Any]) -> Callable[..., Any]:
     return store(trust(run))
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Read and check the transparency log of a store."""
 
@@ -118,13 +118,13 @@ def _open(params: "Params", url: str | None, trust: Path | None) -> tuple["Store
 
 
 def _place(log: "Log", digest: str) -> int:
-    way_out = "`mbd log list` lists them; a digest has 64 hexadecimal digits"
+    hint = "`mbd log list` lists them; a digest has 64 hexadecimal digits"
     try:
         place = log.place_of(bytes.fromhex(digest))
     except ValueError as error:
-        raise DataError("this is neither a place nor a digest", value=digest, way_out=way_out) from error
+        raise DataError("this is neither a place nor a digest", value=digest, hint=hint) from error
     if place is None:
-        raise DataError("there is no such entry in the log", value=digest, way_out=way_out)
+        raise DataError("there is no such entry in the log", value=digest, hint=hint)
     return place
 
 
@@ -132,9 +132,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            "the checkpoint cannot be read", file=file, way_out="`mbd log show` prints one to keep"
-        ) from error
+        raise DataError("the checkpoint cannot be read", file=file, hint="`mbd log show` prints one to keep") from error
 
 
 def _as_json(report: "LogReport") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.common import FOLDER, Group, with_params
+from mbd.cli.common import FOLDER, CommandGroup, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _ARGUMENT = click.option(
 )
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Kubeflow pipelines: compile them, run them here, submit and schedule them on a cluster."""
 
@@ -40,7 +40,7 @@ def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
         raise UsageError(
             "there are no pipelines in the current folder",
             file=here / "pipelines",
-            way_out="run this at the top of a clone of missing-by-design",
+            hint="run this at the top of a clone of missing-by-design",
         )
     if str(here) not in sys.path:
         sys.path.insert(0, str(here))
@@ -137,7 +137,7 @@ def schedule(
             click.echo(f"disabled: {job}")
         return
     if cron is None:
-        raise UsageError("a schedule needs a time", key="--cron", way_out="for example --cron '0 3 * * *'")
+        raise UsageError("a schedule needs a time", key="--cron", hint="for example --cron '0 3 * * *'")
     given = _pipelines("arguments").given(name, params, **asked)
     when = _pipelines("schedule").checked_cron(cron)
     wanted = cluster.submission(name, params.platform, given, cron=when, title=title)

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, Group, with_params
+from mbd.cli.common import FOLDER, CommandGroup, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params
-    from mbd.purge.inventory import Finding
+    from mbd.purge.inventory import PlaceInventory
     from mbd.purge.proof import PurgeRecord
     from mbd.purge.scan import Scan
-    from mbd.steps.purge import Plan
+    from mbd.steps.purge import PurgePlan
 
 _STORE = click.option("--store", metavar="URL", help="file://FOLDER or s3://BUCKET[/PREFIX] [default: store.url].")
 _YES = click.option("--yes", is_flag=True, help="Remove without asking.")
 _SHOWN = 20
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option(
     "--receipt",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -123,7 +123,7 @@ def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> 
     push_hook.check_push(Path(), tombstones, sys.stdin if not sys.stdin.isatty() else ())
 
 
-def _show_inventory(plan: "Plan", findings: list["Finding"]) -> None:
+def _show_inventory(plan: "PurgePlan", findings: list["PlaceInventory"]) -> None:
     from mbd.report.text import table
 
     what = ", ".join(f"{count} {kind}" for kind, count in plan.purged.targets.counts.items())
@@ -134,7 +134,7 @@ def _show_inventory(plan: "Plan", findings: list["Finding"]) -> None:
         for copy in finding.copies[:_SHOWN]:
             click.echo(f"  {copy.what:<16} {copy.name}{f' version {copy.version}' if copy.version else ''}")
         for obstacle in finding.obstacles:
-            click.echo(f"  {finding.place.kind}: {obstacle.reason}: {obstacle.detail}\n    {obstacle.way_out}")
+            click.echo(f"  {finding.place.kind}: {obstacle.reason}: {obstacle.detail}\n    {obstacle.hint}")
     for needed in plan.purged.excepted:
         click.echo(f"  stays: features {needed.sha256}, needed by the model {needed.by} ({needed.where})")
     for ref in plan.purged.refs:
@@ -148,7 +148,7 @@ def _show_record(record: "PurgeRecord") -> None:
     click.echo(table(["place", "found", "removed", "left", "clean", "where"], rows))
     for place in record.places:
         for obstacle in place.obstacles[:_SHOWN]:
-            click.echo(f"  {place.kind}: {obstacle.reason}: {obstacle.detail}\n    {obstacle.way_out}")
+            click.echo(f"  {place.kind}: {obstacle.reason}: {obstacle.detail}\n    {obstacle.hint}")
     for needed in record.excepted:
         click.echo(f"  stays: features {needed.sha256}, needed by the model {needed.by} ({needed.where})")
     for ref in record.refs:
@@ -162,5 +162,5 @@ def _scan_in_words(found: "Scan") -> str:
         version = f" version {one.version}" if one.version else ""
         lines.append(f"  {one.kind} {one.where}: {one.what} {one.name}{version}")
     for blind in found.blind:
-        lines.append(f"  {blind.kind} could not be searched: {blind.reason}\n    {blind.way_out}")
+        lines.append(f"  {blind.kind} could not be searched: {blind.reason}\n    {blind.hint}")
     return "\n".join(lines)

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, Group, with_params
+from mbd.cli.common import FOLDER, CommandGroup, with_params
 from mbd.errors import MbdError
 
 if TYPE_CHECKING:
     from mbd.params import Params
-    from mbd.requests.book import Book
+    from mbd.requests.request_store import RequestStore
 
 
 class UnfulfilledError(MbdError):
@@ -20,16 +20,16 @@ class UnfulfilledError(MbdError):
 _STORE = click.option("--store", "url", metavar="URL", help="Store of the requests [default: store.url].")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Enter requests to forget, look at them, carry them out."""
 
 
-def _book(params: "Params", url: str | None) -> "Book":
-    from mbd.requests.book import Book
+def _book(params: "Params", url: str | None) -> "RequestStore":
+    from mbd.requests.request_store import RequestStore
     from mbd.storage import open_store
 
-    return Book(open_store(url or params.store.url, params.store))
+    return RequestStore(open_store(url or params.store.url, params.store))
 
 
 @command.command()
@@ -68,7 +68,7 @@ def submit(
 def list_command(params: "Params", url: str | None, only_open: bool) -> None:
     """List requests, nearest deadline first."""
     book = _book(params, url)
-    for request in book.owed() if only_open else sorted(book.all(), key=lambda found: (found.due, found.id)):
+    for request in book.open_requests() if only_open else sorted(book.all(), key=lambda found: (found.due, found.id)):
         what = ", ".join(request.modalities)
         click.echo(f"{request.id}  {request.state:9}  due {request.due.date()}  {what} of {request.model}")
 
@@ -116,5 +116,5 @@ def run(params: "Params", url: str | None, features: Path, model: Path, worker: 
         click.echo("nothing is owed, or another worker is at work on this model")
     if any(request.state in ("failed", "refused") for request, _ in outcomes):
         raise UnfulfilledError(
-            "not every request was carried out", way_out="see above; `mbd request show ID` has the history"
+            "not every request was carried out", hint="see above; `mbd request show ID` has the history"
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, Group, with_params
+from mbd.cli.common import FOLDER, CommandGroup, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mbd.shredding.record import KeyEntry, Kind
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Encrypt feature data and models by modality, and make them unreadable everywhere by destroying a key."""
 
@@ -64,7 +64,7 @@ def encrypt(
     if not folders or (out is None) != replace:
         raise click.UsageError("give --features or --model, and either --out DIR or --replace")
     if len(set(names)) != len(names):
-        raise UsageError("two folders have the same name", value=", ".join(names), way_out="encrypt them one by one")
+        raise UsageError("two folders have the same name", value=", ".join(names), hint="encrypt them one by one")
     keyring, lineage = Keyring.of(params.shredding), params.shredding.lineage
     for folder, name in zip(folders, names, strict=True):
         goal = folder if out is None else out / name
@@ -146,7 +146,7 @@ def _only_lineage(params: "Params") -> str:
         raise UsageError(
             "it is not said whose keys to destroy",
             key="--lineage",
-            way_out=f"there are keys of: {', '.join(lineages) or 'none'}",
+            hint=f"there are keys of: {', '.join(lineages) or 'none'}",
         )
     return lineages[0]
 

@@ -19,18 +19,18 @@ import torch
 from torch import Tensor, nn
 
 from mbd.deletion.gradients import Batch, Losses, Sums, sum_over_samples
-from mbd.deletion.layers import Form, Row
+from mbd.deletion.layers import Form, LayerRow
 from mbd.features.contract import Split
 from mbd.features.rows import Rows
 from mbd.model.losses import reconstruction_loss, task_loss
 from mbd.model.networks import JointNetwork
 from mbd.params.features import Task
-from mbd.training.distributed import Group
+from mbd.training.distributed import ProcessGroup
 
 ROWS_AT_ONCE = 1024
 """rows of a batch"""
 
-_ALONE = Group()
+_ALONE = ProcessGroup()
 _LABELS = "labels:"
 _AVAILABLE = "available:"
 
@@ -42,7 +42,7 @@ class Calibration:
     split: Split
     network: JointNetwork
     task: Task
-    group: Group = _ALONE
+    group: ProcessGroup = _ALONE
 
     def batches(self, *, having: str | None = None, hidden: Collection[str] = ()) -> Iterator[Batch]:
         """Yield the rows in order, with `hidden` modalities missing; a row that then has none is left out.
@@ -134,9 +134,11 @@ def _parts(network: nn.Module, batch: Batch) -> tuple[JointNetwork, dict[str, Te
     return network, {m: batch[m] for m in network.modalities}, available
 
 
-def property_rows(network: JointNetwork) -> dict[str, Row]:
+def property_rows(network: JointNetwork) -> dict[str, LayerRow]:
     """Return where the property embeddings P^m go in: they are the last inputs of their generators."""
     if not (network.shape.property_pathway and network.shape.reconstruction):
         return {}
     columns = slice(-network.shape.property_dim, None)
-    return {f"modality.{m}.property": Row(f"modality.{m}.generator.hidden.weight", columns) for m in network.modalities}
+    return {
+        f"modality.{m}.property": LayerRow(f"modality.{m}.generator.hidden.weight", columns) for m in network.modalities
+    }

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from mbd.deletion.cut import cut
-from mbd.deletion.outcome import Claim, Original, Outcome, Phases, Request
+from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
 from mbd.deletion.suitable import refuse_method
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.model.record import Guarantee, ModelRecord
-from mbd.params import Deletion, Params
+from mbd.params import DeletionSettings, Params
 from mbd.privacy.gaussian import (
     analytic_sigma,
     classical_sigma,
@@ -44,14 +44,16 @@ from mbd.tensors import Array
 from mbd.training.trained import data_record
 
 
-def delete(request: Request, original: Original, params: Params, *, key: NoiseKey | None = None) -> Outcome:
+def delete(
+    request: DeletionTarget, before: ModelBefore, params: Params, *, key: NoiseKey | None = None
+) -> DeletionOutcome:
     """Carry out `request` on a joint model; `key` replaces the fresh noise key in tests."""
     settings, phases = params.deletion, Phases()
-    _refuse_unsuitable(request, original, settings)
+    _refuse_unsuitable(request, before, settings)
     sensitivity = of_ball(settings.certified.radius)
     sigma = analytic_sigma(settings.epsilon, settings.delta, sensitivity.value)
     with phases.phase("cut"):
-        record, tensors = cut(original.record, original.tensors, request.modalities)
+        record, tensors = cut(before.record, before.tensors, request.modalities)
         exposed = {
             name: tensors[name] for name, entry in record.tensors.items() if set(entry.sees) & set(record.revoked)
         }
@@ -63,7 +65,7 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
     with phases.phase("fine-tuning"):
         from mbd.training.finetune import finetune  # noqa: PLC0415 -- imports torch
 
-        retained = _without(original.data, record.revoked)
+        retained = _without(before.data, record.revoked)
         start = tensors | fresh_size(noised, sigma)
         tensors, history = finetune(record, start, retained, params, epochs=settings.certified.finetune_epochs)
     claim = _claim(record, sensitivity, settings)
@@ -73,7 +75,7 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
             "guarantee": Guarantee(kind=claim.kind, epsilon=claim.epsilon, delta=claim.delta),
         }
     )
-    return Outcome(
+    return DeletionOutcome(
         record=record,
         tensors=tensors,
         claim=claim,
@@ -95,12 +97,12 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
     )
 
 
-def cost(settings: Deletion) -> float:
+def cost(settings: DeletionSettings) -> float:
     """Return ρ, what one such deletion costs its lineage."""
     return zcdp(analytic_sigma(settings.epsilon, settings.delta, 1.0), 1.0)
 
 
-def accounting(settings: Deletion) -> dict[str, Any]:
+def accounting(settings: DeletionSettings) -> dict[str, Any]:
     """Return σ, ρ and ε, each by all the ways there are to compute it."""
     epsilon, delta = settings.epsilon, settings.delta
     sensitivity = of_ball(settings.certified.radius).value
@@ -140,7 +142,7 @@ def _without(data: FeatureSet, modalities: tuple[str, ...]) -> FeatureSet:
     return replace(data, manifest=data.manifest.model_copy(update={"modalities": kept}))
 
 
-def _claim(record: ModelRecord, sensitivity: Sensitivity, settings: Deletion) -> Claim:
+def _claim(record: ModelRecord, sensitivity: Sensitivity, settings: DeletionSettings) -> Claim:
     if settings.noise_seed is None:
         return Claim("certified", _assumptions(record, sensitivity, settings), settings.epsilon, settings.delta)
     return Claim(
@@ -152,7 +154,7 @@ def _claim(record: ModelRecord, sensitivity: Sensitivity, settings: Deletion) ->
     )
 
 
-def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: Deletion) -> tuple[str, ...]:
+def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: DeletionSettings) -> tuple[str, ...]:
     names, epsilon, delta = ", ".join(record.revoked), settings.epsilon, settings.delta
     return (
         "Compared are this deletion and the same deletion carried out on any other weights of the same architecture, "
@@ -177,14 +179,14 @@ def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: Deleti
     )
 
 
-def _refuse_unsuitable(request: Request, original: Original, settings: Deletion) -> None:
-    refuse_method(original.record, settings.model_copy(update={"method": "certified"}), request.subjects)
-    if built_in := [m for m in original.record.modalities if m in original.record.revoked]:
+def _refuse_unsuitable(request: DeletionTarget, before: ModelBefore, settings: DeletionSettings) -> None:
+    refuse_method(before.record, settings.model_copy(update={"method": "certified"}), request.subjects)
+    if built_in := [m for m in before.record.modalities if m in before.record.revoked]:
         raise UsageError(
             f"{built_in[0]} was revoked from this model, but not cut out of it, so it cannot be fine-tuned without it",
             key="deletion.method",
             value="certified",
-            way_out="delete all of these modalities from the model before that deletion",
+            hint="delete all of these modalities from the model before that deletion",
         )
 
 
@@ -192,5 +194,5 @@ def _refuse_non_finite(tensors: dict[str, Array]) -> None:
     for name, array in tensors.items():
         if not np.isfinite(array).all():
             raise DataError(
-                "a weight is not a finite number, so it cannot be clipped", key=name, way_out="train the model again"
+                "a weight is not a finite number, so it cannot be clipped", key=name, hint="train the model again"
             )

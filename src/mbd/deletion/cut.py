@@ -42,12 +42,12 @@ def requested(record: ModelRecord, modalities: Sequence[str]) -> tuple[str, ...]
     refuse_foreign(record, modalities)
     gone = tuple(m for m in record.inputs if m in modalities)
     if not gone:
-        raise UsageError("no modality to delete was named", way_out=f"the model takes {', '.join(record.inputs)}")
+        raise UsageError("no modality to delete was named", hint=f"the model takes {', '.join(record.inputs)}")
     if len(gone) == len(record.inputs):
         raise UsageError(
             "a model without any modality cannot predict: at least one has to be left",
             value=", ".join(gone),
-            way_out="withdraw the whole model instead",
+            hint="withdraw the whole model instead",
         )
     return gone
 
@@ -81,7 +81,7 @@ def _refuse_unread(record: ModelRecord, gone: tuple[str, ...]) -> None:
             raise DataError(
                 f"the record lists no input columns that read {modality}, so nothing can be cut out of this model",
                 key=modality,
-                way_out=_OTHER_WAYS,
+                hint=_OTHER_WAYS,
             )
 
 
@@ -110,7 +110,7 @@ def _refuse_impossible(name: str, entry: TensorRecord) -> None:
             f"the record says that columns {span.start} … {span.stop - 1} read {span.reads}, but {why}: "
             "there is nothing that could be cut",
             key=name,
-            way_out=_OTHER_WAYS,
+            hint=_OTHER_WAYS,
         )
 
 

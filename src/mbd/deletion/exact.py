@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from mbd.deletion.outcome import Claim, Original, Outcome, Phases, Request
+from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
 from mbd.errors import DataError, UsageError
 from mbd.features.rows import Rows
 from mbd.model.record import DataRecord, Guarantee
 from mbd.params import Params
-from mbd.params.learning import Lattice
+from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
 
 _ASSUMPTIONS = (
@@ -34,27 +34,27 @@ _OF_SUBJECTS = (
 )
 
 
-def delete(request: Request, original: Original, params: Params) -> Outcome:
+def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
     """Carry out `request` on a lattice model; the parameters that count are those the model was trained with."""
     del params
     if request.subjects:
-        return _forget_subjects(request, original)
+        return _forget_subjects(request, before)
     phases = Phases()
     with phases.phase("drop"):
         gone = set(request.modalities)
-        kept = {name: t for name, t in original.record.tensors.items() if not gone & set(t.sees)}
-        record = original.record.model_copy(
+        kept = {name: t for name, t in before.record.tensors.items() if not gone & set(t.sees)}
+        record = before.record.model_copy(
             update={
-                "modalities": {m: d for m, d in original.record.modalities.items() if m not in gone},
-                "revoked": (*original.record.revoked, *request.modalities),
-                "data": _without(original.record.data, gone),
+                "modalities": {m: d for m, d in before.record.modalities.items() if m not in gone},
+                "revoked": (*before.record.revoked, *request.modalities),
+                "data": _without(before.record.data, gone),
                 "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0),
                 "tensors": kept,
             }
         )
-        tensors = {name: original.tensors[name] for name in kept}
-    dropped = sorted(set(original.record.tensors) - set(kept))
-    return Outcome(
+        tensors = {name: before.tensors[name] for name in kept}
+    dropped = sorted(set(before.record.tensors) - set(kept))
+    return DeletionOutcome(
         record=record,
         tensors=tensors,
         claim=Claim("exact", _ASSUMPTIONS, epsilon=0.0, delta=0.0),
@@ -64,35 +64,35 @@ def delete(request: Request, original: Original, params: Params) -> Outcome:
     )
 
 
-def _forget_subjects(request: Request, original: Original) -> Outcome:
+def _forget_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOutcome:
     if len(request.modalities) != 1:
         raise UsageError(
             "subjects can be forgotten in one modality at a time",
             key="--modality",
             value=", ".join(request.modalities),
-            way_out="delete again for the next modality",
+            hint="delete again for the next modality",
         )
-    modality, phases, record = request.modalities[0], Phases(), original.record
+    modality, phases, record = request.modalities[0], Phases(), before.record
     with phases.phase("read"):
-        rows = original.data.split("train").load()
+        rows = before.data.split("train").load()
         theirs = _recordings(rows, modality, request.subjects)
         available = {**rows.available, modality: rows.available[modality] & ~theirs}
         rows = replace(rows, available=available)
     with phases.phase("retrain"):
-        from mbd.training.lattice import Found, train_modules  # noqa: PLC0415 -- dropping modules needs no training
+        from mbd.training.lattice import FittedModalities, train_modules  # noqa: PLC0415 -- dropping modules needs no training
 
-        spec = Lattice.model_validate(record.spec)
+        spec = LatticeSettings.model_validate(record.spec)
         anew, provenance, _ = train_modules(
             rows,
             spec,
             seed=int(record.seed),
             classes=len(record.classes),
             only=modality,
-            found=Found.in_model(original.tensors, [m for m in record.modalities if m != modality]),
+            found=FittedModalities.in_model(before.tensors, [m for m in record.modalities if m != modality]),
         )
     kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
-    tensors: dict[str, Array] = {name: original.tensors[name] for name in kept} | anew
-    return Outcome(
+    tensors: dict[str, Array] = {name: before.tensors[name] for name in kept} | anew
+    return DeletionOutcome(
         record=record.model_copy(
             update={"tensors": kept | provenance, "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0)}
         ),
@@ -117,7 +117,7 @@ def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:
                 "no train row belongs to this subject",
                 key="--subject",
                 value=subject,
-                way_out="subjects are the groups of the FeatureSet (video or speaker)",
+                hint="subjects are the groups of the FeatureSet (video or speaker)",
             )
     theirs: Array = np.isin(rows.groups, subjects) & rows.available[modality]
     others = np.any([bits for m, bits in rows.available.items() if m != modality], axis=0)
@@ -126,7 +126,7 @@ def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:
             f"{int((theirs & ~others).sum())} rows of these subjects have no other modality and would be left empty",
             key="--subject",
             value=rows.groups[theirs & ~others][0],
-            way_out="drop these rows from the data and train again",
+            hint="drop these rows from the data and train again",
         )
     return theirs
 

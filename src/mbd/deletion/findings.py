@@ -13,7 +13,7 @@ from mbd.deletion.saliency import Saliency
 from mbd.deletion.selection import Selection
 from mbd.features.contract import Manifest
 from mbd.model.record import ModelRecord
-from mbd.params.deletion import Surgery
+from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array
 
 STABLE_ROWS = 2000
@@ -65,7 +65,7 @@ class Chosen:
     importance: Importance
     selection: Selection
 
-    def facts(self, settings: Surgery) -> dict[str, Any]:
+    def facts(self, settings: SurgerySettings) -> dict[str, Any]:
         """Return thresholds, counts, and the shares that the chosen parameters have of all weights."""
         selection, indices = self.selection, self.selection.indices
         return {
@@ -84,7 +84,7 @@ class Chosen:
             "share_of_saliency": self._share(self.saliency),
         }
 
-    def proxy_facts(self, settings: Surgery) -> dict[str, Any]:
+    def proxy_facts(self, settings: SurgerySettings) -> dict[str, Any]:
         """Return both proxies side by side, among the candidates or, where there are none, among all parameters."""
         one, other, chi = (
             self._sample(values)
@@ -101,7 +101,7 @@ class Chosen:
             "clipped_chi": int((chi >= settings.chi_max).sum()),
         }
 
-    def paper_facts(self, settings: Surgery, third_derivative: float) -> dict[str, Any]:
+    def paper_facts(self, settings: SurgerySettings, third_derivative: float) -> dict[str, Any]:
         """Return the quantities with which the paper argues."""
         weights, chi = self._candidates(self.weights), self._candidates(self.importance.chi)
         return {

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from mbd.deletion.layers import LARGEST, Energy, Explicit, Form, Gradient, Recorder, Row, with_closed_form
+from mbd.deletion.layers import LARGEST, Energy, Explicit, Form, Gradient, LayerRow, Recorder, with_closed_form
 
 Batch = Mapping[str, Tensor]
 """tensors whose first axis is the sample"""
@@ -70,7 +70,7 @@ def sum_over_samples(
     losses: Losses,
     batches: Iterable[Batch],
     forms: tuple[Form, ...],
-    rows: Mapping[str, Row] | None = None,
+    rows: Mapping[str, LayerRow] | None = None,
 ) -> Sums:
     """Return the sums of the gradients of `losses`, whose k-th value for a sample is summed in the k-th form.
 
@@ -101,7 +101,7 @@ class _Call(nn.Module):
         return values
 
 
-def _add(sums: Sums, call: _Call, batch: Batch, forms: tuple[Form, ...], rows: Mapping[str, Row]) -> None:
+def _add(sums: Sums, call: _Call, batch: Batch, forms: tuple[Form, ...], rows: Mapping[str, LayerRow]) -> None:
     """Add what a batch has to say."""
     samples = _samples(batch)
     recorder = Recorder(call.network, samples, rows)
@@ -139,7 +139,7 @@ def _gradients(
         yield part, {name: Explicit(found.detach()) for name, found in per_sample(free, _part(batch, part)).items()}
 
 
-def _without_closed_form(call: _Call, batch: Batch, rows: Mapping[str, Row]) -> set[str]:
+def _without_closed_form(call: _Call, batch: Batch, rows: Mapping[str, LayerRow]) -> set[str]:
     """Return the parameters whose closed form is missing, or differs from autograd on this batch."""
     recorder = Recorder(call.network, _samples(batch), rows)
     with recorder.on():

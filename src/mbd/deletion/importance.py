@@ -46,7 +46,7 @@ def importance(calibration: Calibration, hidden: Collection[str], chi_max: float
         raise DataError(
             "no calibration row has any of the modalities that are left, so nothing can be measured about them",
             file=calibration.split.folder,
-            way_out="use a FeatureSet whose calibration rows have more than the deleted modalities",
+            hint="use a FeatureSet whose calibration rows have more than the deleted modalities",
         )
     swiftprune, gauss_newton, ratios = {}, {}, {}
     for name, parameter in network.named_parameters():

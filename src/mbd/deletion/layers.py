@@ -87,7 +87,7 @@ def _apply(form: Form, values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Row:
+class LayerRow:
     """A parameter of shape 1 × d that every sample gets (like P^m): as these input columns of this Linear's weight."""
 
     weight: str
@@ -164,7 +164,7 @@ def _number(value: int, like: Tensor) -> Tensor:
     return torch.tensor(float(value), dtype=torch.float64, device=like.device)
 
 
-def with_closed_form(network: nn.Module, rows: Mapping[str, Row]) -> set[str]:
+def with_closed_form(network: nn.Module, rows: Mapping[str, LayerRow]) -> set[str]:
     """Return the names of the parameters whose gradients a :class:`Recorder` can tell."""
     layers = {id(p) for layer in network.modules() if type(layer) in _LAYERS for p in layer.parameters()}
     return {name for name, parameter in network.named_parameters() if id(parameter) in layers} | set(rows)
@@ -176,7 +176,7 @@ _LAYERS = (nn.Linear, nn.LayerNorm)
 class Recorder:
     """Notes every use of the layers of `network` that have a closed form, for a batch of `samples`."""
 
-    def __init__(self, network: nn.Module, samples: int, rows: Mapping[str, Row]) -> None:
+    def __init__(self, network: nn.Module, samples: int, rows: Mapping[str, LayerRow]) -> None:
         self._network, self._samples, self._rows = network, samples, rows
         self._names: dict[Tensor, str] = {parameter: name for name, parameter in network.named_parameters()}
         self._uses: list[_LinearUse | _NormUse] = []

@@ -18,7 +18,7 @@ Kind = Literal["empirical", "certified", "exact"]
 
 
 @dataclass(frozen=True)
-class Request:
+class DeletionTarget:
     """What is to be forgotten: whole modalities, or modalities of named subjects (groups) only."""
 
     modalities: tuple[str, ...]
@@ -26,7 +26,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Original:
+class ModelBefore:
     """The model before the deletion, and the data it was made from, open with all of the model's modalities."""
 
     record: ModelRecord
@@ -61,7 +61,7 @@ class Phases:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeletionOutcome:
     """The model after the deletion and everything there is to say about how it came about."""
 
     record: ModelRecord

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mbd.deletion.cut import cut_arrays
-from mbd.deletion.outcome import Original, Outcome
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.errors import DataError
 from mbd.model.record import ModelRecord
 from mbd.privacy.sensitivity import distances
@@ -22,11 +22,15 @@ from mbd.tensors import Array
 
 
 def reference_distances(
-    original: Original, outcome: Outcome, reference: ModelRecord, weights: Mapping[str, Array], gone: Sequence[str]
+    model_before: ModelBefore,
+    outcome: DeletionOutcome,
+    reference: ModelRecord,
+    weights: Mapping[str, Array],
+    gone: Sequence[str],
 ) -> dict[str, Any]:
     """Return the distances of the model before and after the deletion to the `reference` with these `weights`."""
     _refuse_unsuitable(outcome.record, reference)
-    before = _counterparts(original.record, original.tensors, weights, gone)
+    before = _counterparts(model_before.record, model_before.tensors, weights, gone)
     after = _counterparts(outcome.record, outcome.tensors, weights, gone)
     masks = {name: np.zeros(array.shape, bool) for name, array in outcome.tensors.items()}
     for name, positions in outcome.indices.items():
@@ -54,7 +58,7 @@ def _counterparts(
                 "the reference is a model of another kind or shape",
                 key=name,
                 value=f"{array.shape}, here {left[name].shape if name in left else 'missing'}",
-                way_out="train it with the same parameters and --without the deleted modalities",
+                hint="train it with the same parameters and --without the deleted modalities",
             )
     return left
 
@@ -65,12 +69,12 @@ def _refuse_unsuitable(record: ModelRecord, reference: ModelRecord) -> None:
             f"the reference takes {', '.join(reference.inputs)} ({reference.backbone}), and the model after the "
             f"deletion {', '.join(record.inputs)} ({record.backbone})",
             key="--reference",
-            way_out="train it with the same parameters and --without the deleted modalities",
+            hint="train it with the same parameters and --without the deleted modalities",
         )
     seen = {m for entry in reference.tensors.values() for m in entry.sees} & set(record.revoked)
     if seen or reference.revoked:
         raise DataError(
             f"the reference has seen {', '.join(sorted(seen or reference.revoked))}, so it is none",
             key="--reference",
-            way_out="a reference is trained --without the deleted modalities, not deleted from",
+            hint="a reference is trained --without the deleted modalities, not deleted from",
         )

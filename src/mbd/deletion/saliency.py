@@ -48,6 +48,6 @@ def reconstruction_sums(calibration: Calibration, modality: str) -> Sums:
             f"no calibration row has {modality}, so nothing can be measured about it",
             file=calibration.split.folder,
             key=modality,
-            way_out="use a FeatureSet whose calibration split has rows with this modality",
+            hint="use a FeatureSet whose calibration split has rows with this modality",
         )
     return calibration.sums(reconstruction(modality), ("absolute",), having=modality)

@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from mbd.errors import UsageError
-from mbd.params.deletion import Surgery
+from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array
 
 
@@ -50,7 +50,7 @@ class Selection:
         return sum(len(positions) for positions in self.candidates.values())
 
 
-def select(saliency: Mapping[str, Array], importance: Mapping[str, Array], params: Surgery) -> Selection:
+def select(saliency: Mapping[str, Array], importance: Mapping[str, Array], params: SurgerySettings) -> Selection:
     """Choose parameters; an empty set of candidates is an error."""
     names = sorted(saliency)
     s, importances = (_flat(values, names) for values in (saliency, importance))
@@ -60,7 +60,7 @@ def select(saliency: Mapping[str, Array], importance: Mapping[str, Array], param
             f"the budget allows to edit {params.budget:g} of {s.size} parameters, which is not even one",
             key="deletion.surgery.budget",
             value=params.budget,
-            way_out="raise it (at most 0.05)",
+            hint="raise it (at most 0.05)",
         )
     eta_s, eta_l = _thresholds(s[salient], importances[salient], params)
     # Without the second condition a threshold of zero would take in what has nothing to do with the modality.
@@ -81,7 +81,7 @@ def select(saliency: Mapping[str, Array], importance: Mapping[str, Array], param
     )
 
 
-def nothing_salient(saliency: Mapping[str, Array], params: Surgery) -> Selection | None:
+def nothing_salient(saliency: Mapping[str, Array], params: SurgerySettings) -> Selection | None:
     """Return the empty selection if no parameter is salient, otherwise None."""
     if any(values.any() for values in saliency.values()):
         return None
@@ -89,7 +89,7 @@ def nothing_salient(saliency: Mapping[str, Array], params: Surgery) -> Selection
     return Selection({}, size, 0, {}, floor(params.budget * size), None, None)
 
 
-def _thresholds(s: Array, importances: Array, params: Surgery) -> tuple[float, float]:
+def _thresholds(s: Array, importances: Array, params: SurgerySettings) -> tuple[float, float]:
     if params.threshold == "absolute":
         return params.saliency_threshold, params.importance_threshold
     if not s.size:
@@ -100,11 +100,11 @@ def _thresholds(s: Array, importances: Array, params: Surgery) -> tuple[float, f
     )
 
 
-def _refuse_empty(s: Array, importances: Array, thresholds: tuple[float, float], params: Surgery) -> NoReturn:
+def _refuse_empty(s: Array, importances: Array, thresholds: tuple[float, float], params: SurgerySettings) -> NoReturn:
     if not s.size:
         raise UsageError(
             "no parameter has anything to do with reconstructing the modality, so there is nothing to operate on",
-            way_out="leave deletion.surgery.cut on, or train with model.joint.reconstruction=true",
+            hint="leave deletion.surgery.cut on, or train with model.joint.reconstruction=true",
         )
     quantiles = ", ".join(f"{q:g}: {np.quantile(s, q):.3g}" for q in (0.5, 0.9, 0.99, 1))
     least = ", ".join(f"{q:g}: {np.quantile(importances, q):.3g}" for q in (0, 0.5, 0.9, 1))
@@ -115,7 +115,7 @@ def _refuse_empty(s: Array, importances: Array, thresholds: tuple[float, float],
         "features, so no fixed threshold suits all models",
         key=f"deletion.surgery.threshold={params.threshold}",
         value=f"quantiles of saliency {quantiles}; of importance {least}",
-        way_out="set deletion.surgery.threshold=quantile (saliency_quantile=0.9, importance_quantile=1), or thresholds "
+        hint="set deletion.surgery.threshold=quantile (saliency_quantile=0.9, importance_quantile=1), or thresholds "
         "within these quantiles",
     )
 

@@ -7,14 +7,14 @@ from mbd.errors import DataError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
 from mbd.files import sha256_file
 from mbd.model.record import ModelRecord
-from mbd.params.deletion import Deletion
+from mbd.params.deletion import DeletionSettings
 
 _BACKBONE = {"surgery": "joint", "certified": "joint", "exact": "lattice"}
 _READS = {"surgery": ("calibration",), "certified": ("train", "valid")}
 """the splits that a method works with; exact drops modules without a look at data, and trains anew for subjects"""
 
 
-def refuse_method(record: ModelRecord, settings: Deletion, subjects: Collection[str]) -> None:
+def refuse_method(record: ModelRecord, settings: DeletionSettings, subjects: Collection[str]) -> None:
     """Refuse a method that is not made for the model's backbone, or not for single subjects."""
     method, fitting = settings.method, [m for m, backbone in _BACKBONE.items() if backbone == record.backbone]
     if method not in fitting:
@@ -22,18 +22,18 @@ def refuse_method(record: ModelRecord, settings: Deletion, subjects: Collection[
             f"the method {method} is for the {_BACKBONE[method]} backbone, and this model is a {record.backbone}",
             key="deletion.method",
             value=method,
-            way_out=f"set deletion.method={' or '.join(fitting)}, or train with model.backbone={_BACKBONE[method]}",
+            hint=f"set deletion.method={' or '.join(fitting)}, or train with model.backbone={_BACKBONE[method]}",
         )
     if subjects and method != "exact":
         raise UsageError(
             f"the method {method} forgets whole modalities, not those of single subjects",
             key="--subject",
             value=", ".join(subjects),
-            way_out="train with model.backbone=lattice and delete with deletion.method=exact",
+            hint="train with model.backbone=lattice and delete with deletion.method=exact",
         )
 
 
-def refuse_data(record: ModelRecord, data: FeatureSet, settings: Deletion, subjects: Collection[str]) -> None:
+def refuse_data(record: ModelRecord, data: FeatureSet, settings: DeletionSettings, subjects: Collection[str]) -> None:
     """Refuse data that the model was not made from, files that changed since, and calibration rows used elsewhere."""
     _refuse_other(record, data)
     reads = _READS.get(settings.method, ("train",) if subjects else ())
@@ -54,7 +54,7 @@ def _refuse_other(record: ModelRecord, data: FeatureSet) -> None:
                 file=data.folder / MANIFEST,
                 key=name,
                 value=f"sha256 {listed.get(name, 'missing')}, the model was made from {digest}",
-                way_out="give the FeatureSet that the model was trained on",
+                hint="give the FeatureSet that the model was trained on",
             )
 
 
@@ -69,7 +69,7 @@ def _refuse_changed(data: FeatureSet, splits: Collection[str]) -> None:
                 "the file is not the one that the manifest lists",
                 file=data.folder / name,
                 value=f"sha256 {now}, listed {digest}",
-                way_out="make or fetch the FeatureSet again",
+                hint="make or fetch the FeatureSet again",
             )
 
 
@@ -79,7 +79,7 @@ def _refuse_calibration(data: FeatureSet) -> None:
         raise DataError(
             "there is no calibration split, from which surgery finds out what to edit",
             file=data.folder / MANIFEST,
-            way_out="make the FeatureSet with features.calibration.size above 0, and train again",
+            hint="make the FeatureSet with features.calibration.size above 0, and train again",
         )
     own = data.split("calibration")
     for split in ("train", "test"):
@@ -91,5 +91,5 @@ def _refuse_calibration(data: FeatureSet) -> None:
                     file=own.folder,
                     key=what,
                     value=min(common),
-                    way_out="calibration rows must be apart from train and test rows; make the FeatureSet again",
+                    hint="calibration rows must be apart from train and test rows; make the FeatureSet again",
                 )

@@ -20,15 +20,15 @@ from mbd.deletion.calibration import Calibration
 from mbd.deletion.cut import cut, cut_arrays, requested
 from mbd.deletion.findings import Chosen, calibration_facts, cut_facts
 from mbd.deletion.importance import importance
-from mbd.deletion.outcome import Claim, Original, Outcome, Phases, Request
+from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
 from mbd.deletion.quantities import third_derivative
 from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import nothing_salient, select
 from mbd.errors import UsageError
 from mbd.model.joint import from_tensors
 from mbd.model.record import Guarantee, ModelRecord
-from mbd.params import Deletion, Params
-from mbd.params.deletion import Surgery
+from mbd.params import DeletionSettings, Params
+from mbd.params.deletion import SurgerySettings
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma
 from mbd.privacy.noise import NoiseKey, one_time_key
 from mbd.tensors import Array
@@ -40,27 +40,29 @@ NOT_CUT = "without the structural cut; the gate will refuse it"
 CUT = "with the structural cut"
 
 
-def delete(request: Request, original: Original, params: Params, *, key: NoiseKey | None = None) -> Outcome:
+def delete(
+    request: DeletionTarget, model_before: ModelBefore, params: Params, *, key: NoiseKey | None = None
+) -> DeletionOutcome:
     """Carry out `request` on a joint model; `key` replaces the fresh noise key in tests."""
-    _refuse_unsuitable(request, original)
+    _refuse_unsuitable(request, model_before)
     settings, phases = params.deletion.surgery, Phases()
-    gone = requested(original.record, request.modalities)
+    gone = requested(model_before.record, request.modalities)
     group = join_group()
     device = choose_device(params.training.device, group.local_rank)
 
     def calibration(record: ModelRecord, tensors: Mapping[str, Array]) -> Calibration:
         network = from_tensors(record, tensors).network.to(device)
-        return Calibration(original.data.split("calibration"), network, record.task, group)
+        return Calibration(model_before.data.split("calibration"), network, record.task, group)
 
     with reproducible(params.training.threads):
         with phases.phase("load"):
-            before = calibration(original.record, original.tensors)
+            before = calibration(model_before.record, model_before.tensors)
         with phases.phase("saliency"):
             found = saliency(before, gone)
         with phases.phase("cut"):
-            record, tensors = _released(original, gone, settings)
+            record, tensors = _released(model_before, gone, settings)
             after = calibration(record, tensors) if settings.cut else before
-            salient = cut_arrays(original.record, found.values, gone) if settings.cut else found.values
+            salient = cut_arrays(model_before.record, found.values, gone) if settings.cut else found.values
             nothing = nothing_salient(salient, settings) if settings.cut else None
         with phases.phase("importance"):
             proxies = importance(after, gone, settings.chi_max)
@@ -74,15 +76,15 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
             chosen = Chosen(tensors, salient, proxies, selection)
             facts = {
                 "variant": variant(settings),
-                "calibration": calibration_facts(original.data.manifest, before, found),
-                "cut": cut_facts(original.record, record, found, salient) if settings.cut else None,
+                "calibration": calibration_facts(model_before.data.manifest, before, found),
+                "cut": cut_facts(model_before.record, record, found, salient) if settings.cut else None,
                 "selection": chosen.facts(settings),
                 "importance": chosen.proxy_facts(settings),
                 "paper": chosen.paper_facts(settings, bound),
                 "edit": edit_facts,
                 "without_closed_form": sorted({*found.by_vmap, *proxies.by_vmap}),
             }
-    return Outcome(
+    return DeletionOutcome(
         record=record,
         tensors=edited,
         claim=Claim("empirical", _assumptions(gone, settings)),
@@ -92,42 +94,44 @@ def delete(request: Request, original: Original, params: Params, *, key: NoiseKe
     )
 
 
-def variant(settings: Surgery) -> str:
+def variant(settings: SurgerySettings) -> str:
     """Return in words which algorithm was carried out."""
     if settings.cut:
         return CUT
     return AS_PRINTED if settings.order == "importance" else NOT_CUT
 
 
-def _refuse_unsuitable(request: Request, original: Original) -> None:
-    if original.record.backbone != "joint":
+def _refuse_unsuitable(request: DeletionTarget, model_before: ModelBefore) -> None:
+    if model_before.record.backbone != "joint":
         raise UsageError(
-            f"the method surgery is for the joint backbone, and this model is a {original.record.backbone}",
+            f"the method surgery is for the joint backbone, and this model is a {model_before.record.backbone}",
             key="deletion.method",
             value="surgery",
-            way_out="set deletion.method=exact, which guarantees more and costs less",
+            hint="set deletion.method=exact, which guarantees more and costs less",
         )
     if request.subjects:
         raise UsageError(
             "the method surgery forgets whole modalities, not single subjects",
             key="--subject",
             value=", ".join(request.subjects),
-            way_out="train with model.backbone=lattice and delete with deletion.method=exact",
+            hint="train with model.backbone=lattice and delete with deletion.method=exact",
         )
 
 
-def _released(original: Original, gone: tuple[str, ...], settings: Surgery) -> tuple[ModelRecord, dict[str, Array]]:
+def _released(
+    model_before: ModelBefore, gone: tuple[str, ...], settings: SurgerySettings
+) -> tuple[ModelRecord, dict[str, Array]]:
     """Return the model that is to be edited; without the cut, the modality stays built in and is merely refused."""
     if settings.cut:
-        record, tensors = cut(original.record, original.tensors, gone)
+        record, tensors = cut(model_before.record, model_before.tensors, gone)
     else:
-        revoked = (*original.record.revoked, *gone)
-        record, tensors = original.record.model_copy(update={"revoked": revoked}), dict(original.tensors)
+        revoked = (*model_before.record.revoked, *gone)
+        record, tensors = model_before.record.model_copy(update={"revoked": revoked}), dict(model_before.tensors)
     return record.model_copy(update={"guarantee": Guarantee(kind="empirical"), "sha256": ""}), tensors
 
 
 def edit(
-    tensors: Mapping[str, Array], indices: Mapping[str, Array], settings: Deletion, key: NoiseKey | None = None
+    tensors: Mapping[str, Array], indices: Mapping[str, Array], settings: DeletionSettings, key: NoiseKey | None = None
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return the tensors with the chosen positions zeroed or noised, and what there is to say about it."""
     chosen = {name: np.asarray(tensors[name]).ravel()[positions] for name, positions in indices.items()}
@@ -169,7 +173,7 @@ def _replaced(
     return edited
 
 
-def _assumptions(gone: tuple[str, ...], settings: Surgery) -> tuple[str, ...]:
+def _assumptions(gone: tuple[str, ...], settings: SurgerySettings) -> tuple[str, ...]:
     names = ", ".join(gone)
     structure = (
         f"Everything that exists for {names} alone, and every input column that reads it, was removed: the model has "

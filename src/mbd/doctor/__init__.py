@@ -7,24 +7,34 @@
 """
 
 from mbd.doctor import installation, services
-from mbd.doctor.finding import ANSWER_SECONDS, LOADING_SECONDS, Check, Finding, State, ask_child, run_checks
+from mbd.doctor.finding import (
+    ANSWER_SECONDS,
+    LOADING_SECONDS,
+    CheckState,
+    DoctorCheck,
+    DoctorFinding,
+    ask_child,
+    run_checks,
+)
 from mbd.params import Params
 
-__all__ = ["Finding", "State", "diagnose"]
+__all__ = ["CheckState", "DoctorFinding", "diagnose"]
 
 
-def diagnose(params: Params) -> list[Finding]:
+def diagnose(params: Params) -> list[DoctorFinding]:
     """Check everything; takes a few seconds even where hosts do not answer."""
     return run_checks(
         {
-            "python": Check(installation.python),
-            "packages": Check(installation.packages),
-            "git": Check(installation.git_repository),
-            "disk": Check(installation.disk),
-            "device": Check(lambda: ask_child("mbd.doctor.device", params.training.device), LOADING_SECONDS + 1),
-            "DVC": Check(lambda: ask_child("mbd.doctor.dvc_remotes"), LOADING_SECONDS + 1),
-            "store": Check(lambda: services.store(params.store), 3 * ANSWER_SECONDS),  # it connects, asks, and asks why
-            "Pushgateway": Check(lambda: services.pushgateway(params.monitoring.pushgateway)),
-            "Kubeflow": Check(lambda: services.kubeflow(params.platform.kubeflow_host)),
+            "python": DoctorCheck(installation.python),
+            "packages": DoctorCheck(installation.packages),
+            "git": DoctorCheck(installation.git_repository),
+            "disk": DoctorCheck(installation.disk),
+            "device": DoctorCheck(lambda: ask_child("mbd.doctor.device", params.training.device), LOADING_SECONDS + 1),
+            "DVC": DoctorCheck(lambda: ask_child("mbd.doctor.dvc_remotes"), LOADING_SECONDS + 1),
+            "store": DoctorCheck(
+                lambda: services.store(params.store), 3 * ANSWER_SECONDS
+            ),  # it connects, asks, and asks why
+            "Pushgateway": DoctorCheck(lambda: services.pushgateway(params.monitoring.pushgateway)),
+            "Kubeflow": DoctorCheck(lambda: services.kubeflow(params.platform.kubeflow_host)),
         }
     )

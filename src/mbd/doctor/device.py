@@ -2,26 +2,26 @@
 
 import sys
 
-from mbd.doctor.finding import Finding, State, print_findings
+from mbd.doctor.finding import CheckState, DoctorFinding, print_findings
 from mbd.errors import MissingExtraError
 
 
-def device(wanted: str) -> Finding:
+def device(wanted: str) -> DoctorFinding:
     """Tell what training would run on if the parameters ask for `wanted` (auto, cpu or cuda)."""
     try:
         import torch  # noqa: PLC0415
     except ImportError:
-        way_out = MissingExtraError("training", "train", "torch").way_out
-        return Finding("device", State.NOT_CONFIGURED, "torch is not installed", way_out)
+        hint = MissingExtraError("training", "train", "torch").hint
+        return DoctorFinding("device", CheckState.NOT_CONFIGURED, "torch is not installed", hint)
     found = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
         names = ", ".join(torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count()))
         unused = " (training.device=cpu does not use it)" if wanted == "cpu" else ""
-        return Finding("device", State.OK, f"{found}, CUDA {torch.version.cuda}: {names}{unused}")
+        return DoctorFinding("device", CheckState.OK, f"{found}, CUDA {torch.version.cuda}: {names}{unused}")
     if wanted == "cuda":
         to_do = "set training.device=auto, or install a GPU driver and a torch built for CUDA"
-        return Finding("device", State.FAILED, f"{found}, and no GPU though training.device=cuda", to_do)
-    return Finding("device", State.OK, f"{found}, CPU only")
+        return DoctorFinding("device", CheckState.FAILED, f"{found}, and no GPU though training.device=cuda", to_do)
+    return DoctorFinding("device", CheckState.OK, f"{found}, CPU only")
 
 
 if __name__ == "__main__":

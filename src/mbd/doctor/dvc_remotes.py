@@ -7,46 +7,50 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from mbd.doctor.finding import ANSWER_SECONDS, Check, Finding, State, print_findings, run_checks
+from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorCheck, DoctorFinding, print_findings, run_checks
 from mbd.errors import MissingExtraError
-from mbd.remote_errors import Trouble, trouble_with
+from mbd.remote_errors import ErrorKind, classify_error
 from mbd.urls import without_credentials
 
 _PORTS = {"http": 80, "https": 443, "webdav": 80, "webdavs": 443, "ssh": 22}
 _TO_DO = {
-    Trouble.CREDENTIALS: "set credentials that may read it (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)",
-    Trouble.UNREACHABLE: "check the address (`dvc remote list`), the network and any firewall between",
-    Trouble.NO_BUCKET: "make the bucket, or correct the address with `dvc remote modify`",
+    ErrorKind.CREDENTIALS: "set credentials that may read it (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)",
+    ErrorKind.UNREACHABLE: "check the address (`dvc remote list`), the network and any firewall between",
+    ErrorKind.NO_BUCKET: "make the bucket, or correct the address with `dvc remote modify`",
 }
 
 
-def repository() -> Iterator[Finding]:
+def repository() -> Iterator[DoctorFinding]:
     """Look at the repository, then at all its remotes at once."""
     try:
         from dvc.exceptions import DvcException, NotDvcRepoError  # noqa: PLC0415
         from dvc.repo import Repo  # noqa: PLC0415
     except ImportError:
-        way_out = MissingExtraError("DVC", "data", "dvc").way_out
-        yield Finding("DVC", State.NOT_CONFIGURED, "dvc is not installed", way_out)
+        hint = MissingExtraError("DVC", "data", "dvc").hint
+        yield DoctorFinding("DVC", CheckState.NOT_CONFIGURED, "dvc is not installed", hint)
         return
     try:
         repo = Repo()
     except NotDvcRepoError:
-        yield Finding("DVC", State.NOT_CONFIGURED, "this folder is in no DVC repository", "`git init && dvc init`")
+        yield DoctorFinding(
+            "DVC", CheckState.NOT_CONFIGURED, "this folder is in no DVC repository", "`git init && dvc init`"
+        )
         return
     except DvcException as error:
-        yield Finding("DVC", State.FAILED, without_credentials(str(error)), "correct .dvc/config")
+        yield DoctorFinding("DVC", CheckState.FAILED, without_credentials(str(error)), "correct .dvc/config")
         return
-    yield Finding("DVC", State.OK, f"repository at {repo.root_dir}")
+    yield DoctorFinding("DVC", CheckState.OK, f"repository at {repo.root_dir}")
     remotes = dict(repo.config["remote"])
     if not remotes:
-        yield Finding("DVC remote", State.NOT_CONFIGURED, "there is none", "`dvc remote add --default NAME URL`")
+        yield DoctorFinding(
+            "DVC remote", CheckState.NOT_CONFIGURED, "there is none", "`dvc remote add --default NAME URL`"
+        )
     yield from run_checks(
-        {f"DVC remote {name}": Check(partial(_remote, repo, name, options)) for name, options in remotes.items()}
+        {f"DVC remote {name}": DoctorCheck(partial(_remote, repo, name, options)) for name, options in remotes.items()}
     )
 
 
-def _remote(repo: Any, name: str, options: Mapping[str, Any]) -> Iterator[Finding]:  # noqa: ANN401 -- DVC has no types
+def _remote(repo: Any, name: str, options: Mapping[str, Any]) -> Iterator[DoctorFinding]:  # noqa: ANN401 -- DVC has no types
     title, url = f"DVC remote {name}", without_credentials(str(options["url"]))
     try:
         # DVC would try again for ten seconds where nobody listens.
@@ -56,16 +60,18 @@ def _remote(repo: Any, name: str, options: Mapping[str, Any]) -> Iterator[Findin
     except Exception as error:  # each kind of storage raises its own
         yield _judge(title, url, error, local="://" not in url)
     else:
-        yield Finding(title, State.OK, f"{url} can be read")
+        yield DoctorFinding(title, CheckState.OK, f"{url} can be read")
 
 
-def _judge(title: str, url: str, error: Exception, *, local: bool) -> Finding:
-    trouble, reason = trouble_with(error)
-    if trouble is Trouble.NOT_THERE:
+def _judge(title: str, url: str, error: Exception, *, local: bool) -> DoctorFinding:
+    kind, reason = classify_error(error)
+    if kind is ErrorKind.NOT_THERE:
         if local:
-            return Finding(title, State.WARNING, f"{url} is not there", "mount it, or `dvc push` makes it")
-        return Finding(title, State.OK, f"{url} can be reached, nothing has been pushed to it")
-    return Finding(title, State.FAILED, f"{url}: {reason}", _TO_DO.get(trouble, "`dvc remote list` shows its settings"))
+            return DoctorFinding(title, CheckState.WARNING, f"{url} is not there", "mount it, or `dvc push` makes it")
+        return DoctorFinding(title, CheckState.OK, f"{url} can be reached, nothing has been pushed to it")
+    return DoctorFinding(
+        title, CheckState.FAILED, f"{url}: {reason}", _TO_DO.get(kind, "`dvc remote list` shows its settings")
+    )
 
 
 def _connect(address: str) -> None:

@@ -21,7 +21,7 @@ LOADING_SECONDS = 30.0
 """longest wait for a heavy package to load (from a cold disk)"""
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """How it stands with the thing checked."""
 
     OK = "ok"
@@ -31,33 +31,33 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """What one check found, and what to do about it."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
     to_do: str | None = None
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """A named question, and how long its answer may take."""
 
-    ask: Callable[[], Iterable[Finding]]
+    ask: Callable[[], Iterable[DoctorFinding]]
     seconds: float = ANSWER_SECONDS + 1
 
 
-def run_checks(checks: Mapping[str, Check]) -> list[Finding]:
+def run_checks(checks: Mapping[str, DoctorCheck]) -> list[DoctorFinding]:
     """Run all checks at the same time; return their findings in the order of `checks`."""
-    answers: dict[str, list[Finding]] = {}
+    answers: dict[str, list[DoctorFinding]] = {}
 
-    def work(name: str, check: Check) -> None:
+    def work(name: str, check: DoctorCheck) -> None:
         try:
             answers[name] = list(check.ask())
         except Exception as error:  # a check that breaks is a finding, not the end of the others
             reason = without_credentials(f"{type(error).__name__}: {error}")
-            answers[name] = [Finding(name, State.FAILED, reason, "the check itself broke; please report it")]
+            answers[name] = [DoctorFinding(name, CheckState.FAILED, reason, "the check itself broke; please report it")]
 
     started = time.monotonic()
     threads = {name: threading.Thread(target=work, args=(name, check), daemon=True) for name, check in checks.items()}
@@ -68,12 +68,12 @@ def run_checks(checks: Mapping[str, Check]) -> list[Finding]:
     return [finding for name, check in checks.items() for finding in answers.get(name) or [_silent(name, check)]]
 
 
-def _silent(name: str, check: Check) -> Finding:
+def _silent(name: str, check: DoctorCheck) -> DoctorFinding:
     to_do = "check the address, the network and any firewall between"
-    return Finding(name, State.FAILED, f"no answer within {check.seconds:g} s", to_do)
+    return DoctorFinding(name, CheckState.FAILED, f"no answer within {check.seconds:g} s", to_do)
 
 
-def ask_child(module: str, *arguments: str, seconds: float = LOADING_SECONDS) -> list[Finding]:
+def ask_child(module: str, *arguments: str, seconds: float = LOADING_SECONDS) -> list[DoctorFinding]:
     """Run `module` in a process of its own; it prints its findings (:func:`print_findings`)."""
     command = [sys.executable, "-P", "-m", module, *arguments]
     try:
@@ -82,10 +82,10 @@ def ask_child(module: str, *arguments: str, seconds: float = LOADING_SECONDS) ->
         raise TimeoutError(f"not done within {seconds:g} s") from None
     if done.returncode != 0:
         raise RuntimeError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
-    return [Finding(**entry | {"state": State(entry["state"])}) for entry in json.loads(done.stdout)]
+    return [DoctorFinding(**entry | {"state": CheckState(entry["state"])}) for entry in json.loads(done.stdout)]
 
 
-def print_findings(findings: Iterable[Finding]) -> None:
+def print_findings(findings: Iterable[DoctorFinding]) -> None:
     """Print findings for the process that called :func:`ask_child`."""
     sys.stdout.write(json.dumps([asdict(finding) for finding in findings]))
     sys.stdout.flush()

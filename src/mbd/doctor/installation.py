@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from mbd.doctor.finding import ANSWER_SECONDS, Finding, State
+from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MbdError
 from mbd.git import git
 
@@ -38,43 +38,45 @@ _LEAST_FREE = 1e9
 _COMFORTABLE_FREE = 5e9
 
 
-def python() -> Iterator[Finding]:
+def python() -> Iterator[DoctorFinding]:
     """Tell which Python this is."""
     found = f"{platform.python_version()} at {sys.executable}, {platform.platform()}"
-    yield Finding("python", State.OK, found)
+    yield DoctorFinding("python", CheckState.OK, found)
 
 
-def packages() -> Iterator[Finding]:
+def packages() -> Iterator[DoctorFinding]:
     """Compare what is installed with what the bare install and each extra need."""
     try:
         needed = [match for line in requires(DISTRIBUTION) or () if (match := _REQUIREMENT.match(line))]
     except PackageNotFoundError:
         to_do = "pip install -c constraints.txt -e ."
-        yield Finding("packages", State.WARNING, f"{DISTRIBUTION} itself is not installed, only on the path", to_do)
+        yield DoctorFinding(
+            "packages", CheckState.WARNING, f"{DISTRIBUTION} itself is not installed, only on the path", to_do
+        )
         return
-    yield _compare("packages", [m for m in needed if not m["extra"]], DISTRIBUTION, missing=State.FAILED)
+    yield _compare("packages", [m for m in needed if not m["extra"]], DISTRIBUTION, missing=CheckState.FAILED)
     for extra, purpose in _EXTRAS.items():
         of_extra = [match for match in needed if match["extra"] == extra]
         target = f"{DISTRIBUTION}[{extra}]"
-        yield _compare(f"extra {extra}", of_extra, target, missing=State.NOT_CONFIGURED, purpose=purpose)
+        yield _compare(f"extra {extra}", of_extra, target, missing=CheckState.NOT_CONFIGURED, purpose=purpose)
 
 
 def _compare(
-    name: str, needed: list[re.Match[str]], target: str, *, missing: State, purpose: str | None = None
-) -> Finding:
+    name: str, needed: list[re.Match[str]], target: str, *, missing: CheckState, purpose: str | None = None
+) -> DoctorFinding:
     to_do = f"pip install -c constraints.txt '{target}'" + (f" (for {purpose})" if purpose else "")
     installed = {match["name"]: _installed(match["name"]) for match in needed}
     absent = [package for package, found in installed.items() if found is None]
     if absent:
-        return Finding(name, missing, f"not installed: {', '.join(absent)}", to_do)
+        return DoctorFinding(name, missing, f"not installed: {', '.join(absent)}", to_do)
     wrong = [
         f"{match['name']} {found} (needed {match['versions'].strip()})"
         for match in needed
         if (found := installed[match["name"]]) and not satisfies(found, match["versions"])
     ]
     if wrong:
-        return Finding(name, State.WARNING, f"other versions than asked for: {', '.join(wrong)}", to_do)
-    return Finding(name, State.OK, ", ".join(f"{package} {found}" for package, found in installed.items()))
+        return DoctorFinding(name, CheckState.WARNING, f"other versions than asked for: {', '.join(wrong)}", to_do)
+    return DoctorFinding(name, CheckState.OK, ", ".join(f"{package} {found}" for package, found in installed.items()))
 
 
 def _installed(package: str) -> str | None:
@@ -100,34 +102,36 @@ def _release(text: str) -> tuple[int, ...]:
     return tuple(parts)
 
 
-def git_repository() -> Iterator[Finding]:
+def git_repository() -> Iterator[DoctorFinding]:
     """Tell which commit the work here would be recorded with."""
     try:
         tool = git("--version", timeout=ANSWER_SECONDS).stdout.strip()
         commit = git("rev-parse", "--short=12", "HEAD", timeout=ANSWER_SECONDS)
         changed = git("status", "--porcelain", timeout=ANSWER_SECONDS)
     except (MbdError, subprocess.TimeoutExpired) as error:
-        yield Finding("git", State.WARNING, str(error).splitlines()[0], "install git; revisions cannot be recorded")
+        yield DoctorFinding(
+            "git", CheckState.WARNING, str(error).splitlines()[0], "install git; revisions cannot be recorded"
+        )
         return
     if commit.returncode != 0:
         found = f"{tool}, but this folder has no commit"
-        yield Finding("git", State.WARNING, found, "run from a clone, so that results carry their revision")
+        yield DoctorFinding("git", CheckState.WARNING, found, "run from a clone, so that results carry their revision")
         return
     count = len(changed.stdout.splitlines())
-    yield Finding("git", State.OK, f"{tool}, commit {commit.stdout.strip()}, {count or 'no'} changed files")
+    yield DoctorFinding("git", CheckState.OK, f"{tool}, commit {commit.stdout.strip()}, {count or 'no'} changed files")
 
 
-def disk() -> Iterator[Finding]:
+def disk() -> Iterator[DoctorFinding]:
     """Tell how much room is left where results are written."""
     yield room(shutil.disk_usage(Path.cwd()).free)
 
 
-def room(free: float) -> Finding:
+def room(free: float) -> DoctorFinding:
     """Judge an amount of free bytes."""
     found = f"{free / 1e9:.1f} GB free in this folder"
     if free >= _COMFORTABLE_FREE:
-        return Finding("disk", State.OK, found)
-    state = State.WARNING if free >= _LEAST_FREE else State.FAILED
-    return Finding(
+        return DoctorFinding("disk", CheckState.OK, found)
+    state = CheckState.WARNING if free >= _LEAST_FREE else CheckState.FAILED
+    return DoctorFinding(
         "disk", state, found, "make room: data, models and DVC's cache want 5 GB (`dvc gc` removes old data)"
     )

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mbd.doctor.finding import ANSWER_SECONDS, Finding, State
+from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MissingExtraError
-from mbd.params.operations import Store
-from mbd.remote_errors import Trouble, trouble_with
+from mbd.params.operations import StoreSettings
+from mbd.remote_errors import ErrorKind, classify_error
 from mbd.storage import folder_of
 
 _STORE_TO_DO = {
-    Trouble.CREDENTIALS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
-    Trouble.UNREACHABLE: "check store.endpoint, the network and any firewall between",
-    Trouble.NO_BUCKET: "make the bucket, or correct store.url",
-    Trouble.CLOCK: "set the clock of this machine",
+    ErrorKind.CREDENTIALS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
+    ErrorKind.UNREACHABLE: "check store.endpoint, the network and any firewall between",
+    ErrorKind.NO_BUCKET: "make the bucket, or correct store.url",
+    ErrorKind.CLOCK: "set the clock of this machine",
 }
 
 
-def store(params: Store) -> Iterator[Finding]:
+def store(params: StoreSettings) -> Iterator[DoctorFinding]:
     """Tell whether certificates could be published."""
     if params.url.startswith("file://"):
         yield _folder(folder_of(params.url))
@@ -33,28 +33,30 @@ def store(params: Store) -> Iterator[Finding]:
     try:
         _ask_bucket(params)
     except ImportError:
-        way_out = MissingExtraError("an S3 store", "data", "boto3").way_out
-        yield Finding("store", State.FAILED, f"{shown} needs boto3, which is not installed", way_out)
+        hint = MissingExtraError("an S3 store", "data", "boto3").hint
+        yield DoctorFinding("store", CheckState.FAILED, f"{shown} needs boto3, which is not installed", hint)
     except Exception as error:  # botocore raises many kinds
-        trouble, reason = trouble_with(error, bucket_asked=True)
-        to_do = _STORE_TO_DO.get(trouble, "see store.* in `mbd params`")
-        yield Finding("store", State.FAILED, f"{shown}: {reason}", to_do)
+        kind, reason = classify_error(error, bucket_asked=True)
+        to_do = _STORE_TO_DO.get(kind, "see store.* in `mbd params`")
+        yield DoctorFinding("store", CheckState.FAILED, f"{shown}: {reason}", to_do)
     else:
-        yield Finding("store", State.OK, f"{shown} can be reached, and takes our credentials")
+        yield DoctorFinding("store", CheckState.OK, f"{shown} can be reached, and takes our credentials")
 
 
-def _folder(folder: Path) -> Finding:
+def _folder(folder: Path) -> DoctorFinding:
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
         to_do = "set store.url to a folder that can be written to"
-        return Finding("store", State.FAILED, f"{existing} cannot be written to: {error.strerror}", to_do)
-    return Finding("store", State.OK, f"{folder} can be written to" + ("" if folder.exists() else ", not made yet"))
+        return DoctorFinding("store", CheckState.FAILED, f"{existing} cannot be written to: {error.strerror}", to_do)
+    return DoctorFinding(
+        "store", CheckState.OK, f"{folder} can be written to" + ("" if folder.exists() else ", not made yet")
+    )
 
 
-def _ask_bucket(params: Store) -> None:
+def _ask_bucket(params: StoreSettings) -> None:
     import boto3  # noqa: PLC0415 -- loaded late
     from botocore.config import Config  # noqa: PLC0415
     from botocore.exceptions import ClientError  # noqa: PLC0415
@@ -77,42 +79,46 @@ def _ask_bucket(params: Store) -> None:
     client.list_objects_v2(Bucket=name, MaxKeys=1)
 
 
-def pushgateway(url: str | None) -> Iterator[Finding]:
+def pushgateway(url: str | None) -> Iterator[DoctorFinding]:
     """Tell whether the Pushgateway is ready."""
     if url is None:
         to_do = "set monitoring.pushgateway to its URL"
-        yield Finding("Pushgateway", State.NOT_CONFIGURED, "no metrics are pushed", to_do)
+        yield DoctorFinding("Pushgateway", CheckState.NOT_CONFIGURED, "no metrics are pushed", to_do)
         return
     answer = _get(f"{url.rstrip('/')}/-/ready")
     if isinstance(answer, str):
         to_do = "check monitoring.pushgateway, and that the Pushgateway runs"
-        yield Finding("Pushgateway", State.FAILED, f"{url}: {answer}", to_do)
+        yield DoctorFinding("Pushgateway", CheckState.FAILED, f"{url}: {answer}", to_do)
     elif b"Prometheus Server" in answer:
         to_do = "set monitoring.pushgateway to the Pushgateway (port 9091 by default, not 9090)"
-        yield Finding("Pushgateway", State.FAILED, f"{url} is a Prometheus server, which takes no pushes", to_do)
+        yield DoctorFinding(
+            "Pushgateway", CheckState.FAILED, f"{url} is a Prometheus server, which takes no pushes", to_do
+        )
     else:
-        yield Finding("Pushgateway", State.OK, f"{url} is ready")
+        yield DoctorFinding("Pushgateway", CheckState.OK, f"{url} is ready")
 
 
-def kubeflow(host: str | None) -> Iterator[Finding]:
+def kubeflow(host: str | None) -> Iterator[DoctorFinding]:
     """Tell whether the API of Kubeflow Pipelines answers."""
     if host is None:
         to_do = "set platform.kubeflow_host to its URL"
-        yield Finding("Kubeflow", State.NOT_CONFIGURED, "no pipelines are submitted", to_do)
+        yield DoctorFinding("Kubeflow", CheckState.NOT_CONFIGURED, "no pipelines are submitted", to_do)
         return
     answer = _get(f"{host.rstrip('/')}/apis/v2beta1/healthz")
     if isinstance(answer, str):
         login = answer.startswith(("401", "403"))
         to_do = "log in to Kubeflow" if login else "check platform.kubeflow_host (it often ends in /pipeline)"
-        yield Finding("Kubeflow", State.WARNING if login else State.FAILED, f"{host}: {answer}", to_do)
+        yield DoctorFinding("Kubeflow", CheckState.WARNING if login else CheckState.FAILED, f"{host}: {answer}", to_do)
         return
     health = _json(answer)
     if isinstance(health, dict):
         users = "several users" if health.get("multi_user") else "one user"
-        yield Finding("Kubeflow", State.OK, f"{host} answers, set up for {users}")
+        yield DoctorFinding("Kubeflow", CheckState.OK, f"{host} answers, set up for {users}")
     else:
         to_do = "log in, or give the URL of the pipeline API itself"
-        yield Finding("Kubeflow", State.WARNING, f"{host} answers with a page (a login?), not with its health", to_do)
+        yield DoctorFinding(
+            "Kubeflow", CheckState.WARNING, f"{host} answers with a page (a login?), not with its health", to_do
+        )
 
 
 def _get(url: str) -> bytes | str:

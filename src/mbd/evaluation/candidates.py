@@ -60,7 +60,7 @@ def shared_data(features: Path, candidates: Sequence[Candidate]) -> tuple[Featur
         raise DataError(
             "the models have no modality in common",
             value="; ".join(f"{c.name}: {', '.join(c.first.modalities)}" for c in candidates),
-            way_out="evaluate them one by one",
+            hint="evaluate them one by one",
         )
     return FeatureSet.open(features, without=tuple(left_out)), left_out
 
@@ -71,7 +71,7 @@ def _open(name: str, folder: Path) -> Candidate:
         raise DataError(
             "this is not a model folder: it has neither model.json nor seed-*/model.json",
             file=folder,
-            way_out="`mbd train` makes one",
+            hint="`mbd train` makes one",
         )
     models = [load(path) for path in found]
     kinds = {_kind(model): model for model in models}
@@ -80,7 +80,7 @@ def _open(name: str, folder: Path) -> Candidate:
             "the seeds of one method must be models of one kind",
             file=folder,
             value="; ".join(f"{m.record.backbone} on {', '.join(m.modalities)}" for m in kinds.values()),
-            way_out="give models of different kinds as methods of their own, each with --model",
+            hint="give models of different kinds as methods of their own, each with --model",
         )
     by_seed = {model.record.seed: (path, model) for path, model in zip(found, models, strict=True)}
     if len(by_seed) < len(found):

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from mbd.errors import MissingExtraError
-from mbd.evaluation.regimes import Bench
+from mbd.evaluation.regimes import EvaluationPlan
 from mbd.features.rows import Rows
 from mbd.model.predictor import Model
 from mbd.randomness import stream, stream_seed
@@ -57,11 +57,11 @@ def reconstructed(model: Model, rows: Rows) -> Array | None:
     return standardised
 
 
-def sentiment_classes(bench: Bench, classes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
+def sentiment_classes(plan: EvaluationPlan, classes: tuple[str, ...]) -> tuple[Array, tuple[str, ...]]:
     """Return the class of each row and the names of the classes: for regression, the sign of the label."""
-    if bench.task == "classification":
-        return bench.rows.labels, classes
-    return (bench.rows.labels >= 0).astype(np.int64), ("negative", "non-negative")
+    if plan.task == "classification":
+        return plan.rows.labels, classes
+    return (plan.rows.labels >= 0).astype(np.int64), ("negative", "non-negative")
 
 
 def sample_for_map(n: int, seed: int) -> Array:
@@ -86,20 +86,20 @@ def map_of(matrix: Array, labels: Array, seed: int) -> tuple[Array, float]:
     return points, silhouette
 
 
-def property_drift(model: Model, bench: Bench) -> dict[str, dict[str, float]]:
+def property_drift(model: Model, plan: EvaluationPlan) -> dict[str, dict[str, float]]:
     """Return for each modality the mean squared deviations between P^m and μ̄^m of clean and of corrupted input."""
     if not isinstance(model.backbone, Inside):
         return {}
     p = model.backbone.property_embeddings()
-    clean = model.backbone.invariant_mean(*_inputs(model, bench.rows))
-    corrupted = model.backbone.invariant_mean(*_inputs(model, bench.damaged))
+    clean = model.backbone.invariant_mean(*_inputs(model, plan.rows))
+    corrupted = model.backbone.invariant_mean(*_inputs(model, plan.damaged))
     return {
         m: {
             "clean_to_corrupted": _mse(clean[m], corrupted[m]),
             "property_to_clean": _mse(p[m], clean[m]),
             "property_to_corrupted": _mse(p[m], corrupted[m]),
         }
-        for m in bench.modalities
+        for m in plan.modalities
         if m in p and m in clean
     }
 

@@ -11,7 +11,7 @@ from mbd.files import to_json
 from mbd.records import Record
 
 LEAKAGE = "leakage.json"
-Decision = Literal["passed", "refused", "told"]
+Decision = Literal["passed", "refused", "informational"]
 """`told`: shown, and decides nothing"""
 Variant = Literal["as released", "int8", "pruned"]
 

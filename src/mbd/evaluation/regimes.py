@@ -28,7 +28,7 @@ from mbd.features.availability import fixed_patterns, missing_rate_mask, pattern
 from mbd.features.corruption import corrupt
 from mbd.features.rows import Rows
 from mbd.params.features import Task
-from mbd.params.learning import Evaluation
+from mbd.params.learning import EvaluationSettings
 from mbd.tensors import Array
 
 Predictor = Callable[[Mapping[str, Array]], Array]
@@ -66,7 +66,7 @@ class Regime:
 
 
 @dataclass(frozen=True)
-class Bench:
+class EvaluationPlan:
     """The rows and regimes that all methods of one evaluation are judged by."""
 
     task: Task
@@ -81,7 +81,7 @@ class Bench:
         return tuple(self.rows.features)
 
 
-def build_bench(rows: Rows, task: Task, params: Evaluation) -> Bench:
+def plan_evaluation(rows: Rows, task: Task, params: EvaluationSettings) -> EvaluationPlan:
     """Draw the masks and the damage for `rows`; a row without any modality is left out of all regimes."""
     rows = rows.take(np.any(list(rows.available.values()), axis=0))
     modalities, n = tuple(rows.features), len(rows)
@@ -97,7 +97,7 @@ def build_bench(rows: Rows, task: Task, params: Evaluation) -> Bench:
     for asked, rate in reached.items():
         mask = missing_rate_mask(n, modalities, rate, params.seed, rows.available)
         regimes.append(Regime(f"η={asked:g}", "rate", _matrix(mask, modalities), rate))
-    return Bench(
+    return EvaluationPlan(
         task,
         rows,
         corrupt(rows, params.corruption, params.seed),
@@ -115,21 +115,21 @@ def _reached_rates(asked: tuple[float, ...], low: float, high: float) -> dict[fl
     return reached
 
 
-def evaluate_predictor(predict: Predictor, bench: Bench) -> Scores:
+def evaluate_predictor(predict: Predictor, plan: EvaluationPlan) -> Scores:
     """Return the metrics of a predictor in every regime, clean and corrupted, and their averages."""
-    codes = np.stack([_codes(regime.shown) for regime in bench.regimes])
-    clean = _outputs(predict, bench.rows, codes)
-    changed = _changed(bench.rows, bench.damaged)
+    codes = np.stack([_codes(regime.shown) for regime in plan.regimes])
+    clean = _outputs(predict, plan.rows, codes)
+    changed = _changed(plan.rows, plan.damaged)
     corrupted = clean
     if changed.any():
         corrupted = clean.copy()
-        corrupted[:, changed] = _outputs(predict, bench.damaged.take(changed), codes[:, changed])
+        corrupted[:, changed] = _outputs(predict, plan.damaged.take(changed), codes[:, changed])
     scores: Scores = {}
     for is_corrupted, outputs in ((False, clean), (True, corrupted)):
-        for regime, code, output in zip(bench.regimes, codes, outputs, strict=True):
-            metrics = task_metrics(bench.task, bench.rows.labels[code > 0], output[code > 0])
+        for regime, code, output in zip(plan.regimes, codes, outputs, strict=True):
+            metrics = task_metrics(plan.task, plan.rows.labels[code > 0], output[code > 0])
             scores[Condition(regime.name, is_corrupted)] = metrics
-    return scores | _averages(scores, bench.regimes)
+    return scores | _averages(scores, plan.regimes)
 
 
 def _averages(scores: Scores, regimes: tuple[Regime, ...]) -> Scores:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mbd.evaluation.metrics import ACCURACIES, ERRORS
-from mbd.evaluation.regimes import AVERAGES, Bench, Condition, Regime, Scores
+from mbd.evaluation.regimes import AVERAGES, Condition, EvaluationPlan, Regime, Scores
 from mbd.evaluation.spread import Comparison, Spread, paired_t_test, spread
 
 HEADLINES = ("full", *AVERAGES)
@@ -19,7 +19,7 @@ _DIGITS = 4
 
 
 @dataclass(frozen=True)
-class Method:
+class EvaluatedMethod:
     """A model with its seeds, or a baseline."""
 
     name: str
@@ -46,8 +46,8 @@ class Method:
 class Results:
     """All methods on one bench; the first method is the one that the evaluation is about."""
 
-    bench: Bench
-    methods: tuple[Method, ...]
+    plan: EvaluationPlan
+    methods: tuple[EvaluatedMethod, ...]
     against: tuple[str, ...] = ()
     """methods that the others are tested against"""
     notes: tuple[str, ...] = ()
@@ -61,18 +61,18 @@ class Results:
     @property
     def primary(self) -> str:
         """The metric that methods are compared by first."""
-        return ACCURACIES[self.bench.task][0]
+        return ACCURACIES[self.plan.task][0]
 
     @property
     def shown(self) -> tuple[str, ...]:
         """The metrics that tables show."""
-        return ACCURACIES[self.bench.task] + ERRORS[self.bench.task]
+        return ACCURACIES[self.plan.task] + ERRORS[self.plan.task]
 
     def regimes(self, kind: str) -> tuple[Regime, ...]:
         """Return the regimes of one kind."""
-        return tuple(regime for regime in self.bench.regimes if regime.kind == kind)
+        return tuple(regime for regime in self.plan.regimes if regime.kind == kind)
 
-    def method(self, name: str) -> Method:
+    def method(self, name: str) -> EvaluatedMethod:
         """Return a method by name."""
         return next(method for method in self.methods if method.name == name)
 
@@ -99,7 +99,7 @@ class Tested:
     comparison: Comparison
 
 
-def compare(ours: Method, theirs: Method, condition: Condition, metric: str) -> Comparison | None:
+def compare(ours: EvaluatedMethod, theirs: EvaluatedMethod, condition: Condition, metric: str) -> Comparison | None:
     """Pair two methods by seed (a baseline stands beside every seed); None without any pair."""
     a, b = ours.values(condition, metric), theirs.values(condition, metric)
     if theirs.baseline and b:
@@ -119,18 +119,18 @@ def to_metrics(results: Results) -> dict[str, Any]:
         means = {metric: first.mean(condition, metric) for metric in metrics}
         return {metric: round(mean, _DIGITS) for metric, mean in means.items() if mean is not None}
 
-    few = (results.primary, *ERRORS[results.bench.task][:1])
+    few = (results.primary, *ERRORS[results.plan.task][:1])
     averages = {name.lower(): headline(Condition(name), results.shown) for name in AVERAGES}
     corrupted = {name.lower(): headline(Condition(name, True), few) for name in HEADLINES}
     return {
         **headline(Condition("full"), results.metrics),
         **{name: means for name, means in averages.items() if means},
         "corrupted": {name: means for name, means in corrupted.items() if means},
-        "rows": len(results.bench.rows),
+        "rows": len(results.plan.rows),
         "seeds": len(first.runs),
-        "task": results.bench.task,
+        "task": results.plan.task,
         "model": first.name,
-        "modalities": list(results.bench.modalities),
+        "modalities": list(results.plan.modalities),
         "results": list(_records(results)),
         "comparisons": [_rounded(asdict(tested)) for tested in results.comparisons()],
         "notes": list(results.notes),
@@ -154,13 +154,13 @@ def _records(results: Results) -> Iterator[dict[str, Any]]:
 
 def _conditions(results: Results) -> Iterator[tuple[Condition, dict[str, Any]]]:
     for corrupted in (False, True):
-        for regime in results.bench.regimes:
+        for regime in results.plan.regimes:
             place = {"kind": regime.kind, "regime": regime.name, "eta": regime.rate}
             yield Condition(regime.name, corrupted), {**place, "corrupted": corrupted, "rows": regime.rows}
         for name, kind in AVERAGES.items():
             if results.regimes(kind):
                 place = {"kind": "average", "regime": name, "eta": None}
-                yield Condition(name, corrupted), {**place, "corrupted": corrupted, "rows": len(results.bench.rows)}
+                yield Condition(name, corrupted), {**place, "corrupted": corrupted, "rows": len(results.plan.rows)}
 
 
 def to_csv(results: Results) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from mbd.evaluation.metrics import ACCURACIES, ERRORS, LOWER_IS_BETTER, TITLES
 from mbd.evaluation.regimes import AVERAGES, Condition
-from mbd.evaluation.results import HEADLINES, Method, Results, Tested
+from mbd.evaluation.results import HEADLINES, EvaluatedMethod, Results, Tested
 from mbd.evaluation.spread import Spread
 
 _ABSENT = "–"
@@ -22,7 +22,7 @@ def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str
 
 def to_markdown(results: Results) -> str:
     """Return the whole report."""
-    task = results.bench.task
+    task = results.plan.task
     groups = [metrics for metrics in (ACCURACIES[task], ERRORS[task]) if metrics]
     parts = ["# Evaluation", _introduction(results)]
     parts += ["## Overview", *(_overview(results, metrics) for metrics in groups)]
@@ -46,7 +46,7 @@ def _introduction(results: Results) -> str:
     seeds = {method.name: len(method.runs) for method in results.methods if not method.baseline}
     models = ", ".join(f"{name} ({count} seed{'s' * (count > 1)})" for name, count in seeds.items())
     return (
-        f"{len(results.bench.rows)} test rows, {results.bench.task}, on {', '.join(results.bench.modalities)}. "
+        f"{len(results.plan.rows)} test rows, {results.plan.task}, on {', '.join(results.plan.modalities)}. "
         f"Models: {models}. Shares are in percent; ± is the deviation over seeds. "
         + "; ".join(f"{name} is the average of the {_KINDS[kind]}" for name, kind in AVERAGES.items())
         + "."
@@ -65,7 +65,7 @@ def _by_regime(results: Results, regimes: Sequence[str], metrics: Sequence[str])
     return markdown_table([_title(metrics), *(method.name for method in results.methods)], lines)
 
 
-def _cells(methods: Sequence[Method], condition: Condition, metrics: Sequence[str]) -> list[str]:
+def _cells(methods: Sequence[EvaluatedMethod], condition: Condition, metrics: Sequence[str]) -> list[str]:
     """Return `first ± deviation / second / …` for each method, the best in the first metric bold."""
     first = [method.mean(condition, metrics[0]) for method in methods]
     known = [mean for mean in first if mean is not None]

@@ -40,7 +40,7 @@ def pattern_mask(n: int, modalities: Sequence[str], pattern: Sequence[str]) -> M
         raise UsageError(
             "a pattern names at least one modality that there is",
             value=", ".join(unknown) or "none",
-            way_out=f"there is {', '.join(modalities)}",
+            hint=f"there is {', '.join(modalities)}",
         )
     return {modality: np.full(n, modality in pattern) for modality in modalities}
 
@@ -76,7 +76,7 @@ def missing_rate_mask(
             f"a missing rate of {rate:g} cannot be reached with {len(names)} modalities",
             key="evaluation.missing_rates",
             value=rate,
-            way_out=f"each row keeps at least one modality, so give a rate from {low:.4f} to {high:.4f}",
+            hint=f"each row keeps at least one modality, so give a rate from {low:.4f} to {high:.4f}",
         )
     rng = stream(seed, "availability", "missing rate", str(absent), *names)
     losses = _losses(rng, there.sum(axis=1), lost)
@@ -108,7 +108,7 @@ def _there(n: int, modalities: Sequence[str], available: Mapping[str, Array] | N
     empty = ~there.any(axis=1)
     if empty.any():
         raise DataError(
-            f"{int(empty.sum())} rows have no modality at all", value=f"row {int(empty.argmax())}", way_out="drop them"
+            f"{int(empty.sum())} rows have no modality at all", value=f"row {int(empty.argmax())}", hint="drop them"
         )
     return there
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows
-from mbd.params.features import Features
+from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
 
 _APART = {
@@ -19,7 +19,7 @@ _APART = {
 }
 
 
-def check_collection(collection: Collection, params: Features) -> None:
+def check_collection(collection: Collection, params: FeaturesSettings) -> None:
     """Raise the first thing that is wrong with `collection`."""
     file = ", ".join(collection.files) or None
     try:
@@ -41,16 +41,16 @@ def _check_splits_present(collection: Collection) -> None:
             raise DataError(
                 f"the split {split} is missing",
                 value=f"there is {', '.join(collection.splits) or 'none'}",
-                way_out="a data set needs train, valid and test; set some groups (speakers, videos) aside for it",
+                hint="a data set needs train, valid and test; set some groups (speakers, videos) aside for it",
             )
     for split, rows in collection.splits.items():
         if not len(rows):
-            raise DataError(f"the split {split} is empty", key=split, way_out="give it at least one row")
+            raise DataError(f"the split {split} is empty", key=split, hint="give it at least one row")
     if len(collection.modalities) < 2:
         raise DataError(
             "a multimodal model needs at least two modalities",
             value=", ".join(collection.modalities) or "none",
-            way_out="check features.source.modalities",
+            hint="check features.source.modalities",
         )
 
 
@@ -61,7 +61,7 @@ def _check_shape(split: str, rows: Rows, dims: dict[str, int]) -> None:
             f"the modality {sorted(missing)[0]} is in some splits and missing in others",
             key=split,
             value=", ".join(rows.features),
-            way_out="every split needs the same modalities; name them in features.source.modalities",
+            hint="every split needs the same modalities; name them in features.source.modalities",
         )
     for modality, matrix in rows.features.items():
         key = f"{split}_{modality}"
@@ -72,14 +72,14 @@ def _check_shape(split: str, rows: Rows, dims: dict[str, int]) -> None:
                 f"the dimension of {modality} differs between splits",
                 key=key,
                 value=f"{matrix.shape[1]}, elsewhere {dims[modality]}",
-                way_out="extract all splits with the same encoder",
+                hint="extract all splits with the same encoder",
             )
         if len(matrix) != len(rows):
             raise DataError(
                 "there must be as many feature rows as ids",
                 key=key,
                 value=f"{len(matrix)} and {len(rows)}",
-                way_out="give a row for every id; where the modality is missing, one of zeros marked as unavailable",
+                hint="give a row for every id; where the modality is missing, one of zeros marked as unavailable",
             )
     if len(rows.labels) != len(rows):
         raise DataError(
@@ -96,7 +96,7 @@ def _check_ids(split: str, rows: Rows) -> None:
             f"{repeated.size} ids stand more than once in the split {split}",
             key=f"{split}_ids",
             value=repeated[0],
-            way_out="ids must be unique: a deletion for a subject has to find every row once",
+            hint="ids must be unique: a deletion for a subject has to find every row once",
         )
     if (rows.ids == "").any():
         raise DataError("an id is empty", key=f"{split}_ids", value=f"row {int((rows.ids == '').argmax())}")
@@ -110,7 +110,7 @@ def _check_values(split: str, rows: Rows) -> None:
                 f"{int((~np.isfinite(matrix)).sum())} feature values are NaN or infinite",
                 key=f"{split}_{modality}",
                 value=f"{matrix[row, column]} in row {row} (id {rows.ids[row]}), column {column}",
-                way_out="repair them, or set these rows to zero and mark them as unavailable (.npz: an array "
+                hint="repair them, or set these rows to zero and mark them as unavailable (.npz: an array "
                 f"{split}_{modality}_available of booleans)",
             )
     nothing = ~np.any(list(rows.available.values()), axis=0)
@@ -119,7 +119,7 @@ def _check_values(split: str, rows: Rows) -> None:
             f"{int(nothing.sum())} rows have no modality at all",
             key=split,
             value=f"id {rows.ids[nothing][0]}",
-            way_out="drop these rows: there is nothing to predict from",
+            hint="drop these rows: there is nothing to predict from",
         )
 
 
@@ -129,16 +129,16 @@ def _check_labels(split: str, rows: Rows, collection: Collection, label_range: t
         raise DataError("a label is NaN or infinite", key=key, value=f"id {rows.ids[~np.isfinite(labels)][0]}")
     if collection.task == "classification":
         low, high = 0.0, float(len(collection.classes) - 1)
-        way_out = "classes are numbered from 0; set features.source.task=regression if these are not classes"
+        hint = "classes are numbered from 0; set features.source.task=regression if these are not classes"
     else:
-        (low, high), way_out = label_range, "set features.label_range=[low, high] if these labels are right"
+        (low, high), hint = label_range, "set features.label_range=[low, high] if these labels are right"
     outside = (labels < low) | (labels > high)
     if outside.any():
         raise DataError(
             f"{int(outside.sum())} labels lie outside {low:g} … {high:g}",
             key=key,
             value=f"{labels[outside][0]} (id {rows.ids[outside][0]})",
-            way_out=way_out,
+            hint=hint,
         )
 
 
@@ -153,7 +153,7 @@ def _check_disjoint(collection: Collection) -> None:
                     f"the splits {one} and {other} share {len(common)} {what}{'s' * (len(common) > 1)}",
                     key=f"{one}_{what}s",
                     value=min(common),
-                    way_out=_APART[what],
+                    hint=_APART[what],
                 )
 
 

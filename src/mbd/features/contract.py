@@ -209,7 +209,7 @@ class FeatureSet:
             raise DataError(
                 f"the data has no modality {unknown[0]!r}",
                 file=folder / MANIFEST,
-                way_out=f"it has {', '.join(manifest.modalities)}",
+                hint=f"it has {', '.join(manifest.modalities)}",
             )
         kept = {m: d for m, d in manifest.modalities.items() if m not in without}
         feature_set = cls(folder, manifest.model_copy(update={"modalities": kept}))
@@ -230,7 +230,7 @@ class FeatureSet:
             raise DataError(
                 f"there is no split {name!r}",
                 file=self.folder / MANIFEST,
-                way_out=f"there is {', '.join(self.manifest.splits)}",
+                hint=f"there is {', '.join(self.manifest.splits)}",
             ) from None
         used = self.digests()
         tombstones.refuse(
@@ -263,5 +263,5 @@ class FeatureSet:
                     "the file is not the one that the manifest lists",
                     file=self.folder / name,
                     value=f"sha256 {found[name]}, listed {digest}",
-                    way_out="make or fetch the FeatureSet again",
+                    hint="make or fetch the FeatureSet again",
                 )

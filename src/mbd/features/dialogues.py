@@ -38,7 +38,7 @@ def arrange(path: Path, content: object, layout: tuple[str, ...] | str) -> Place
             "such a file holds a tuple of dictionaries by dialogue and of lists of dialogues",
             file=path,
             value=type(content).__name__,
-            way_out="give a feature file such as IEMOCAP_features.pkl of DialogueRNN, MMGCN or COGMEN",
+            hint="give a feature file such as IEMOCAP_features.pkl of DialogueRNN, MMGCN or COGMEN",
         )
     names = _recognised(path, list(content)) if isinstance(layout, str) else layout
     if len(names) != len(content):
@@ -47,7 +47,7 @@ def arrange(path: Path, content: object, layout: tuple[str, ...] | str) -> Place
             file=path,
             key=_KEY,
             value=", ".join(names),
-            way_out=_WAY_OUT,
+            hint=_WAY_OUT,
         )
     places = {name: place for name, place in zip(names, content, strict=True) if name not in _UNUSED}
     _check(path, names, places)
@@ -68,7 +68,7 @@ def _recognised(path: Path, content: list[Any]) -> tuple[str, ...]:
             "the places of the tuple cannot be told apart",
             file=path,
             value=", ".join(f"{place}: {kind}" for place, kind in enumerate(kinds)),
-            way_out=_WAY_OUT,
+            hint=_WAY_OUT,
         )
     names = {"ids": iter(("ids",)), "labels": iter(("labels",)), "dialogues": iter(("train", "test"))}
     names["vectors"] = iter(_VECTORS[vectors])
@@ -122,7 +122,7 @@ def _check(path: Path, names: tuple[str, ...], places: Places) -> None:
     elif not modalities(places):
         problem = "no place is a modality"
     if problem:
-        raise DataError(problem, file=path, key=_KEY, value=", ".join(names), way_out=_WAY_OUT)
+        raise DataError(problem, file=path, key=_KEY, value=", ".join(names), hint=_WAY_OUT)
     for name, place in places.items():
         kind, fits = ("list or set of dialogues", list | tuple | set | frozenset | np.ndarray)
         if name not in LISTS:
@@ -133,5 +133,5 @@ def _check(path: Path, names: tuple[str, ...], places: Places) -> None:
                 file=path,
                 key=_KEY,
                 value=type(place).__name__,
-                way_out=_WAY_OUT,
+                hint=_WAY_OUT,
             )

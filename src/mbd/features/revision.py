@@ -19,7 +19,7 @@ from mbd import git
 from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
 from mbd.files import sha256_file
-from mbd.remote_errors import Trouble, trouble_with
+from mbd.remote_errors import ErrorKind, classify_error
 from mbd.urls import without_credentials
 
 Prepare = Callable[[Path], Collection[str]]
@@ -29,18 +29,18 @@ _NOT_THERE = (
     "`dvc push` it from a machine that has it, or name another remote with --dvc-remote",
 )
 _PROBLEMS = {
-    Trouble.CREDENTIALS: (
+    ErrorKind.CREDENTIALS: (
         "the DVC remote refuses our credentials, or there are none",
         "set credentials that may read the remote (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)",
     ),
-    Trouble.UNREACHABLE: ("the DVC remote cannot be reached", "`mbd doctor` in the repository checks its remotes"),
-    Trouble.NO_BUCKET: _NOT_THERE,
-    Trouble.NOT_THERE: _NOT_THERE,
+    ErrorKind.UNREACHABLE: ("the DVC remote cannot be reached", "`mbd doctor` in the repository checks its remotes"),
+    ErrorKind.NO_BUCKET: _NOT_THERE,
+    ErrorKind.NOT_THERE: _NOT_THERE,
 }
 
 
 @dataclass(frozen=True)
-class Revision:
+class DataRevision:
     """Where a FeatureSet came from."""
 
     repository: str
@@ -59,7 +59,7 @@ def as_it_is(_: Path) -> tuple[str, ...]:
 
 def fetch_revision(
     repository: str, rev: str, path: str, folder: Path, remote: str | None = None, prepare: Prepare = as_it_is
-) -> Revision:
+) -> DataRevision:
     """Copy the FeatureSet at `path` in revision `rev` (branch, tag, commit, `HEAD`) into the empty `folder`.
 
     `remote` is the name of the DVC remote to read from, if it is not the default one.
@@ -70,7 +70,7 @@ def fetch_revision(
         committed_md5 = _copy(place, folder, remote)
     unreadable = tuple(prepare(folder))
     _verify(place, folder, committed_md5, unreadable)
-    return Revision(without_credentials(repository), commit, place.path, sha256_file(folder / MANIFEST), unreadable)
+    return DataRevision(without_credentials(repository), commit, place.path, sha256_file(folder / MANIFEST), unreadable)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _copy(place: _Place, folder: Path, remote: str | None) -> str | None:
         raise UsageError(
             "the repository has no DVC remote of that name",
             value=remote,
-            way_out="`dvc remote list` in the repository lists them",
+            hint="`dvc remote list` in the repository lists them",
         ) from None
     except MbdError:
         raise
@@ -132,7 +132,7 @@ def _find_manifest(files: Any, place: _Place) -> str | None:  # noqa: ANN401 -- 
         raise DataError(
             f"the path is not in {place.shown}",
             value=place.path,
-            way_out="give a path relative to the top of the repository, and a revision that has it",
+            hint="give a path relative to the top of the repository, and a revision that has it",
         ) from None
     try:
         md5: str | None = files.info(f"{place.path}/{MANIFEST}").get("md5")
@@ -140,7 +140,7 @@ def _find_manifest(files: Any, place: _Place) -> str | None:  # noqa: ANN401 -- 
         raise DataError(
             f"the path is not a FeatureSet in {place.shown}: it has no {MANIFEST}",
             value=place.path,
-            way_out="give the folder that `mbd features --out` wrote",
+            hint="give the folder that `mbd features --out` wrote",
         ) from None
     return md5
 
@@ -152,7 +152,7 @@ def _verify(place: _Place, folder: Path, committed_md5: str | None, unreadable: 
             f"the manifest is not the one that was committed in {place.shown}",
             file=f"{place.path}/{MANIFEST}",
             value=f"md5 {found}, committed {committed_md5}",
-            way_out="the DVC remote is damaged: push the FeatureSet again from a machine that has it",
+            hint="the DVC remote is damaged: push the FeatureSet again from a machine that has it",
         )
     try:
         FeatureSet.open(folder, without=unreadable, verify=True)
@@ -162,11 +162,11 @@ def _verify(place: _Place, folder: Path, committed_md5: str | None, unreadable: 
             file=str(error.file).replace(str(folder), place.path),
             key=error.key,
             value=error.value,
-            way_out="make it again in its repository, commit it, and `dvc push`",
+            hint="make it again in its repository, commit it, and `dvc push`",
         ) from error
 
 
 def _not_fetched(error: BaseException, place: _Place) -> DataError:
-    trouble, reason = trouble_with(error)
-    problem, way_out = _PROBLEMS.get(trouble, ("the revision cannot be fetched", None))
-    return DataError(f"{problem}: {reason}", value=f"{place.path} of {place.shown}", way_out=way_out)
+    kind, reason = classify_error(error)
+    problem, hint = _PROBLEMS.get(kind, ("the revision cannot be fetched", None))
+    return DataError(f"{problem}: {reason}", value=f"{place.path} of {place.shown}", hint=hint)

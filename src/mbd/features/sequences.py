@@ -68,7 +68,7 @@ class Sequence:
             f"the segment {segment} cannot be used: {how}",
             file=self.path,
             key=f"data/{segment}",
-            way_out="download the sequence again, or name the ones to read in features.source.csd.sequences",
+            hint="download the sequence again, or name the ones to read in features.source.csd.sequences",
         )
 
 
@@ -80,12 +80,12 @@ def open_sequence(path: Path, key: str) -> Iterator[Sequence]:
     except ImportError as error:
         raise MissingExtraError("reading .csd files", "data", "h5py") from error
     if not path.is_file():
-        raise DataError("the sequence is missing", file=path, key=key, way_out=_AGAIN)
+        raise DataError("the sequence is missing", file=path, key=key, hint=_AGAIN)
     try:
         file = h5py.File(path, "r")
     except OSError as error:
         problem = f"this is not an HDF5 file, or it is cut off: {error}"
-        raise DataError(problem, file=path, key=key, way_out=_AGAIN) from error
+        raise DataError(problem, file=path, key=key, hint=_AGAIN) from error
     with file:
         yield Sequence(path, *_contents(path, key, file))
 
@@ -95,14 +95,14 @@ def _contents(path: Path, key: str, file: Any) -> tuple[Any, dict[str, list[tupl
         groups = [root["data"] for root in file.values() if hasattr(root, "keys") and "data" in root]
         names = list(groups[0]) if len(groups) == 1 and hasattr(groups[0], "keys") else None
     except (OSError, RuntimeError, KeyError) as error:
-        raise DataError(f"the file is damaged: {error}", file=path, key=key, way_out=_AGAIN) from error
+        raise DataError(f"the file is damaged: {error}", file=path, key=key, hint=_AGAIN) from error
     if names is None:
         raise DataError(
             "a computational sequence has one root group with a group `data` in it",
             file=path,
             key=key,
             value=f"at the root there is {', '.join(file) or 'nothing'}",
-            way_out="give a .csd file of CMU-MultimodalSDK",
+            hint="give a .csd file of CMU-MultimodalSDK",
         )
     videos: dict[str, list[tuple[int | None, str]]] = {}
     for name in names:

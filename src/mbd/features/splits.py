@@ -7,7 +7,7 @@ import numpy as np
 
 from mbd.errors import DataError, UsageError
 from mbd.features.rows import Collection, Rows
-from mbd.params.features import Calibration
+from mbd.params.features import CalibrationSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -55,7 +55,7 @@ def carve(rows: Rows, size: int, seed: int, name: str) -> tuple[Rows, Rows]:
     return rows.take(~mask), rows.take(mask)
 
 
-def with_calibration(collection: Collection, params: Calibration, seed: int) -> Collection:
+def with_calibration(collection: Collection, params: CalibrationSettings, seed: int) -> Collection:
     """Return `collection` with a calibration split, carved out of train by group if the source has none."""
     if "calibration" in collection.splits or params.size == 0:
         return collection
@@ -68,6 +68,6 @@ def with_calibration(collection: Collection, params: Calibration, seed: int) -> 
             f"no group of the train split fits into a calibration split of {size} rows",
             key="features.calibration.share",
             value=params.share,
-            way_out="raise it, or set features.calibration.size=0 to go without (then only exact deletion is possible)",
+            hint="raise it, or set features.calibration.size=0 to go without (then only exact deletion is possible)",
         )
     return replace(collection, splits={**collection.splits, "train": stays, "calibration": calibration})

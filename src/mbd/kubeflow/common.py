@@ -82,16 +82,14 @@ def verify(folder: Path) -> None:
     try:
         listed = read_json(folder / STEP_FILE)["outputs"]["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            "the artifact is not the output of a step", file=folder, way_out="run the step again"
-        ) from error
+        raise DataError("the artifact is not the output of a step", file=folder, hint="run the step again") from error
     found = file_digests(folder)
     if different := sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name)):
         raise DataError(
             "the artifact is not what the step wrote",
             file=folder / different[0],
             value=f"sha256 {found.get(different[0], 'missing')}, written {listed.get(different[0], 'not')}",
-            way_out="run the step again",
+            hint="run the step again",
         )
 
 

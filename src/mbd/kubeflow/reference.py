@@ -20,7 +20,7 @@ from mbd.files import STEP_FILE, canonical_digest, read_json
 from mbd.kubeflow.common import say
 from mbd.kubeflow.sealing import workshop
 from mbd.params import Params
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.records import Record, read_record
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder, made_plain, naming_destroyed_keys, opened
@@ -79,7 +79,7 @@ def feature_set(file: Path, params: Params) -> Iterator[Path]:
                 "the FeatureSet is not the one that this pipeline started with",
                 file=file,
                 value=f"digest {found}, the reference says {reference.digest}",
-                way_out="name a DVC revision (platform.features), or start the pipeline again",
+                hint="name a DVC revision (platform.features), or start the pipeline again",
             )
         yield folder
 
@@ -103,7 +103,9 @@ def _plain(reference: FeatureReference, params: Params) -> Iterator[Path]:
             yield folder
 
 
-def _naming_keys(reference: FeatureReference, folder: Path, settings: Shredding) -> AbstractContextManager[None]:
+def _naming_keys(
+    reference: FeatureReference, folder: Path, settings: ShreddingSettings
+) -> AbstractContextManager[None]:
     if not settings.enabled:
         return nullcontext()
     return naming_destroyed_keys(folder, Path(reference.path or folder), Keyring.of(settings), settings.lineage)
@@ -118,7 +120,7 @@ def _bring(reference: FeatureReference, params: Params, folder: Path) -> None:
         features.run_revision(folder, reference.repository, rev, path, reference.remote, prepare)
 
 
-def keep_shared(folder: Path, reference: FeatureReference, settings: Shredding) -> None:
+def keep_shared(folder: Path, reference: FeatureReference, settings: ShreddingSettings) -> None:
     """Let the other steps of a run on this machine have the FeatureSet that was just made."""
     goal = _shared(reference)
     if goal is None or goal.exists():

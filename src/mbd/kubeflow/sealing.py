@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from mbd.errors import UsageError
 from mbd.kubeflow.common import Artifact, say, verify
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.record import KeyName
 from mbd.shredding.vault import encrypt_folder, opened
@@ -22,7 +22,7 @@ from mbd.shredding.workspace import private_folder
 
 
 @contextmanager
-def readable(settings: Shredding, *artifacts: Artifact) -> Iterator[list[str]]:
+def readable(settings: ShreddingSettings, *artifacts: Artifact) -> Iterator[list[str]]:
     """Within: the paths of artifacts that are what their steps wrote, plain."""
     with ExitStack() as stack:
         folders = [stack.enter_context(opened(Path(artifact.path), settings, say)) for artifact in artifacts]
@@ -32,7 +32,7 @@ def readable(settings: Shredding, *artifacts: Artifact) -> Iterator[list[str]]:
 
 
 @contextmanager
-def sealed(settings: Shredding, artifact: Artifact) -> Iterator[str]:
+def sealed(settings: ShreddingSettings, artifact: Artifact) -> Iterator[str]:
     """Within: the path for a step to write a model to. What it wrote is verified and becomes the artifact."""
     out = Path(artifact.path)
     if not settings.enabled:
@@ -46,7 +46,7 @@ def sealed(settings: Shredding, artifact: Artifact) -> Iterator[str]:
 
 
 @contextmanager
-def workshop(settings: Shredding, prefix: str) -> Iterator[Path]:
+def workshop(settings: ShreddingSettings, prefix: str) -> Iterator[Path]:
     """Within: an empty folder for what must not stay; in memory, and ours alone, where shredding is enabled."""
     if not settings.enabled:
         with TemporaryDirectory(prefix=prefix) as folder:
@@ -62,11 +62,11 @@ def workshop(settings: Shredding, prefix: str) -> Iterator[Path]:
                 "there is no room for the plaintext",
                 key="shredding.temporary",
                 value=private.parent.parent,
-                way_out="name a folder with more room, or give the pod more memory (platform.memory)",
+                hint="name a folder with more room, or give the pod more memory (platform.memory)",
             ) from error
 
 
-def have_keys(settings: Shredding, lineage: str, modalities: Iterable[str]) -> None:
+def have_keys(settings: ShreddingSettings, lineage: str, modalities: Iterable[str]) -> None:
     """See, before the work, that a model of these modalities can be encrypted after it."""
     if not settings.enabled:
         return

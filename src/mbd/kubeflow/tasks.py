@@ -18,7 +18,7 @@ from mbd.kubeflow.common import Artifact, each, environment, mbd, numbers, say, 
 from mbd.kubeflow.reference import feature_set, keep_shared, make_reference, read_reference
 from mbd.kubeflow.sealing import have_keys, readable, sealed, workshop
 from mbd.params import load_params, to_yaml
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 
 NOT_ATTACKED = "Single subjects were forgotten; attacks are about whole modalities, so nothing was attacked.\n"
 _LEAKAGE, _REPORT = "leakage.json", "report.md"
@@ -205,7 +205,7 @@ def overlaid(params: str, setting: str) -> str:
 @contextmanager
 def _on_features(
     params: str, dataset: Artifact, *read: tuple[str, Artifact]
-) -> Iterator[tuple[str, Shredding, list[str]]]:
+) -> Iterator[tuple[str, ShreddingSettings, list[str]]]:
     """Within: what a command that reads the FeatureSet, and artifacts by these options, needs."""
     with (
         settled(params) as (file, values),
@@ -216,7 +216,7 @@ def _on_features(
 
 
 @contextmanager
-def _reading(settings: Shredding, *read: tuple[str, Artifact]) -> Iterator[list[str]]:
+def _reading(settings: ShreddingSettings, *read: tuple[str, Artifact]) -> Iterator[list[str]]:
     """Within: the options that artifacts are read with, each with a folder that verifies."""
     with readable(settings, *(artifact for _, artifact in read)) as folders:
         yield [part for (option, _), folder in zip(read, folders, strict=True) for part in (option, folder)]

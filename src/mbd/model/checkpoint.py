@@ -50,6 +50,6 @@ def load_model(folder: Path, *, verify: bool = True) -> tuple[ModelRecord, dict[
             "the weights are not the ones that the record lists",
             file=folder / WEIGHTS,
             value=f"sha256 {digest}, recorded {record.sha256}",
-            way_out="fetch or train the model again",
+            hint="fetch or train the model again",
         )
     return record, dict(tensors)

@@ -18,14 +18,14 @@ def open_for(record: ModelRecord, folder: Path) -> FeatureSet:
     manifest, file = data.manifest, folder / MANIFEST
     if manifest.task != record.task:
         raise DataError(
-            f"the model is made for {record.task}, and the data for {manifest.task}", file=file, way_out=_OTHER_DATA
+            f"the model is made for {record.task}, and the data for {manifest.task}", file=file, hint=_OTHER_DATA
         )
     if manifest.classes != record.classes:
         raise DataError(
             "the model and the data have different classes",
             file=file,
             value=f"model {', '.join(record.classes)}; data {', '.join(manifest.classes)}",
-            way_out=_OTHER_DATA,
+            hint=_OTHER_DATA,
         )
     for name, dim in record.inputs.items():
         found = data.modalities.get(name)
@@ -35,7 +35,7 @@ def open_for(record: ModelRecord, folder: Path) -> FeatureSet:
                 + (f"{found}" if found else f"no {name}: only {', '.join(data.modalities)}"),
                 file=file,
                 key=name,
-                way_out=_OTHER_DATA,
+                hint=_OTHER_DATA,
             )
     return FeatureSet.open(folder, without=tuple(m for m in data.modalities if m not in record.inputs))
 
@@ -49,7 +49,7 @@ def refuse_foreign(record: ModelRecord, names: Iterable[str]) -> None:
             problem = f"the model has no modality {name}"
         else:
             continue
-        raise UsageError(problem, key=name, way_out=f"it takes {', '.join(record.inputs)}")
+        raise UsageError(problem, key=name, hint=f"it takes {', '.join(record.inputs)}")
 
 
 _OTHER_DATA = "give the data that the model was made for, or another model"

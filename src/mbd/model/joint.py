@@ -16,7 +16,7 @@ from mbd.model.checkpoint import describe
 from mbd.model.networks import JointNetwork
 from mbd.model.record import ColumnRange, ModelRecord, TensorRecord
 from mbd.params.features import Task
-from mbd.params.learning import Joint
+from mbd.params.learning import JointSettings
 from mbd.tensors import Array
 
 _SCALING = ("mean", "scale")
@@ -79,12 +79,12 @@ class JointBackbone:
 
 def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> JointBackbone:
     """Build the backbone that `record` describes around its weights."""
-    network = empty_network(record.modalities, max(len(record.classes), 1), Joint.model_validate(record.spec))
+    network = empty_network(record.modalities, max(len(record.classes), 1), JointSettings.model_validate(record.spec))
     network.load_state_dict({name: torch.from_numpy(np.array(tensor)) for name, tensor in tensors.items()}, assign=True)
     return JointBackbone(network.requires_grad_(False), record.task)
 
 
-def empty_network(modalities: Mapping[str, int], outputs: int, shape: Joint) -> JointNetwork:
+def empty_network(modalities: Mapping[str, int], outputs: int, shape: JointSettings) -> JointNetwork:
     """Return a network without values: no random number is drawn for weights that are set anyway."""
     with torch.device("meta"), warnings.catch_warnings():
         # The generator of a modality that is the only one left may have nothing to read.

@@ -25,7 +25,7 @@ from itertools import combinations
 import numpy as np
 
 from mbd.model.record import ModelRecord
-from mbd.params.learning import Lattice
+from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
 
 GRID = 1024.0
@@ -199,5 +199,5 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> LatticeBa
         own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
         if own:
             modules[tag] = Module(tag, own)
-    trust = Lattice.model_validate(record.spec).trust
+    trust = LatticeSettings.model_validate(record.spec).trust
     return LatticeBackbone(tuple(record.modalities), projections, modules, len(record.classes), trust)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from mbd.params.learning import Joint
+from mbd.params.learning import JointSettings
 
 Inputs = Mapping[str, Tensor]
 Masks = tuple[Tensor, Tensor]
@@ -46,7 +46,7 @@ class Pathway(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, dim: int, dim_of_others: int, shape: Joint) -> None:
+    def __init__(self, dim: int, dim_of_others: int, shape: JointSettings) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
@@ -90,7 +90,7 @@ class JointNetwork(nn.Module):
     label_mean: Tensor
     label_scale: Tensor
 
-    def __init__(self, modalities: Mapping[str, int], outputs: int, shape: Joint) -> None:
+    def __init__(self, modalities: Mapping[str, int], outputs: int, shape: JointSettings) -> None:
         super().__init__()
         self.modalities, self.shape = dict(modalities), shape
         total = sum(modalities.values())

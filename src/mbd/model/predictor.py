@@ -79,7 +79,7 @@ class Model:
             raise DataError(
                 f"{int(nothing.sum())} rows have no modality that the model takes",
                 value=f"first: row {int(nothing.argmax())}",
-                way_out=f"give at least one of {', '.join(self.record.inputs)} for every row",
+                hint=f"give at least one of {', '.join(self.record.inputs)} for every row",
             )
         parts = []
         for start in range(0, n, batch_size):
@@ -100,7 +100,7 @@ def load(folder: Path | str, *, verify: bool = True) -> Model:
 def _row_count(features: Mapping[str, Array]) -> int:
     counts = {name: len(matrix) for name, matrix in features.items()}
     if not counts:
-        raise UsageError("no modality was given", way_out="give at least one")
+        raise UsageError("no modality was given", hint="give at least one")
     if len(set(counts.values())) > 1:
         raise DataError("the modalities have different numbers of rows", value=counts)
     return next(iter(counts.values()))

@@ -46,7 +46,7 @@ def add_leakage(samples: Samples, record: LeakageRecord, model: str, modality: s
         key = attack.modality, attack.attack
         if attack.variant == "as released":
             headlines.setdefault(key, attack)
-        if attack.decision != "told" and (room := _room(attack)) is not None:
+        if attack.decision != "informational" and (room := _room(attack)) is not None:
             rooms[key] = min(room, rooms.get(key, room))
     for (about, name), attack in headlines.items():
         for role, value in _values(attack).items():

@@ -21,13 +21,13 @@ from mbd.errors import MbdError
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.scan import Scanner, StoppedError
-from mbd.monitoring.summary import Evidence, Summary
+from mbd.monitoring.summary import EvidenceSamples, Summary
 
 _EVIDENCE_KEPT = 4096
 _GOODBYE_SECONDS = 5.0
 
 
-class Watch:
+class StoreMonitor:
     """Looks at the store every `pause` seconds, in a thread of its own, and tells what it saw last."""
 
     def __init__(self, scanner: Scanner, pause: float, say: Callable[[str], object]) -> None:
@@ -83,8 +83,8 @@ class Watch:
         self._own = own
         self.looked.set()
 
-    def _read_evidence(self, digest: str, model: str, modalities: tuple[str, ...]) -> Evidence:
-        return Evidence.of(self._scanner.leakage(digest), model, modalities)
+    def _read_evidence(self, digest: str, model: str, modalities: tuple[str, ...]) -> EvidenceSamples:
+        return EvidenceSamples.of(self._scanner.leakage(digest), model, modalities)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -129,7 +129,7 @@ class Exporter(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: str, port: int, watch: Watch) -> None:
+    def __init__(self, address: str, port: int, watch: StoreMonitor) -> None:
         super().__init__((address, port), _Page)
         self.watch = watch
 

@@ -11,14 +11,14 @@ from mbd.certificate.statement import (
     RevocationStatement,
     SupersessionStatement,
 )
-from mbd.requests.record import Request, State
+from mbd.requests.record import DeletionRequest, State
 
 CertificateState = Literal["valid", "overdue", "refuted", "superseded", "revoked"]
 CERTIFICATE_STATES: tuple[CertificateState, ...] = ("valid", "overdue", "refuted", "superseded", "revoked")
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class CertificateFacts:
     """A certificate that verifies; times in seconds."""
 
     digest: str
@@ -34,7 +34,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class StatementFacts:
     """A verified statement about a certificate."""
 
     digest: str
@@ -45,7 +45,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class InvalidEntry:
     """Something that is not what it should be."""
 
     reason: str
@@ -64,12 +64,12 @@ class RequestFacts:
     """when it came into each of its states last"""
 
 
-def facts_of(digest: str, statement: AnyStatement) -> Certificate | Remark:
+def facts_of(digest: str, statement: AnyStatement) -> CertificateFacts | StatementFacts:
     """Return what is kept of a statement."""
     if isinstance(statement, DeletionStatement):
         predicate = statement.predicate
         budget = predicate.budget.lineage if predicate.budget else None
-        return Certificate(
+        return CertificateFacts(
             digest=digest,
             model=predicate.model,
             modalities=predicate.deleted.modalities,
@@ -83,13 +83,17 @@ def facts_of(digest: str, statement: AnyStatement) -> Certificate | Remark:
     about, issued = statement.certificate, statement.predicate.issued.timestamp()
     if isinstance(statement, ReauditStatement):
         audit = statement.predicate
-        return Remark(digest, about, "passed" if audit.passed else "refuted", issued, audit.reaudit_by.timestamp())
+        return StatementFacts(
+            digest, about, "passed" if audit.passed else "refuted", issued, audit.reaudit_by.timestamp()
+        )
     if isinstance(statement, RevocationStatement):
-        return Remark(digest, about, "revoked", issued)
-    return Remark(digest, about, "superseded" if isinstance(statement, SupersessionStatement) else "other", issued)
+        return StatementFacts(digest, about, "revoked", issued)
+    return StatementFacts(
+        digest, about, "superseded" if isinstance(statement, SupersessionStatement) else "other", issued
+    )
 
 
-def facts_of_request(request: Request) -> RequestFacts:
+def facts_of_request(request: DeletionRequest) -> RequestFacts:
     """Return what is kept of a request."""
     return RequestFacts(
         model=request.model,
@@ -101,12 +105,12 @@ def facts_of_request(request: Request) -> RequestFacts:
     )
 
 
-def reaudit_by(certificate: Certificate, about: Iterable[Remark]) -> float:
+def reaudit_by(certificate: CertificateFacts, about: Iterable[StatementFacts]) -> float:
     """Return by when the model is to be attacked again, as the last audit that it passed has set it."""
     return max([certificate.reaudit_by, *(remark.reaudit_by for remark in about if remark.kind == "passed")])
 
 
-def state_of(certificate: Certificate, about: Iterable[Remark], at: float) -> CertificateState:
+def state_of(certificate: CertificateFacts, about: Iterable[StatementFacts], at: float) -> CertificateState:
     """Return where a certificate stands, as :func:`mbd.certificate.status.status` has it."""
     about = list(about)
     kinds = {remark.kind for remark in about}

@@ -12,15 +12,15 @@ from prometheus_client.exposition import basic_auth_handler
 
 from mbd.errors import MbdError
 from mbd.monitoring.samples import Samples
-from mbd.params.operations import Monitoring
-from mbd.remote_errors import trouble_with
+from mbd.params.operations import MonitoringSettings
+from mbd.remote_errors import classify_error
 
 
 class PushError(MbdError):
     """The Pushgateway did not take the metrics."""
 
 
-def push(settings: Monitoring, group: dict[str, str], samples: Samples) -> None:
+def push(settings: MonitoringSettings, group: dict[str, str], samples: Samples) -> None:
     """Push the samples of one group; PushError if that fails."""
     url = settings.pushgateway or ""
     user, password = os.environ.get("PUSHGATEWAY_USER"), os.environ.get("PUSHGATEWAY_PASSWORD")
@@ -35,8 +35,8 @@ def push(settings: Monitoring, group: dict[str, str], samples: Samples) -> None:
         )
     except (OSError, ValueError, HTTPException) as error:
         raise PushError(
-            f"the Pushgateway did not take the metrics: {trouble_with(error)[1]}",
+            f"the Pushgateway did not take the metrics: {classify_error(error)[1]}",
             key="monitoring.pushgateway",
             value=url,
-            way_out="`mbd doctor` looks at it",
+            hint="`mbd doctor` looks at it",
         ) from error

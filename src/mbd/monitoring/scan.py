@@ -23,11 +23,18 @@ from mbd.certificate.statement import DeletionStatement, ReauditStatement
 from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
 from mbd.evaluation.leakage import LeakageRecord
-from mbd.monitoring.facts import Certificate, Doubt, Remark, RequestFacts, facts_of, facts_of_request
-from mbd.requests.book import PREFIX as REQUESTS
-from mbd.requests.record import Request
+from mbd.monitoring.facts import (
+    CertificateFacts,
+    InvalidEntry,
+    RequestFacts,
+    StatementFacts,
+    facts_of,
+    facts_of_request,
+)
+from mbd.requests.record import DeletionRequest
+from mbd.requests.request_store import PREFIX as REQUESTS
 from mbd.storage import folder_of
-from mbd.storage.store import Store, Stored, StoreError
+from mbd.storage.store import Store, StoredObject, StoreError
 
 _READERS = 8
 _AT_ONCE = 256
@@ -42,12 +49,12 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class StoreSnapshot:
     """The store as of one look."""
 
-    certificates: Mapping[str, Certificate | Remark | Doubt]
+    certificates: Mapping[str, CertificateFacts | StatementFacts | InvalidEntry]
     """by digest"""
-    requests: Mapping[str, RequestFacts | Doubt]
+    requests: Mapping[str, RequestFacts | InvalidEntry]
     log: Checkpoint | None
     log_problem: str | None
     tombstones: int
@@ -93,7 +100,7 @@ class Scanner:
         self._head: Checkpoint | None = None
         self._seen = False
 
-    def scan(self, stopped: Callable[[], bool] = lambda: False) -> Found:
+    def scan(self, stopped: Callable[[], bool] = lambda: False) -> StoreSnapshot:
         """Look at the store; StoreError (or another MbdError) if that is not possible now.
 
         A long look ends with StoppedError once `stopped()`; what it has read by then is kept.
@@ -105,7 +112,7 @@ class Scanner:
         head, problem = self._check_log()
         read = self._certificates.refresh(listed, stopped) + self._requests.refresh(requests, stopped)
         tombstones = self._tombstones()
-        return Found(
+        return StoreSnapshot(
             certificates=dict(self._certificates),
             requests=dict(self._requests),
             log=head,
@@ -136,9 +143,9 @@ class Scanner:
         """Tell a store that is not there, or is empty all of a sudden, from one that has nothing in it yet."""
         url, empty = self._store.url, next(self._store.list(), None) is None
         if url.startswith("file://") and not folder_of(url).is_dir():
-            raise StoreError(f"there is no folder {url}", way_out="is it mounted? check store.url")
+            raise StoreError(f"there is no folder {url}", hint="is it mounted? check store.url")
         if empty and self._seen:
-            raise StoreError(f"everything that was in {url} is gone", way_out="is it mounted?")
+            raise StoreError(f"everything that was in {url} is gone", hint="is it mounted?")
         self._seen = not empty
 
     def _check_log(self) -> tuple[Checkpoint | None, str | None]:
@@ -155,17 +162,17 @@ class Scanner:
         self._head = head
         return head, None
 
-    def _read_certificate(self, digest: str) -> Certificate | Remark | Doubt:
+    def _read_certificate(self, digest: str) -> CertificateFacts | StatementFacts | InvalidEntry:
         try:
             return facts_of(digest, read_statement(self._store, digest, self._believed))
         except (VerificationError, DataError) as error:
-            return Doubt(error.problem)
+            return InvalidEntry(error.problem)
 
-    def _read_request(self, name: str) -> RequestFacts | Doubt:
+    def _read_request(self, name: str) -> RequestFacts | InvalidEntry:
         try:
-            return facts_of_request(Request.model_validate_json(self._store.read(name)))
+            return facts_of_request(DeletionRequest.model_validate_json(self._store.read(name)))
         except (ValidationError, DataError) as error:
-            return Doubt(str(error))
+            return InvalidEntry(str(error))
 
     def _tombstones(self) -> set[str]:
         return {stored.name.rpartition("/")[2] for stored in self._store.list(f"{TOMBSTONES}/sha256/")}
@@ -184,7 +191,7 @@ class Scanner:
         return self._trust
 
 
-def _by_digest(listed: Iterator[Stored]) -> dict[str, Mark]:
+def _by_digest(listed: Iterator[StoredObject]) -> dict[str, Mark]:
     """Return the objects of every published envelope: itself, and its proof."""
     found: dict[str, Mark] = {}
     for stored in listed:
@@ -193,6 +200,6 @@ def _by_digest(listed: Iterator[Stored]) -> dict[str, Mark]:
     return found
 
 
-def _mark(stored: Stored) -> tuple[str, int, float]:
+def _mark(stored: StoredObject) -> tuple[str, int, float]:
     file = stored.name.rpartition("/")[2]
     return file, stored.size, stored.modified.timestamp() if stored.modified else 0.0

@@ -12,22 +12,22 @@ from mbd.evaluation.leakage import LeakageRecord
 from mbd.monitoring import evidence, metrics
 from mbd.monitoring.facts import (
     CERTIFICATE_STATES,
-    Certificate,
-    Doubt,
-    Remark,
+    CertificateFacts,
+    InvalidEntry,
     RequestFacts,
+    StatementFacts,
     reaudit_by,
     state_of,
 )
 from mbd.monitoring.samples import Samples
-from mbd.monitoring.scan import Found
+from mbd.monitoring.scan import StoreSnapshot
 from mbd.requests.record import OPEN, STATES
 
 KINDS = ("empirical", "certified", "exact")
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceSamples:
     """What a certificate or an audit tells of attacks and utility."""
 
     leakage: Mapping[str, Samples]
@@ -35,7 +35,7 @@ class Evidence:
     utility: Samples
 
     @classmethod
-    def of(cls, record: LeakageRecord | None, model: str, modalities: tuple[str, ...]) -> "Evidence":
+    def of(cls, record: LeakageRecord | None, model: str, modalities: tuple[str, ...]) -> "EvidenceSamples":
         """Return the samples in a leakage record."""
         leakage, utility = {modality: Samples() for modality in modalities}, Samples()
         if record is not None:
@@ -45,14 +45,14 @@ class Evidence:
         return cls(leakage, utility)
 
 
-ReadEvidence = Callable[[str, str, tuple[str, ...]], Evidence]
+ReadEvidence = Callable[[str, str, tuple[str, ...]], EvidenceSamples]
 """from the digest of a certificate or an audit, its model and modalities to what it tells"""
 
 
 class Summary:
     """What the store says, ready to be told at any time: a scrape costs next to nothing, however much there is."""
 
-    def __init__(self, found: Found, at: float, read: ReadEvidence) -> None:
+    def __init__(self, found: StoreSnapshot, at: float, read: ReadEvidence) -> None:
         requests = [fact for fact in found.requests.values() if isinstance(fact, RequestFacts)]
         samples = Samples()
         _add_requests(samples, requests)
@@ -95,8 +95,8 @@ def _add_requests(samples: Samples, requests: list[RequestFacts]) -> None:
         samples.set(metrics.REQUEST_EVENT, at, model=model, modality=modality, state=reached)
 
 
-def _add_certificates(samples: Samples, found: Found, at: float, read: ReadEvidence) -> None:
-    certificates = [fact for fact in found.certificates.values() if isinstance(fact, Certificate)]
+def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: ReadEvidence) -> None:
+    certificates = [fact for fact in found.certificates.values() if isinstance(fact, CertificateFacts)]
     about = _about(found.certificates, certificates)
     states = {one.digest: state_of(one, about[one.digest], at) for one in certificates}
     counts = Counter((one.model, one.kind, states[one.digest]) for one in certificates)
@@ -117,17 +117,17 @@ def _add_certificates(samples: Samples, found: Found, at: float, read: ReadEvide
         samples.update([_evidence(one, about[one.digest], read).utility])
 
 
-def _evidence(certificate: Certificate, about: list[Remark], read: ReadEvidence) -> Evidence:
+def _evidence(certificate: CertificateFacts, about: list[StatementFacts], read: ReadEvidence) -> EvidenceSamples:
     """Return what the last audit of a certificate's model found, or the certificate itself."""
     told = [(remark.issued, remark.digest) for remark in about if remark.kind == "passed"]
     _, digest = max([(certificate.issued, certificate.digest), *told])
     return read(digest, certificate.model, certificate.modalities)
 
 
-def _add_store(samples: Samples, found: Found) -> None:
+def _add_store(samples: Samples, found: StoreSnapshot) -> None:
     doubts = {
-        "certificate": sum(isinstance(fact, Doubt) for fact in found.certificates.values()),
-        "request": sum(isinstance(fact, Doubt) for fact in found.requests.values()),
+        "certificate": sum(isinstance(fact, InvalidEntry) for fact in found.certificates.values()),
+        "request": sum(isinstance(fact, InvalidEntry) for fact in found.requests.values()),
         "log": int(found.log_problem is not None),
     }
     for what, count in doubts.items():
@@ -142,18 +142,18 @@ def _add_store(samples: Samples, found: Found) -> None:
 
 
 def _about(
-    found: Mapping[str, Certificate | Remark | Doubt], certificates: Iterable[Certificate]
-) -> defaultdict[str, list[Remark]]:
+    found: Mapping[str, CertificateFacts | StatementFacts | InvalidEntry], certificates: Iterable[CertificateFacts]
+) -> defaultdict[str, list[StatementFacts]]:
     """Return the statements about each certificate; one that replaces another says so itself."""
-    about: defaultdict[str, list[Remark]] = defaultdict(list)
+    about: defaultdict[str, list[StatementFacts]] = defaultdict(list)
     for fact in found.values():
-        if isinstance(fact, Remark):
+        if isinstance(fact, StatementFacts):
             about[fact.about].append(fact)
     for one in certificates:
         if one.supersedes:
-            about[one.supersedes].append(Remark(one.digest, one.supersedes, "superseded", one.issued))
+            about[one.supersedes].append(StatementFacts(one.digest, one.supersedes, "superseded", one.issued))
     return about
 
 
-def _age(certificate: Certificate) -> tuple[float, str]:
+def _age(certificate: CertificateFacts) -> tuple[float, str]:
     return certificate.issued, certificate.digest

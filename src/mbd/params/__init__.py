@@ -3,22 +3,22 @@
 :func:`load_params` is the only way in: defaults, then the file, then `--set a.b=value`.
 """
 
-from mbd.params.attacks import Attacks
-from mbd.params.certificate import Certificate
-from mbd.params.deletion import Deletion
-from mbd.params.features import Features
-from mbd.params.learning import Evaluation, Model, Training
+from mbd.params.attacks import AttacksSettings
+from mbd.params.certificate import CertificateSettings
+from mbd.params.deletion import DeletionSettings
+from mbd.params.features import FeaturesSettings
+from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
 from mbd.params.resolve import Params, load_params, params_digest, to_yaml
 
 __all__ = [
-    "Attacks",
-    "Certificate",
-    "Deletion",
-    "Evaluation",
-    "Features",
-    "Model",
+    "AttacksSettings",
+    "CertificateSettings",
+    "DeletionSettings",
+    "EvaluationSettings",
+    "FeaturesSettings",
+    "ModelSettings",
     "Params",
-    "Training",
+    "TrainingSettings",
     "load_params",
     "params_digest",
     "to_yaml",

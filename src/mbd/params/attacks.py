@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mbd.params.base import Count, Name, NonNegative, Section, Seed
+from mbd.params.base import Count, Name, NonNegative, Seed, Settings
 
 
-class Attacks(Section):
+class AttacksSettings(Settings):
     """The attack suite, and what the gate lets pass."""
 
     seed: Seed = 0

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mbd.params.base import Count, Section
+from mbd.params.base import Count, Settings
 
 
-class Certificate(Section):
+class CertificateSettings(Settings):
     """A Modality Deletion Certificate."""
 
     signers: tuple[str, ...] = ("file:build/keys/signer.pem",)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mbd.params.base import NonNegative, Section, Share
+from mbd.params.base import NonNegative, Settings, Share
 
 
-class Corruption(Section):
+class CorruptionSettings(Settings):
     """Damage done to a share of the rows of a split."""
 
     share: Share = 0.1

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mbd.params.base import NonNegative, Positive, Section, Seed, Share
+from mbd.params.base import NonNegative, Positive, Seed, Settings, Share
 
 
-class Surgery(Section):
+class SurgerySettings(Settings):
     """Algorithm 1 and the structural cut."""
 
     order: Literal["saliency", "importance"] = "saliency"
@@ -34,7 +34,7 @@ class Surgery(Section):
     """χ_max, clip of the activation ratio"""
 
 
-class Certified(Section):
+class CertifiedSettings(Settings):
     """Clip, noise, fine-tune."""
 
     radius: Positive = 1.0
@@ -45,7 +45,7 @@ class Certified(Section):
     """file (mode 0600) that keeps the noise keys for a court or an auditor; null: keys are destroyed"""
 
 
-class Deletion(Section):
+class DeletionSettings(Settings):
     """A deletion."""
 
     method: Literal["surgery", "certified", "exact"] = "surgery"
@@ -60,5 +60,5 @@ class Deletion(Section):
     """folder with the budget ledger of each lineage; all deletions must use the same one"""
     noise_seed: Seed | None = None
     """studies only: noise that anyone can draw again, so nothing is guaranteed and no certificate given"""
-    surgery: Surgery = Surgery()
-    certified: Certified = Certified()
+    surgery: SurgerySettings = SurgerySettings()
+    certified: CertifiedSettings = CertifiedSettings()

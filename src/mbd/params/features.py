@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mbd.params.base import Count, Name, Section, Seed, Share
-from mbd.params.corruption import Corruption
+from mbd.params.base import Count, Name, Seed, Settings, Share
+from mbd.params.corruption import CorruptionSettings
 
 SourceKind = Literal["synthetic", "npz", "mmsa", "csd", "iemocap", "media"]
 Task = Literal["regression", "classification"]
 
 
-class Synthetic(Section):
+class SyntheticSettings(Settings):
     """Overrides of the synthetic preset."""
 
     dims: dict[Name, Count] | None = None
@@ -22,14 +22,14 @@ class Synthetic(Section):
     """number of classes, 0 for regression; null: the preset's"""
 
 
-class Mmsa(Section):
+class MmsaSettings(Settings):
     """How an MMSA pickle is read."""
 
     labels: Literal["regression", "classification"] = "regression"
     """which labels to take"""
 
 
-class Csd(Section):
+class CsdSettings(Settings):
     """Which computational sequences make up a CMU-MultimodalSDK data set (paths relative to source.path)."""
 
     sequences: dict[Name, str] | None = None
@@ -40,7 +40,7 @@ class Csd(Section):
     """JSON with train, valid and test: lists of video ids"""
 
 
-class Iemocap(Section):
+class IemocapSettings(Settings):
     """How a conversation-emotion tuple pickle is read."""
 
     layout: tuple[str, ...] | Literal["auto"] = "auto"
@@ -49,7 +49,7 @@ class Iemocap(Section):
     """share of the training rows that becomes the valid split, by dialogue, where the file has none"""
 
 
-class Media(Section):
+class MediaSettings(Settings):
     """Frozen encoders for raw media."""
 
     text_encoder: str = "bert-base-uncased"
@@ -70,7 +70,7 @@ class Media(Section):
     """folder of vectors already computed, by digest of file and encoder"""
 
 
-class Source(Section):
+class SourceSettings(Settings):
     """Where features come from."""
 
     kind: SourceKind = "synthetic"
@@ -85,11 +85,11 @@ class Source(Section):
     """regression | classification, where the source does not say; null: classification if labels are integers"""
     group_pattern: str | None = r"^(.+?)(?:\$_\$|_)[^_$]+$"
     """what part of an id (the first parenthesis) names its video or speaker, if the source does not say; null: none"""
-    synthetic: Synthetic = Synthetic()
-    mmsa: Mmsa = Mmsa()
-    csd: Csd = Csd()
-    iemocap: Iemocap = Iemocap()
-    media: Media = Media()
+    synthetic: SyntheticSettings = SyntheticSettings()
+    mmsa: MmsaSettings = MmsaSettings()
+    csd: CsdSettings = CsdSettings()
+    iemocap: IemocapSettings = IemocapSettings()
+    media: MediaSettings = MediaSettings()
 
     @model_validator(mode="after")
     def _path_where_one_is_read(self) -> Self:
@@ -103,7 +103,7 @@ class Source(Section):
         return self
 
 
-class Calibration(Section):
+class CalibrationSettings(Settings):
     """The rows on which deletion looks at the model; disjoint from all other splits."""
 
     size: Annotated[int, Field(ge=0)] = 5000
@@ -112,7 +112,7 @@ class Calibration(Section):
     """at most this share of the train rows is given up when the source has no calibration split"""
 
 
-class Damage(Section):
+class DamageSettings(Settings):
     """A damaged twin of the data: of one split a share of the rows is damaged while reading.
 
     Raw frames, sound and text are damaged where the source has them (media), their feature-level equivalents otherwise.
@@ -120,23 +120,23 @@ class Damage(Section):
 
     split: Literal["valid", "test"] | None = None
     """split of which a share of the rows is damaged: raw where the source has raw media, else vectors; null: none"""
-    corruption: Corruption = Corruption()
+    corruption: CorruptionSettings = CorruptionSettings()
 
     def note(self, level: Literal["raw", "features"], rows: int) -> dict[str, Any]:
         """Return what the notes of a data set say of this damage, done to `rows` rows."""
         return {"split": self.split, "rows": rows, "level": level, **self.corruption.model_dump(mode="json")}
 
 
-class Features(Section):
+class FeaturesSettings(Settings):
     """Feature data."""
 
     seed: Seed = 0
     """seed of synthetic data, of the splits that are drawn here and of damage"""
     label_range: tuple[float, float] = (-3.0, 3.0)
     """regression labels outside are an error"""
-    source: Source = Source()
-    calibration: Calibration = Calibration()
-    damage: Damage = Damage()
+    source: SourceSettings = SourceSettings()
+    calibration: CalibrationSettings = CalibrationSettings()
+    damage: DamageSettings = DamageSettings()
 
     @model_validator(mode="after")
     def _range_in_order(self) -> Self:

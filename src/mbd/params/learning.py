@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mbd.params.base import Count, NonNegative, Positive, Section, Seed
-from mbd.params.corruption import Corruption
+from mbd.params.base import Count, NonNegative, Positive, Seed, Settings
+from mbd.params.corruption import CorruptionSettings
 
 
-class Losses(Section):
+class LossesSettings(Settings):
     """L = L_task + α·L_re + β·L_pe + γ·L_con, and what its terms need."""
 
     alpha: Annotated[float, Field(ge=0, le=1)] = 1.0
@@ -27,7 +27,7 @@ class Losses(Section):
     """weight of the decomposition's own reconstruction inside L_pe"""
 
 
-class Joint(Section):
+class JointSettings(Settings):
     """The paper's backbone."""
 
     hidden: Count = 256
@@ -46,10 +46,10 @@ class Joint(Section):
     """ablation: false trains without generators and L_re (missing inputs stay zero)"""
     fusion: bool = True
     """ablation: false replaces F by the mean of one linear map for each modality"""
-    losses: Losses = Losses()
+    losses: LossesSettings = LossesSettings()
 
 
-class Lattice(Section):
+class LatticeSettings(Settings):
     """Our backbone: a module for every non-empty set of modalities, each in closed form."""
 
     folds: Annotated[int, Field(ge=2)] = 5
@@ -64,16 +64,16 @@ class Lattice(Section):
     """κ, how much a difference in out-of-fold error counts when modules answer together"""
 
 
-class Model(Section):
+class ModelSettings(Settings):
     """The model."""
 
     backbone: Literal["joint", "lattice"] = "joint"
     """joint (the paper's) | lattice (exact deletion)"""
-    joint: Joint = Joint()
-    lattice: Lattice = Lattice()
+    joint: JointSettings = JointSettings()
+    lattice: LatticeSettings = LatticeSettings()
 
 
-class Training(Section):
+class TrainingSettings(Settings):
     """The training loop."""
 
     seed: Seed = 0
@@ -106,7 +106,7 @@ class Training(Section):
     """bfloat16 products on a GPU"""
 
 
-class Evaluation(Section):
+class EvaluationSettings(Settings):
     """What is measured."""
 
     missing_rates: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
@@ -115,4 +115,4 @@ class Evaluation(Section):
     """seed of masks and of corruption"""
     figures: bool = True
     """also draw figures"""
-    corruption: Corruption = Corruption()
+    corruption: CorruptionSettings = CorruptionSettings()

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mbd.params.base import Count, Name, Section
+from mbd.params.base import Count, Name, Settings
 
 
 def _no_credentials(url: str) -> str:
@@ -16,7 +16,7 @@ def _no_credentials(url: str) -> str:
 Url = Annotated[str, AfterValidator(_no_credentials)]
 
 
-class Store(Section):
+class StoreSettings(Settings):
     """Where certificates and models are published."""
 
     url: Annotated[Url, Field(pattern=r"^(file|s3)://")] = "file://build/store"
@@ -35,7 +35,7 @@ class Store(Section):
     """days that a certificate stays locked"""
 
 
-class Requests(Section):
+class RequestsSettings(Settings):
     """Requests to forget, and what is revoked where nobody names a modality."""
 
     modality: Name = "audio"
@@ -46,7 +46,7 @@ class Requests(Section):
     """time after which the work of a crashed worker is taken over; a living one renews its lease"""
 
 
-class Monitoring(Section):
+class MonitoringSettings(Settings):
     """What Prometheus is told, and how."""
 
     mode: Literal["none", "push", "textfile"] = "none"
@@ -65,7 +65,7 @@ class Monitoring(Section):
     """pause between two looks of the exporter at the store"""
 
     @model_validator(mode="after")
-    def _has_a_gateway(self) -> "Monitoring":
+    def _has_a_gateway(self) -> "MonitoringSettings":
         if self.mode == "push" and self.pushgateway is None:
             raise ValueError("to push, set monitoring.pushgateway to the URL of the Pushgateway")
         return self

@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mbd.params.base import Count, NonNegative, Section
+from mbd.params.base import Count, NonNegative, Settings
 from mbd.params.operations import Url
 
 
-class Revision(Section):
+class RevisionSettings(Settings):
     """The FeatureSet of a DVC revision that pipelines work on."""
 
     repository: Url | None = None
@@ -21,7 +21,7 @@ class Revision(Section):
     """DVC remote to read from; null: the repository's default"""
 
 
-class Toleration(Section):
+class TolerationSettings(Settings):
     """A taint that training may ignore."""
 
     key: str
@@ -30,7 +30,7 @@ class Toleration(Section):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
 
-class Gpu(Section):
+class GpuSettings(Settings):
     """What steps that train ask for."""
 
     type: str = "nvidia.com/gpu"
@@ -39,11 +39,11 @@ class Gpu(Section):
     """how many; 0: train on the CPU, with the CPU image"""
     node_selector: dict[str, str] = Field(default_factory=dict)
     """labels that the node must have"""
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[TolerationSettings, ...] = ()
     """taints of GPU nodes to ignore"""
 
 
-class Retries(Section):
+class RetriesSettings(Settings):
     """What happens when a step fails."""
 
     count: Annotated[int, Field(ge=0)] = 2
@@ -52,7 +52,7 @@ class Retries(Section):
     """wait before the first retry; doubles each time"""
 
 
-class Platform(Section):
+class PlatformSettings(Settings):
     """The Kubeflow cluster."""
 
     kubeflow_host: Url | None = None
@@ -69,14 +69,14 @@ class Platform(Section):
     """image of every step; pin it by digest (NAME@sha256:…) for production"""
     gpu_image: str = "missing-by-design:gpu"
     """image of steps that train when gpu.limit is above 0"""
-    gpu: Gpu = Gpu()
+    gpu: GpuSettings = GpuSettings()
     cpu: str = "1"
     """CPUs that a step asks for"""
     memory: str = "4Gi"
     """memory that a step asks for and may use"""
     timeout_seconds: Count = 21600
     """longest run of one step"""
-    retries: Retries = Retries()
+    retries: RetriesSettings = RetriesSettings()
     secrets: dict[str, dict[str, str]] = Field(default_factory=dict)
     """secret: {key: environment variable}; credentials of store, DVC remote, Pushgateway"""
     keys_secret: str | None = None
@@ -95,4 +95,4 @@ class Platform(Section):
     """secret with the key that wraps data keys, mounted read-only at wrapper_path; null: a KMS wraps"""
     wrapper_path: str = "/workspace/build/wrapper"
     """where shredding.wrapper expects that key in a container"""
-    features: Revision = Revision()
+    features: RevisionSettings = RevisionSettings()

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mbd.params.base import Section
+from mbd.params.base import Settings
 from mbd.params.operations import Url
 
 
-class Purge(Section):
+class PurgeSettings(Settings):
     """Removing every copy of the old weights, and keeping them away."""
 
     features: bool = False

@@ -12,36 +12,36 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from mbd.errors import UsageError
-from mbd.params.attacks import Attacks
-from mbd.params.base import Section
-from mbd.params.certificate import Certificate
-from mbd.params.deletion import Deletion
-from mbd.params.features import Features
-from mbd.params.learning import Evaluation, Model, Training
-from mbd.params.operations import Monitoring, Requests, Store
-from mbd.params.platform import Platform
-from mbd.params.purge import Purge
-from mbd.params.shredding import Shredding
+from mbd.params.attacks import AttacksSettings
+from mbd.params.base import Settings
+from mbd.params.certificate import CertificateSettings
+from mbd.params.deletion import DeletionSettings
+from mbd.params.features import FeaturesSettings
+from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
+from mbd.params.operations import MonitoringSettings, RequestsSettings, StoreSettings
+from mbd.params.platform import PlatformSettings
+from mbd.params.purge import PurgeSettings
+from mbd.params.shredding import ShreddingSettings
 
 DEFAULT_FILE = Path("params.yaml")
 
 
-class Params(Section):
+class Params(Settings):
     """Everything that can be set."""
 
-    features: Features = Features()
-    model: Model = Model()
-    training: Training = Training()
-    evaluation: Evaluation = Evaluation()
-    deletion: Deletion = Deletion()
-    attacks: Attacks = Attacks()
-    certificate: Certificate = Certificate()
-    requests: Requests = Requests()
-    store: Store = Store()
-    purge: Purge = Purge()
-    shredding: Shredding = Shredding()
-    monitoring: Monitoring = Monitoring()
-    platform: Platform = Platform()
+    features: FeaturesSettings = FeaturesSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    deletion: DeletionSettings = DeletionSettings()
+    attacks: AttacksSettings = AttacksSettings()
+    certificate: CertificateSettings = CertificateSettings()
+    requests: RequestsSettings = RequestsSettings()
+    store: StoreSettings = StoreSettings()
+    purge: PurgeSettings = PurgeSettings()
+    shredding: ShreddingSettings = ShreddingSettings()
+    monitoring: MonitoringSettings = MonitoringSettings()
+    platform: PlatformSettings = PlatformSettings()
 
 
 def load_params(file: Path | None = None, settings: Iterable[str] = ()) -> Params:
@@ -67,7 +67,7 @@ def known_keys(section: type[BaseModel] = Params, prefix: str = "") -> Iterator[
     """Yield the dotted name of every parameter and section."""
     for name, field in section.model_fields.items():
         yield prefix + name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
             yield from known_keys(field.annotation, f"{prefix}{name}.")
 
 
@@ -76,7 +76,7 @@ def to_yaml(section: BaseModel, indent: int = 0) -> str:
     lines = []
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if isinstance(value, Section):
+        if isinstance(value, Settings):
             lines += [f"{'  ' * indent}{name}:", to_yaml(value, indent + 1).rstrip("\n")]
             continue
         plain = section.model_dump(mode="json", include={name})[name]
@@ -97,7 +97,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise UsageError(
             f"the parameters cannot be read: {error.strerror}",
             file=file,
-            way_out="give another file with --params",
+            hint="give another file with --params",
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"the parameters are not YAML: {error}", file=file) from error
@@ -120,7 +120,7 @@ def _apply(tree: dict[str, Any], setting: str) -> None:
     for section in sections:
         below = tree.setdefault(section, {})
         if not isinstance(below, dict):
-            raise UsageError(f"{section} is not a section", key=key, way_out=_nearest(key))
+            raise UsageError(f"{section} is not a section", key=key, hint=_nearest(key))
         tree = below
     tree[last] = value
 
@@ -133,7 +133,7 @@ def _reject_unknown_keys(tree: dict[str, Any], file: Path | None) -> None:
         for name, value in branch.items():
             key = f"{prefix}{name}"
             if key not in known:
-                raise UsageError("there is no such parameter", file=file, key=key, way_out=_nearest(key))
+                raise UsageError("there is no such parameter", file=file, key=key, hint=_nearest(key))
             if isinstance(value, dict) and key in sections:
                 walk(value, f"{key}.")
 
@@ -157,5 +157,5 @@ def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
         file=file,
         key=key,
         value=None if isinstance(value, dict) else repr(value),
-        way_out=f"`mbd params` prints every parameter with its meaning ({error.error_count()} to mend)",
+        hint=f"`mbd params` prints every parameter with its meaning ({error.error_count()} to mend)",
     )

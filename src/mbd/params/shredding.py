@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mbd.params.base import Section
+from mbd.params.base import Settings
 
 
-class Shredding(Section):
+class ShreddingSettings(Settings):
     """Encrypted FeatureSets and models, made unreadable everywhere by destroying a key."""
 
     enabled: bool = False

@@ -39,7 +39,7 @@ class BudgetExhaustedError(MbdError):
     exit_code = ExitCode.REFUSED
 
 
-class Entry(BaseModel):
+class LedgerEntry(BaseModel):
     """One line: a charge, made before the noise is drawn, or a release, made when the new model is in place."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -67,12 +67,12 @@ class Entry(BaseModel):
 class _Line(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    entry: Entry
+    entry: LedgerEntry
     sha256: Digest
 
 
 @dataclass(frozen=True)
-class Budget:
+class LedgerBudget:
     """What a lineage has spent before and after a deletion, in ρ and as ε at δ."""
 
     rho_before: float
@@ -110,18 +110,18 @@ class Ledger:
         """Digest of the last entry, or of the lineage's name if there is none."""
         return self.entries[-1].digest if self.entries else _root(self.lineage)
 
-    def forecast(self, rho: float, delta: float, limit: float, *, deletion: str | None = None) -> Budget:
+    def forecast(self, rho: float, delta: float, limit: float, *, deletion: str | None = None) -> LedgerBudget:
         """Return what a deletion of cost `rho` brings the lineage to; its own open charge is not counted twice."""
         own = self.open_charge(deletion) if deletion else None
         before = _sum(entry for entry in self.entries if entry is not own)
         after = math.fsum((before, rho))
-        return Budget(
+        return LedgerBudget(
             before, after, epsilon_by_gaussian(before, delta), epsilon_by_gaussian(after, delta), delta, limit
         )
 
     def charge(
         self, deletion: str, rho: float, delta: float, limit: float, *, before: str, modalities: tuple[str, ...]
-    ) -> Budget:
+    ) -> LedgerBudget:
         """Enter a deletion before its noise is drawn, once; raise :class:`BudgetExhaustedError` if it does not fit."""
         budget = self.forecast(rho, delta, limit, deletion=deletion)
         if not budget.fits:
@@ -131,11 +131,11 @@ class Ledger:
                 file=self.file,
                 key="deletion.budget_limit",
                 value=limit,
-                way_out="lower deletion.epsilon, raise deletion.budget_limit, or train anew without the modality",
+                hint="lower deletion.epsilon, raise deletion.budget_limit, or train anew without the modality",
             )
         if self.open_charge(deletion) is None:
             self._append(
-                Entry(
+                LedgerEntry(
                     previous=self.head,
                     event="charge",
                     deletion=deletion,
@@ -160,12 +160,12 @@ class Ledger:
         self._append(entry)
         return entry.digest
 
-    def open_charge(self, deletion: str) -> Entry | None:
+    def open_charge(self, deletion: str) -> LedgerEntry | None:
         """Return the charge of a deletion that has not been settled, if there is one."""
         own = [entry for entry in self.entries if entry.deletion == deletion]
         return own[-1] if own and own[-1].event == "charge" else None
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: LedgerEntry) -> None:
         entries = [*self.entries, entry]
         lines = (_Line(entry=entry, sha256=entry.digest) for entry in entries)
         write_file(self.file, "".join(line.model_dump_json() + "\n" for line in lines))
@@ -188,7 +188,7 @@ def open_ledger(folder: Path, lineage: str, *, known: tuple[str, ...] = ()) -> I
         yield ledger
 
 
-def _sum(entries: Iterable[Entry]) -> float:
+def _sum(entries: Iterable[LedgerEntry]) -> float:
     return math.fsum(entry.rho for entry in entries if entry.event == "charge")
 
 
@@ -196,13 +196,13 @@ def _root(lineage: str) -> str:
     return canonical_digest({"ledger": "urn:missing-by-design:ledger:v1", "lineage": lineage})
 
 
-def _read(file: Path, lineage: str) -> list[Entry]:
+def _read(file: Path, lineage: str) -> list[LedgerEntry]:
     if not file.exists():
         return []
     content = file.read_bytes()
     if not content.endswith(b"\n"):
         raise _damaged(file, "its last line is cut off")
-    entries: list[Entry] = []
+    entries: list[LedgerEntry] = []
     previous = _root(lineage)
     for number, text in enumerate(content.splitlines(), start=1):
         try:
@@ -223,7 +223,7 @@ def _damaged(file: Path, how: str) -> DataError:
     return DataError(
         f"the budget ledger is damaged: {how}",
         file=file,
-        way_out="bring the file back from a backup; without it nobody knows what the lineage has spent, "
+        hint="bring the file back from a backup; without it nobody knows what the lineage has spent, "
         "and no further deletion of it can be certified",
     )
 
@@ -238,7 +238,7 @@ def _locked(lock: Path, file: Path) -> Iterator[None]:
             raise MbdError(
                 "another deletion of this lineage is at work",
                 file=file,
-                way_out="wait until it is done, and run this again",
+                hint="wait until it is done, and run this again",
             ) from error
         yield
     finally:

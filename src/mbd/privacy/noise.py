@@ -74,7 +74,7 @@ class NoiseKey:
                     "others than its owner may use the escrow file",
                     file=file,
                     key="deletion.certified.escrow",
-                    way_out=f"chmod 600 {file}",
+                    hint=f"chmod 600 {file}",
                 )
             stream.write(json.dumps(entry) + "\n")
             stream.flush()

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from mbd.certificate.commitments import read_private
 from mbd.certificate.layout import object_name
-from mbd.certificate.predicate import Told
+from mbd.certificate.predicate import DigestOrCommitment
 from mbd.certificate.receipt import Receipt
 from mbd.certificate.statement import MODEL, DeletionStatement
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.model.deletion import DELETION, read_deletion
 from mbd.model.record import ModelRecord
 from mbd.purge.feature_sets import FeatureFiles
-from mbd.purge.places import Surroundings
+from mbd.purge.places import Workspace
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Target, Targets
 from mbd.storage.store import Store
@@ -42,7 +42,7 @@ def old_weights(receipt: Receipt, statement: DeletionStatement, deletion: Path |
             raise DataError(
                 "this is not the deletion that the receipt is about",
                 file=deletion / DELETION,
-                way_out="give the folder that `mbd delete` wrote, and that was published",
+                hint="give the folder that `mbd delete` wrote, and that was published",
             )
         digests = [*record.lineage, record.before]
     else:
@@ -57,7 +57,7 @@ def feature_files(statement: DeletionStatement, store: Store, sets: Iterable[Fea
         raise UsageError(
             "only some subjects were forgotten, and the feature files hold all of them",
             key="purge.features",
-            way_out="purge without the features; make the FeatureSet again without these recordings",
+            hint="purge without the features; make the FeatureSet again without these recordings",
         )
     digest = statement.digests[MODEL]
     record = ModelRecord.model_validate_json(store.read(object_name(digest), sha256=digest))
@@ -68,21 +68,21 @@ def feature_files(statement: DeletionStatement, store: Store, sets: Iterable[Fea
     return [Target(digest, "features") for digest in sorted(digests)]
 
 
-def snapshots(around: Surroundings, modalities: Iterable[str]) -> Iterator[Target]:
+def snapshots(workspace: Workspace, modalities: Iterable[str]) -> Iterator[Target]:
     """Yield the states of killed trainings in local folders that hold something of these modalities."""
     word = re.compile(rf"(?<![a-z0-9_])({'|'.join(map(re.escape, modalities))})(?![a-z0-9_])")
-    for path in _local_files(around):
+    for path in _local_files(workspace):
         if _SNAPSHOT.search(path.as_posix()) and _has_tensor(path, word):
             yield seen(path, Target(_digests(path)[0], "snapshot"))
 
 
-def complete(targets: Targets, around: Surroundings) -> None:
+def complete(targets: Targets, workspace: Workspace) -> None:
     """Find out MD5 and size of the targets that lack them: from the history, then from copies on this machine."""
-    for target in list(around.history.known(targets)):
+    for target in list(workspace.history.known(targets)):
         targets.add(target)
     # Weights and features are safetensors files, so most often nothing else has to be read.
     for wanted in (True, False):
-        for path in _local_files(around):
+        for path in _local_files(workspace):
             missing = Targets(t for t in targets if t.md5 is None or t.size is None)
             if not len(missing):
                 return
@@ -104,7 +104,7 @@ def seen(path: Path, target: Target) -> Target:
     return Target(sha256, target.what, md5, path.stat().st_size)
 
 
-def _opened(told: Told, certificate: str, private: Path) -> str:
+def _opened(told: DigestOrCommitment, certificate: str, private: Path) -> str:
     if told.sha256:
         return told.sha256
     file = private / f"{certificate}.json"
@@ -115,12 +115,12 @@ def _opened(told: Told, certificate: str, private: Path) -> str:
     raise UsageError(
         "the certificate does not tell the digests of the old weights, only commitments to them",
         file=file,
-        way_out="give the deleted model's folder with --deletion, or run where certificate.private is",
+        hint="give the deleted model's folder with --deletion, or run where certificate.private is",
     )
 
 
-def _local_files(around: Surroundings) -> Iterator[Path]:
-    for place in around.places:
+def _local_files(workspace: Workspace) -> Iterator[Path]:
+    for place in workspace.places:
         if isinstance(place, Folder):
             yield from place.files()
 

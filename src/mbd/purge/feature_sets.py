@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mbd.features.contract import MANIFEST
-from mbd.purge.places import Surroundings
+from mbd.purge.places import Workspace
 from mbd.purge.places.folders import Folder
 
 
@@ -25,14 +25,14 @@ class FeatureFiles:
         return {digest for path, digest in self.files.items() if PurePosixPath(path).stem in wanted}
 
 
-def feature_sets(around: Surroundings) -> list[FeatureFiles]:
+def feature_sets(workspace: Workspace) -> list[FeatureFiles]:
     """Return every FeatureSet that is here or that a revision names."""
-    found = [_parse(record) for record in (*_in_folders(around), *around.history.records(MANIFEST))]
+    found = [_parse(record) for record in (*_in_folders(workspace), *workspace.history.records(MANIFEST))]
     return [one for one in found if one]
 
 
-def _in_folders(around: Surroundings) -> Iterator[Any]:
-    for place in around.places:
+def _in_folders(workspace: Workspace) -> Iterator[Any]:
+    for place in workspace.places:
         for path in place.files() if isinstance(place, Folder) and not place.by_name else ():
             if path.name == MANIFEST:
                 try:

@@ -39,7 +39,7 @@ class Tracked:
 
 
 @dataclass(frozen=True)
-class Pointer:
+class DvcPointer:
     """A `dvc.lock` or `.dvc` file of some revision."""
 
     name: str
@@ -61,16 +61,16 @@ class History:
         return inside_git(self.root) and git("-C", str(self.root), "rev-parse", "--git-dir").returncode == 0
 
     @cached_property
-    def pointers(self) -> dict[str, Pointer]:
+    def pointers(self) -> dict[str, DvcPointer]:
         """Every pointer of every revision and of the workspace, by name."""
         found = {}
         if self.in_git:
             listed = self._git("rev-list", "--objects", "--all", "--reflog")
             paths = {name: path for name, _, path in (line.partition(" ") for line in listed) if is_pointer(path)}
             for name, content in read_objects(self.root, paths):
-                found[name] = Pointer(name, self._tracked(paths[name], content))
+                found[name] = DvcPointer(name, self._tracked(paths[name], content))
         for path in self._workspace_pointers:
-            found[str(path)] = Pointer(str(path), self._tracked(path.relative_to(self.root).as_posix(), _read(path)))
+            found[str(path)] = DvcPointer(str(path), self._tracked(path.relative_to(self.root).as_posix(), _read(path)))
         return found
 
     @cached_property
@@ -102,7 +102,7 @@ class History:
                 if posixpath.basename(tracked.path) == file and (record := self._json(tracked.md5)):
                     yield record
 
-    def _with_sha256(self, pointer: Pointer) -> Iterator[tuple[Tracked, str]]:
+    def _with_sha256(self, pointer: DvcPointer) -> Iterator[tuple[Tracked, str]]:
         by_path = {tracked.path: tracked for tracked in pointer.tracked}
         for tracked in pointer.tracked:
             folder, file = posixpath.split(tracked.path)

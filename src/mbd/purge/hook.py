@@ -35,7 +35,7 @@ def install_hook(repository: Path, store: str) -> Path:
     """Install the pre-push hook of a repository; one that is there is kept and runs afterwards."""
     asked = git("-C", str(repository), "rev-parse", "--git-path", "hooks")
     if asked.returncode:
-        raise UsageError("this folder is in no git repository", file=repository, way_out="run it in a clone")
+        raise UsageError("this folder is in no git repository", file=repository, hint="run it in a clone")
     file = repository / asked.stdout.strip() / "pre-push"
     if file.exists() and _MARK not in file.read_text(errors="replace"):
         file.rename(file.with_name(_NEXT))
@@ -76,5 +76,5 @@ def _refusal(how: str, where: str) -> DataError:
     return DataError(
         f"this push would bring purged files back: {how}",
         file=where,
-        way_out="`mbd purge scan --remove` removes them here; then push again",
+        hint="`mbd purge scan --remove` removes them here; then push again",
     )

@@ -17,7 +17,7 @@ _BATCH = 1000
 
 
 @dataclass
-class Finding:
+class PlaceInventory:
     """What was found in a place, and what became of it."""
 
     place: Place
@@ -46,20 +46,20 @@ class Finding:
             self.obstacles.append(obstacle)
 
 
-def take_inventory(places: Iterable[Place], targets: Targets) -> list[Finding]:
+def take_inventory(places: Iterable[Place], targets: Targets) -> list[PlaceInventory]:
     """Look into every place; nothing is changed."""
     return [_pass(place, targets, remove=False) for place in places]
 
 
-def remove_all(places: Iterable[Place], targets: Targets) -> list[Finding]:
+def remove_all(places: Iterable[Place], targets: Targets) -> list[PlaceInventory]:
     """Look into every place and remove what is found; what cannot be removed is told."""
     findings = [_pass(place, targets, remove=True) for place in places]
     _count_links(findings)
     return findings
 
 
-def _pass(place: Place, targets: Targets, *, remove: bool) -> Finding:
-    finding, waiting = Finding(place), deque[Copy]()
+def _pass(place: Place, targets: Targets, *, remove: bool) -> PlaceInventory:
+    finding, waiting = PlaceInventory(place), deque[Copy]()
 
     def remove_some(count: int) -> None:
         for obstacle in place.remove([waiting.popleft() for _ in range(count)]).values():
@@ -77,9 +77,9 @@ def _pass(place: Place, targets: Targets, *, remove: bool) -> Finding:
     return finding
 
 
-def _count_links(findings: list[Finding]) -> None:
+def _count_links(findings: list[PlaceInventory]) -> None:
     """Tell of hard links to removed files that lie outside of all places: their bytes are still there."""
-    seen: dict[tuple[int, int], tuple[Finding, int, set[str]]] = {}
+    seen: dict[tuple[int, int], tuple[PlaceInventory, int, set[str]]] = {}
     for finding in findings:
         for inode, (links, paths) in finding.links.items():
             seen.setdefault(inode, (finding, links, set()))[2].update(paths)

@@ -21,7 +21,7 @@ from mbd.certificate.predicate import Erasure
 from mbd.certificate.statement import CERTIFICATE, PurgeStatement, subjects_of
 from mbd.certificate.trust import Time
 from mbd.files import to_json
-from mbd.purge.inventory import Finding
+from mbd.purge.inventory import PlaceInventory
 from mbd.purge.shared import Needed
 from mbd.purge.targets import Targets, What
 from mbd.records import Record
@@ -61,7 +61,7 @@ class ObstacleRecord(Record):
 
     reason: str
     detail: str
-    way_out: str
+    hint: str
 
 
 class PlaceRecord(Record):
@@ -114,7 +114,9 @@ class Purged:
     shredding: ShreddingFacts | None = None
 
 
-def purge_record(purged: Purged, removal: list[Finding], fresh: list[Finding], issued: datetime) -> PurgeRecord:
+def purge_record(
+    purged: Purged, removal: list[PlaceInventory], fresh: list[PlaceInventory], issued: datetime
+) -> PurgeRecord:
     """Put what was removed beside a fresh listing of the same places."""
     places = tuple(_place(done, now) for done, now in zip(removal, fresh, strict=True))
     return PurgeRecord(
@@ -149,7 +151,7 @@ def purge_statement(record: PurgeRecord) -> PurgeStatement:
     )
 
 
-def _place(removal: Finding, fresh: Finding) -> PlaceRecord:
+def _place(removal: PlaceInventory, fresh: PlaceInventory) -> PlaceRecord:
     # A fresh listing cannot show that hard links elsewhere are gone, so what hindered the removal counts, too.
     obstacles = list(dict.fromkeys([*fresh.obstacles, *removal.obstacles]))
     return PlaceRecord(

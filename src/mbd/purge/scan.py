@@ -31,7 +31,7 @@ class Blind(Record):
     kind: str
     where: str
     reason: str
-    way_out: str
+    hint: str
 
 
 class Scan(Record):
@@ -79,4 +79,4 @@ def scan_all(places: Iterable[Place], tombstones: Targets) -> Scan:
 
 
 def _blind(place: Place, obstacle: Obstacle) -> Blind:
-    return Blind(kind=place.kind, where=place.where, reason=obstacle.detail, way_out=obstacle.way_out)
+    return Blind(kind=place.kind, where=place.where, reason=obstacle.detail, hint=obstacle.hint)

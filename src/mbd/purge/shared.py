@@ -13,13 +13,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mbd.certificate.layout import object_name
-from mbd.certificate.registry import Entry, entries
+from mbd.certificate.registry import CertificateEntry, entries
 from mbd.certificate.statement import MODEL
 from mbd.certificate.trust import Trust
 from mbd.errors import MbdError
 from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.purge.feature_sets import FeatureFiles
-from mbd.purge.places import Surroundings
+from mbd.purge.places import Workspace
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
 from mbd.storage.store import Store
@@ -39,7 +39,7 @@ class Needed:
 def needed_by_others(
     targets: Targets,
     gone: Targets,
-    around: Surroundings,
+    workspace: Workspace,
     sets: Iterable[FeatureFiles],
     published: Iterable[tuple[str, dict[str, Any]]],
 ) -> list[Needed]:
@@ -50,7 +50,7 @@ def needed_by_others(
     if not any(target.what == "features" for target in targets):
         return []
     found: dict[str, Needed] = {}
-    for where, record in (*_models(around), *published):
+    for where, record in (*_models(workspace), *published):
         for sha256, weights in _needs(record, targets) if not gone.by_sha256(str(record.get("sha256"))) else ():
             found.setdefault(sha256, Needed(sha256, weights, where))
     for one in sets:
@@ -66,7 +66,7 @@ def needed_by_others(
 def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the records of the models whose certificates stand, and which certificates those are."""
     for entry in entries(store, trust, at):
-        if isinstance(entry, Entry) and entry.status.state in {"valid", "overdue"}:
+        if isinstance(entry, CertificateEntry) and entry.status.state in {"valid", "overdue"}:
             try:
                 record = _json(store.read(object_name(entry.statement.digests[MODEL])))
             except MbdError:
@@ -89,15 +89,15 @@ def _needs(record: dict[str, Any], targets: Targets) -> Iterator[tuple[str, str]
             yield sha256, weights
 
 
-def _models(around: Surroundings) -> Iterator[tuple[str, dict[str, Any]]]:
-    for place in around.places:
+def _models(workspace: Workspace) -> Iterator[tuple[str, dict[str, Any]]]:
+    for place in workspace.places:
         if isinstance(place, Folder) and not place.by_name:
             for path in place.files():
                 whole = path.name == RECORD and (path.parent / WEIGHTS).is_file()
                 if whole and isinstance(record := _json(path.read_bytes()), dict):
                     yield str(path), record
-    for ref, pointers in around.history.tips.items():
-        yield from ((ref, record) for record in around.history.records(RECORD, pointers) if isinstance(record, dict))
+    for ref, pointers in workspace.history.tips.items():
+        yield from ((ref, record) for record in workspace.history.records(RECORD, pointers) if isinstance(record, dict))
 
 
 def _json(content: bytes) -> Any:  # noqa: ANN401 -- any JSON

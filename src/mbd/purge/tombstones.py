@@ -84,7 +84,7 @@ def read_list(file: Path) -> frozenset[str]:
         raise DataError(
             "the list of tombstones cannot be read",
             file=file,
-            way_out="`mbd purge scan --store URL` writes it again, once it is removed",
+            hint="`mbd purge scan --store URL` writes it again, once it is removed",
         ) from error
 
 
@@ -119,5 +119,5 @@ def _read(store: Store, algorithm: Literal["sha256", "md5"], kind: type[AnyRecor
             raise DataError(
                 "a tombstone in the store is damaged",
                 file=found.name,
-                way_out="bring the object back from a copy of the store; or purge again once it is removed",
+                hint="bring the object back from a copy of the store; or purge again once it is removed",
             ) from error

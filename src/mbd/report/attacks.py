@@ -8,7 +8,7 @@ from mbd.evaluation.metrics import TITLES
 from mbd.evaluation.tables import markdown_table
 from mbd.report.text import table
 
-_MARKS: dict[Decision, str] = {"passed": "passed", "refused": "**refused**", "told": "told"}
+_MARKS: dict[Decision, str] = {"passed": "passed", "refused": "**refused**", "informational": "informational"}
 _ABSENT = "–"
 ROLES = ("before", "after", "reference")
 
@@ -23,7 +23,7 @@ def leakage_metrics(record: LeakageRecord) -> dict[str, float]:
     for (modality, name), attack in headlines.items():
         metrics |= {f"{modality}_{name}_{role}": found.value for role, found in _by_role(attack).items()}
     for utility in record.utility:
-        if utility.decision != "told":
+        if utility.decision != "informational":
             metrics |= {f"{utility.metric}_{role}": found.value for role, found in _by_role(utility).items()}
     if record.lower_bound:
         metrics["epsilon_shown"] = record.lower_bound.epsilon
@@ -36,7 +36,7 @@ def leakage_summary(record: LeakageRecord) -> str:
     rows = [
         [f"{a.attack}: {a.measure}", *(_value(found) for found in (a.before, a.after, a.reference)), a.decision]
         for a in record.attacks
-        if a.variant == "as released" and a.decision != "told"
+        if a.variant == "as released" and a.decision != "informational"
     ]
     rows += [
         [
@@ -45,7 +45,7 @@ def leakage_summary(record: LeakageRecord) -> str:
             u.decision,
         ]
         for u in record.utility
-        if u.decision != "told"
+        if u.decision != "informational"
     ]
     lines = [f"attacks on what is left of {names}", "", table(["", *ROLES, "gate"], rows), ""]
     others = [a for a in record.attacks if a.variant != "as released"]

@@ -63,7 +63,7 @@ def draw_figures(
         histories = [read_history(file) for file in files if file.is_file()]
         if histories := [history for history in histories if history]:
             yield f"losses{suffix}", loss_curves(histories, candidate.name)
-        if drift := property_drift(candidate.first, results.bench):
+        if drift := property_drift(candidate.first, results.plan):
             yield f"property_drift{suffix}", property_drift_bars(drift, candidate.name)
     if figure := _reconstructions(results, candidates, classes, seed):
         yield "reconstructions", figure
@@ -87,9 +87,9 @@ def _reconstructions(
     results: Results, candidates: Sequence[Candidate], classes: tuple[str, ...], seed: int
 ) -> bytes | None:
     """Draw the map of the first model without the property pathway and of the first with it."""
-    labels, names = sentiment_classes(results.bench, classes)
+    labels, names = sentiment_classes(results.plan, classes)
     chosen = sample_for_map(len(labels), seed)
-    rows, labels = results.bench.rows.take(chosen), labels[chosen]
+    rows, labels = results.plan.rows.take(chosen), labels[chosen]
     panels = {}
     for title, pathway in (("without property pathway", False), ("with property pathway", True)):
         for candidate in candidates:

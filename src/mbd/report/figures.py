@@ -7,7 +7,7 @@ import numpy as np
 
 from mbd.evaluation.metrics import TITLES
 from mbd.evaluation.regimes import Condition
-from mbd.evaluation.results import Method, Results
+from mbd.evaluation.results import EvaluatedMethod, Results
 from mbd.report.drawing import COLOURS, figure_png
 from mbd.tensors import Array
 
@@ -179,7 +179,7 @@ def property_drift_bars(drift: Mapping[str, Mapping[str, float]], title: str) ->
     return png.getvalue()
 
 
-def _styles(methods: Sequence[Method]) -> Iterator[tuple[Method, dict[str, Any]]]:
+def _styles(methods: Sequence[EvaluatedMethod]) -> Iterator[tuple[EvaluatedMethod, dict[str, Any]]]:
     models = baselines = 0
     for method in methods:
         if method.baseline:

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mbd.certificate.registry import Doubtful, Entry
-from mbd.report.page.content import ABSENT, Block, Fact, Items, Link, Page, Section, Table, Text
+from mbd.certificate.registry import CertificateEntry, InvalidCertificate
+from mbd.report.page.content import ABSENT, Block, Fact, Items, Link, Page, PageSection, PageTable, Text
 from mbd.report.page.origin import day
 
 STATES = ("valid", "overdue", "refuted", "superseded", "revoked")
 
 
 @dataclass(frozen=True)
-class Row:
+class IndexRow:
     """What the index says of a certificate; small, so that there can be many."""
 
     digest: str
@@ -30,7 +30,7 @@ class Row:
     reason: str
 
     @classmethod
-    def of(cls, entry: Entry) -> "Row":
+    def of(cls, entry: CertificateEntry) -> "IndexRow":
         """Return the row of a certificate."""
         predicate, status = entry.statement.predicate, entry.status
         names = ", ".join(predicate.deleted.modalities)
@@ -67,7 +67,7 @@ def page_name(digest: str) -> str:
 
 
 def index_page(
-    store: str, rows: Sequence[Row], doubtful: Sequence[Doubtful], requests: Sequence[Owed], at: datetime
+    store: str, rows: Sequence[IndexRow], doubtful: Sequence[InvalidCertificate], requests: Sequence[Owed], at: datetime
 ) -> Page:
     """Return the index of a store at a time; `store` is its URL without credentials."""
     return Page(
@@ -82,13 +82,13 @@ def index_page(
     )
 
 
-def _count(rows: Sequence[Row]) -> dict[str, int]:
+def _count(rows: Sequence[IndexRow]) -> dict[str, int]:
     found = Counter(row.state for row in rows)
     return {state: found[state] for state in STATES if found[state]}
 
 
 def _summary(
-    rows: Sequence[Row], doubtful: Sequence[Doubtful], requests: Sequence[Owed], at: datetime
+    rows: Sequence[IndexRow], doubtful: Sequence[InvalidCertificate], requests: Sequence[Owed], at: datetime
 ) -> Iterator[str]:
     counts = ", ".join(f"{count} {state}" for state, count in _count(rows).items())
     yield f"{_number(len(rows), 'certificate')} in this store" + (f": {counts}." if counts else ".")
@@ -98,50 +98,52 @@ def _summary(
     )
     if doubtful:
         yield f"{_number(len(doubtful), 'object')} cannot be verified and should not be relied on."
-    owed = [request for request in requests if request.open]
-    if owed:
-        late = sum(request.due < at for request in owed)
-        yield f"{_number(len(owed), 'request')} still to be carried out, {late} of them after the deadline."
+    open_requests = [request for request in requests if request.open]
+    if open_requests:
+        late = sum(request.due < at for request in open_requests)
+        yield f"{_number(len(open_requests), 'request')} still to be carried out, {late} of them after the deadline."
 
 
-def _certificates(rows: Sequence[Row]) -> Section:
+def _certificates(rows: Sequence[IndexRow]) -> PageSection:
     header = ("certificate", "standing", "model", "deleted", "method", "guarantee", "issued", "attack again by", "why")
     blocks: tuple[Block, ...] = (Text(text="Nothing has been published here."),)
     if rows:
         ordered = sorted(rows, key=lambda row: (row.issued, row.digest), reverse=True)
-        blocks = (Table(caption="Newest first", header=header, rows=tuple(map(_row, ordered))),)
-    return Section(id="certificates", title="Certificates", blocks=blocks)
+        blocks = (PageTable(caption="Newest first", header=header, rows=tuple(map(_row, ordered))),)
+    return PageSection(id="certificates", title="Certificates", blocks=blocks)
 
 
-def _row(row: Row) -> tuple[str | Link, ...]:
+def _row(row: IndexRow) -> tuple[str | Link, ...]:
     link = Link(text=row.digest[:12], href=f"{page_name(row.digest)}.html")
     dates = day(row.issued), day(row.reaudit_by)
     why = ABSENT if row.state == "valid" else row.reason
     return (link, row.state, row.model, row.deleted, row.method, row.guarantee, *dates, why)
 
 
-def _doubtful(found: Sequence[Doubtful]) -> Iterator[Section]:
+def _doubtful(found: Sequence[InvalidCertificate]) -> Iterator[PageSection]:
     if found:
         items = tuple(f"{one.digest}: {one.reason}" for one in found)
-        yield Section(id="doubtful", title="What cannot be verified", blocks=(Items(items=items),))
+        yield PageSection(id="doubtful", title="What cannot be verified", blocks=(Items(items=items),))
 
 
-def _requests(requests: Sequence[Owed], at: datetime) -> Iterator[Section]:
+def _requests(requests: Sequence[Owed], at: datetime) -> Iterator[PageSection]:
     if not requests:
         return
     counts = Counter(request.state for request in requests)
     blocks: list[Block] = [
-        Table(
+        PageTable(
             caption="All requests",
             header=("state", "requests"),
             rows=tuple((state, str(count)) for state, count in sorted(counts.items())),
         )
     ]
-    if owed := sorted((r for r in requests if r.open), key=lambda request: (request.due, request.id)):
-        rows = tuple((r.id, r.model, ", ".join(r.modalities) or ABSENT, r.state, _due(r.due, at)) for r in owed)
+    if open_requests := sorted((r for r in requests if r.open), key=lambda request: (request.due, request.id)):
+        rows = tuple(
+            (r.id, r.model, ", ".join(r.modalities) or ABSENT, r.state, _due(r.due, at)) for r in open_requests
+        )
         header = ("request", "model", "to forget", "state", "due")
-        blocks.append(Table(caption="Still to be carried out, nearest deadline first", header=header, rows=rows))
-    yield Section(id="requests", title="Requests", blocks=tuple(blocks))
+        blocks.append(PageTable(caption="Still to be carried out, nearest deadline first", header=header, rows=rows))
+    yield PageSection(id="requests", title="Requests", blocks=tuple(blocks))
 
 
 def _due(due: datetime, at: datetime) -> str:

@@ -132,12 +132,12 @@ def _point(record: LeakageRecord, attack: str) -> dict[str, float]:
         raise DataError(
             f"no ε, or no {attack}, in the findings of an audit: a trade-off has nothing to draw",
             value=record.models.get("after"),
-            way_out="take leakage.json of certified deletions",
+            hint="take leakage.json of certified deletions",
         )
-    worth = next(u for u in record.utility if u.metric == _metric(record))
+    measured_utility = next(u for u in record.utility if u.metric == _metric(record))
     point = {"epsilon": float(epsilon)}
     for role in _STYLES:
-        success, utility = getattr(found[0], role), getattr(worth, role)
+        success, utility = getattr(found[0], role), getattr(measured_utility, role)
         point[f"asr {role}"] = 100 * success.value if success else float("nan")
         point[f"utility {role}"] = utility.value if utility else float("nan")
     return point
@@ -176,7 +176,7 @@ def draw_leakage(record: LeakageRecord) -> dict[str, bytes]:
     figures = {}
     for modality in record.modalities:
         suffix = f"_{modality}" if len(record.modalities) > 1 else ""
-        own = [a for a in record.attacks if a.modality == modality and a.decision != "told"]
+        own = [a for a in record.attacks if a.modality == modality and a.decision != "informational"]
         released, worked_on = ([a for a in own if (a.variant == "as released") is yes] for yes in (True, False))
         figures[f"leakage{suffix}"] = leakage_intervals(released, f"What attacks find of {modality}")
         if worked_on:

@@ -12,7 +12,7 @@ def overview(folder: Path) -> str:
     records = [(file.parent, read_json(file)) for file in folder.glob(f"**/{STEP_FILE}")]
     if not records:
         raise UsageError(
-            "no step has written anything here", value=folder, way_out="`make run` or `dvc repro` fills build/"
+            "no step has written anything here", value=folder, hint="`make run` or `dvc repro` fills build/"
         )
     records.sort(key=lambda entry: entry[1]["started"])
     rows = [

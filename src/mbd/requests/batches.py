@@ -19,8 +19,8 @@ from typing import Literal
 
 from mbd.files import to_json
 from mbd.records import Record
-from mbd.requests.book import Book
-from mbd.requests.record import Lease, Request
+from mbd.requests.record import DeletionRequest, Lease
+from mbd.requests.request_store import RequestStore
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError
 
 
@@ -55,13 +55,13 @@ class Decision(Record):
 class Batches:
     """The batches of one model in one store."""
 
-    book: Book
+    request_store: RequestStore
     model: str
 
     def take(self, worker: str, lease_seconds: int) -> Lease | None:
         """Take the model's lease, or None while somebody else has it."""
         state, tag = self._state()
-        at = self.book.clock()
+        at = self.request_store.clock()
         if state.lease and state.lease.until > at:
             return None
         lease = Lease(worker=worker, until=at + timedelta(seconds=lease_seconds), batch=secrets.token_hex(8))
@@ -72,23 +72,29 @@ class Batches:
 
         Only who holds the model's lease may call this, before claiming anything.
         """
-        running = [r for r in self.book.owed() if r.model == self.model and r.state == "running" and r.lease]
+        running = [
+            r for r in self.request_store.open_requests() if r.model == self.model and r.state == "running" and r.lease
+        ]
         batches = dict.fromkeys(request.lease.batch for request in running if request.lease)
         decided = [self.decide(Decision(batch=batch, outcome="abandoned")) for batch in batches]
         return [decision for decision in decided if decision.outcome == "certified"]
 
-    def claim_all(self, lease: Lease, but: Container[str] = ()) -> list[Request]:
+    def claim_all(self, lease: Lease, but: Container[str] = ()) -> list[DeletionRequest]:
         """Claim every request of the model that is owed, nearest deadline first, `but` those with these ids."""
-        owed = [request for request in self.book.owed() if request.model == self.model and request.id not in but]
-        return [taken for request in owed if (taken := self.book.claim(request, lease))]
+        open_requests = [
+            request
+            for request in self.request_store.open_requests()
+            if request.model == self.model and request.id not in but
+        ]
+        return [taken for request in open_requests if (taken := self.request_store.claim(request, lease))]
 
     def decide(self, decision: Decision) -> Decision:
         """Decide a batch, or return how it was decided."""
         name = f"batches/{decision.batch}.json"
         try:
-            self.book.store.create(name, to_json(decision.model_dump(mode="json")).encode())
+            self.request_store.store.create(name, to_json(decision.model_dump(mode="json")).encode())
         except OtherContentError:
-            return Decision.model_validate_json(self.book.store.read(name))
+            return Decision.model_validate_json(self.request_store.store.read(name))
         return decision
 
     def current(self) -> Files | None:
@@ -97,7 +103,7 @@ class Batches:
 
     def renew(self, lease: Lease, lease_seconds: int) -> bool:
         """Prolong the lease from now on; False if it is no longer ours."""
-        until = self.book.clock() + timedelta(seconds=lease_seconds)
+        until = self.request_store.clock() + timedelta(seconds=lease_seconds)
         return self._while_ours(lease, lambda: {"lease": lease.model_copy(update={"until": until})})
 
     def release(self, lease: Lease) -> None:
@@ -128,24 +134,24 @@ class Batches:
     ) -> None:
         """Move requests of a batch to their end, those that are still part of it."""
 
-        def ended(request: Request) -> Request:
+        def ended(request: DeletionRequest) -> DeletionRequest:
             if request.state != "running" or request.lease is None or request.lease.batch != batch:
                 return request
-            return request.moved(state, request.lease.worker, self.book.clock(), note, certificate=certificate)
+            return request.moved(state, request.lease.worker, self.request_store.clock(), note, certificate=certificate)
 
         for identifier in requests:
-            self.book.change(identifier, ended)
+            self.request_store.change(identifier, ended)
 
     def _state(self) -> tuple[ModelState, str | None]:
         try:
-            data, tag = self.book.store.read_tagged(self._name)
+            data, tag = self.request_store.store.read_tagged(self._name)
         except NotThereError:
             return ModelState(), None
         return ModelState.model_validate_json(data), tag
 
     def _move(self, state: ModelState, tag: str | None) -> bool:
         try:
-            self.book.store.replace(self._name, to_json(state.model_dump(mode="json")).encode(), expected=tag)
+            self.request_store.store.replace(self._name, to_json(state.model_dump(mode="json")).encode(), expected=tag)
         except ConflictError:
             return False
         return True

@@ -50,7 +50,7 @@ class Lease(Record):
     """the one deletion that carries out all requests of the batch"""
 
 
-class Request(Record):
+class DeletionRequest(Record):
     """One request and its history."""
 
     format: Literal["urn:missing-by-design:request:v1"] = "urn:missing-by-design:request:v1"
@@ -69,7 +69,7 @@ class Request(Record):
     """SHA-256 of the certificate, once there is one"""
     history: tuple[Event, ...]
 
-    def moved(self, state: State, by: str, at: datetime, note: str = "", **changes: object) -> "Request":
+    def moved(self, state: State, by: str, at: datetime, note: str = "", **changes: object) -> "DeletionRequest":
         """Return the request in another state, with the event in its history."""
         event = Event(at=at, state=state, by=by, note=note)
         return self.model_copy(update={"state": state, "history": (*self.history, event), "lease": None, **changes})

@@ -35,7 +35,7 @@ _MOST_CHUNKS = 1 << 32
 _BLOCK = 1 << 17
 
 
-class Subject(Record):
+class CipherSubject(Record):
     """What is in an encrypted file; nobody can change it without the file becoming unreadable."""
 
     name: str
@@ -56,7 +56,7 @@ class Header(Record):
 
     format: Literal["urn:missing-by-design:encrypted-file:v1"] = "urn:missing-by-design:encrypted-file:v1"
     cipher: Literal["AES-256-GCM-HKDF-STREAM"] = "AES-256-GCM-HKDF-STREAM"
-    subject: Subject
+    subject: CipherSubject
     keys: tuple[Digest, ...]
     """ids of the data keys, one for each modality"""
     salt: Digest
@@ -64,7 +64,7 @@ class Header(Record):
 
 
 def encrypt(
-    source: BinaryIO, target: BinaryIO, subject: Subject, keys: Sequence[tuple[str, bytes]], chunk: int = CHUNK
+    source: BinaryIO, target: BinaryIO, subject: CipherSubject, keys: Sequence[tuple[str, bytes]], chunk: int = CHUNK
 ) -> None:
     """Write `source` to `target`, encrypted with these keys (id and key, one for each modality of the subject)."""
     ids, salt = tuple(identity for identity, _ in keys), secrets.token_hex(32)
@@ -166,5 +166,5 @@ def _damaged(source: BinaryIO, how: str) -> DataError:
     return DataError(
         f"the encrypted file is damaged, cut off or not the one that it was: {how}",
         file=getattr(source, "name", None),
-        way_out="fetch it from another copy",
+        hint="fetch it from another copy",
     )

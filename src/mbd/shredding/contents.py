@@ -16,7 +16,7 @@ from mbd.features.contract import MANIFEST, Manifest
 from mbd.model.checkpoint import RECORD
 from mbd.model.record import ModelRecord
 from mbd.records import read_record
-from mbd.shredding.cipher import Subject
+from mbd.shredding.cipher import CipherSubject
 
 SUFFIX = ".mbdx"
 _TENSORS = ".safetensors"
@@ -38,12 +38,12 @@ class Unit:
         """Return the files that are encrypted."""
         return sorted(self.folder.rglob(f"*{SUFFIX}"))
 
-    def subject(self, file: Path) -> Subject:
+    def subject(self, file: Path) -> CipherSubject:
         """Return what a file is, by its place; `file` has its plain or its encrypted name."""
         name = file.relative_to(self.folder).as_posix().removesuffix(SUFFIX)
         if isinstance(self.record, ModelRecord):
-            return Subject(name=name, lineage=self.lineage, kind="models", modalities=tuple(self.record.inputs))
-        return Subject(name=name, lineage=self.lineage, kind="features", modalities=(Path(name).stem,))
+            return CipherSubject(name=name, lineage=self.lineage, kind="models", modalities=tuple(self.record.inputs))
+        return CipherSubject(name=name, lineage=self.lineage, kind="features", modalities=(Path(name).stem,))
 
 
 def units(folder: Path, lineage: str | None = None) -> list[Unit]:
@@ -53,7 +53,7 @@ def units(folder: Path, lineage: str | None = None) -> list[Unit]:
         raise DataError(
             "this is neither a FeatureSet nor a model folder",
             file=folder,
-            way_out=f"give a folder with a {MANIFEST} or a {RECORD} in it",
+            hint=f"give a folder with a {MANIFEST} or a {RECORD} in it",
         )
     for inner in found:
         if outer := next((unit for unit in found if unit.folder in inner.folder.parents), None):

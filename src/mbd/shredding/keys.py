@@ -18,7 +18,7 @@ from typing import Literal
 
 from mbd.errors import DataError, UsageError
 from mbd.files import to_json, write_file
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.records import Record, read_record
 from mbd.shredding.record import (
     RECORD,
@@ -52,7 +52,7 @@ class WrappedKey(Record):
 class KeyDestroyedError(DataError):
     """What was to be decrypted can never be read again."""
 
-    def __init__(self, entry: KeyEntry, way_out: str, file: Path | None = None) -> None:
+    def __init__(self, entry: KeyEntry, hint: str, file: Path | None = None) -> None:
         assert entry.destroyed is not None  # noqa: S101 -- callers have looked
         self.entry = entry
         when = entry.destroyed.done or entry.destroyed.requested
@@ -61,7 +61,7 @@ class KeyDestroyedError(DataError):
             file=file,
             key="key",
             value=entry.id,
-            way_out=way_out,
+            hint=hint,
         )
 
 
@@ -73,7 +73,7 @@ class Keyring:
         self._known: dict[str, bytes] = {}
 
     @classmethod
-    def of(cls, settings: Shredding) -> "Keyring":
+    def of(cls, settings: ShreddingSettings) -> "Keyring":
         """Return the keys that the parameters name."""
         return cls(Path(settings.keys), open_wrapper(settings.wrapper))
 
@@ -110,7 +110,7 @@ class Keyring:
                 f"there is no such key of {name}",
                 file=self.folder,
                 value=identity,
-                way_out="set shredding.keys to the folder of keys that it was encrypted with",
+                hint="set shredding.keys to the folder of keys that it was encrypted with",
             )
         if entry.destroyed:
             raise KeyDestroyedError(entry, _UNREADABLE)
@@ -164,7 +164,7 @@ class Keyring:
             raise UsageError(
                 f"there never was a key of {missing[0]} in the lineage {lineage}",
                 file=self.folder / RECORD,
-                way_out=f"there are keys of: {there}",
+                hint=f"there are keys of: {there}",
             )
 
     def _file(self, identity: str) -> Path:

@@ -58,5 +58,5 @@ class KmsWrapper:
             f"the KMS does not wrap or unwrap: {error}",
             key="shredding.wrapper",
             value=uri,
-            way_out="check credentials, AWS_DEFAULT_REGION, the key's state, and the rights kms:Encrypt, kms:Decrypt",
+            hint="check credentials, AWS_DEFAULT_REGION, the key's state, and the rights kms:Encrypt, kms:Decrypt",
         )

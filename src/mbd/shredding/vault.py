@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from mbd.errors import DataError, UsageError
 from mbd.files import STEP_FILE, read_json, whole_folder
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.cipher import decrypt, encrypt, read_header
 from mbd.shredding.contents import SUFFIX, Unit, units
 from mbd.shredding.keys import KeyDestroyedError, Keyring
@@ -97,7 +97,7 @@ def decrypted(
 
 
 @contextmanager
-def opened(folder: Path, settings: Shredding, tell: Tell = lambda _: None) -> Iterator[Path]:
+def opened(folder: Path, settings: ShreddingSettings, tell: Tell = lambda _: None) -> Iterator[Path]:
     """Within: the plain form of a folder, in a private temporary folder if it is encrypted."""
     if not is_encrypted(folder):
         yield folder
@@ -112,7 +112,7 @@ def opened(folder: Path, settings: Shredding, tell: Tell = lambda _: None) -> It
             yield plain
 
 
-def made_plain(settings: Shredding, tell: Tell = lambda _: None) -> Callable[[Path], set[str]]:
+def made_plain(settings: ShreddingSettings, tell: Tell = lambda _: None) -> Callable[[Path], set[str]]:
     """Return what makes a folder that was fetched plain, if it is encrypted, and returns what is left out of it."""
 
     def prepare(folder: Path) -> set[str]:
@@ -124,12 +124,12 @@ def made_plain(settings: Shredding, tell: Tell = lambda _: None) -> Callable[[Pa
     return prepare
 
 
-def _refuse_disabled(folder: Path, settings: Shredding) -> None:
+def _refuse_disabled(folder: Path, settings: ShreddingSettings) -> None:
     if not settings.enabled:
         raise UsageError(
             "the folder is encrypted",
             file=folder,
-            way_out="set shredding.enabled=true, shredding.keys and shredding.wrapper; or `mbd shred decrypt` it",
+            hint="set shredding.enabled=true, shredding.keys and shredding.wrapper; or `mbd shred decrypt` it",
         )
 
 
@@ -191,7 +191,7 @@ def _decrypt_file(unit: Unit, file: Path, target: BinaryIO, keyring: Keyring) ->
                 "the encrypted file belongs elsewhere",
                 file=file,
                 value=f"{found.name} of {', '.join(found.modalities)} in the lineage {found.lineage}",
-                way_out=f"it has to be {subject.name} of {', '.join(subject.modalities)} in {subject.lineage}; "
+                hint=f"it has to be {subject.name} of {', '.join(subject.modalities)} in {subject.lineage}; "
                 "fetch it again, or set shredding.lineage as when it was encrypted",
             )
         named = zip(header[0].keys, subject.key_names, strict=True)

@@ -52,7 +52,7 @@ def refuse_without_room(folder: Path, needed: int) -> None:
             f"there is no room for the plaintext: {needed / 1e9:.2f} GB are needed, {free / 1e9:.2f} GB are free",
             key="shredding.temporary",
             value=folder.parent.parent,
-            way_out="name a folder with more room; it need not be in memory, but then plaintext touches a disk",
+            hint="name a folder with more room; it need not be in memory, but then plaintext touches a disk",
         )
 
 
@@ -72,7 +72,7 @@ def _home(parent: str | None) -> Path:
             "the folder for plaintext is not ours alone",
             key="shredding.temporary",
             value=home,
-            way_out="remove it, or name another folder; it has to be a folder of yours with mode 0700",
+            hint="remove it, or name another folder; it has to be a folder of yours with mode 0700",
         )
     return home
 

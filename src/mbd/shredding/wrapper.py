@@ -31,7 +31,7 @@ class UnwrapError(DataError):
             "a data key was wrapped by another key than this one, or is damaged",
             key="shredding.wrapper",
             value=uri,
-            way_out="name the key that wrapped it; after an interrupted `mbd shred keys --rewrap URI`, run that again",
+            hint="name the key that wrapped it; after an interrupted `mbd shred keys --rewrap URI`, run that again",
         )
 
 
@@ -109,7 +109,7 @@ class FileWrapper:
             raise UsageError(
                 f"the key that wraps data keys cannot be read: {error.strerror}",
                 file=self.file,
-                way_out="`mbd shred keys` makes one; shredding.wrapper says where it is",
+                hint="`mbd shred keys` makes one; shredding.wrapper says where it is",
             ) from error
         except UnicodeDecodeError:
             mode, text, mounted = 0, "", 0
@@ -117,7 +117,7 @@ class FileWrapper:
             raise UsageError(
                 "others than its owner may read the key that wraps data keys",
                 file=self.file,
-                way_out=f"chmod 600 {self.file}",
+                hint=f"chmod 600 {self.file}",
             )
         try:
             key = bytes.fromhex(text)
@@ -127,6 +127,6 @@ class FileWrapper:
             raise UsageError(
                 "this is no key that wraps data keys",
                 file=self.file,
-                way_out=f"it holds {KEY_BYTES} bytes in hexadecimal, as `mbd shred keys` writes them",
+                hint=f"it holds {KEY_BYTES} bytes in hexadecimal, as `mbd shred keys` writes them",
             )
         return AESGCM(key)

@@ -38,7 +38,7 @@ def run(
 ) -> LeakageRecord:
     """Attack and judge the model `after`; write what was found, `tell` it, then refuse the model or return it all."""
     try:
-        from mbd.attacks.case import open_case  # noqa: PLC0415 -- needs torch
+        from mbd.attacks.audit_input import open_case  # noqa: PLC0415 -- needs torch
         from mbd.attacks.gate import refuse  # noqa: PLC0415
         from mbd.attacks.suite import Audit, run_suite  # noqa: PLC0415
     except ImportError as error:

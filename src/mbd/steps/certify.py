@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from mbd.certificate.commitments import Commitments, keep_private
-from mbd.certificate.compose import Circumstances, compose
-from mbd.certificate.material import Material, read_material
-from mbd.certificate.predicate import Predicate, Request
+from mbd.certificate.compose import IssueContext, compose
+from mbd.certificate.inputs import CertificateInput, read_material
+from mbd.certificate.predicate import Predicate, RequestReference
 from mbd.certificate.provenance import provenance
 from mbd.certificate.signing import sign_statement
 from mbd.certificate.statement import (
@@ -61,8 +61,8 @@ def run(
     clock: Callable[[], datetime] = now,
 ) -> dict[str, Any]:
     """Certify the model in `deletion` and write the bundle to `out`; return what is worth telling of it."""
-    material, commitments = read_material(deletion, leakage, evaluation), Commitments()
-    circumstances = Circumstances(
+    certificate_input, commitments = read_material(deletion, leakage, evaluation), Commitments()
+    context = IssueContext(
         model=params.certificate.model,
         issued=clock(),
         reaudit_days=params.certificate.reaudit_days,
@@ -71,12 +71,12 @@ def run(
         request=_read_request(request),
         supersedes=supersedes,
     )
-    predicate = compose(material, circumstances, commitments)
+    predicate = compose(certificate_input, context, commitments)
     inputs = {"deletion": deletion, "evaluation": evaluation, **({"leakage": leakage} if leakage else {})}
     with step_run(NAME, out, {"certificate": params.certificate}, **inputs) as step:
-        digests = _write_subjects(step.folder, material, predicate)
+        digests = _write_subjects(step.folder, certificate_input, predicate)
         statement = DeletionStatement(subject=subjects_of(digests), predicate=predicate)
-        _refuse_what_nobody_would_believe(statement, material)
+        _verify_before_signing(statement, certificate_input)
         envelope = sign_statement(statement, params.certificate)
         write_file(step.folder / CERTIFICATE, envelope.to_bytes())
         private = None
@@ -86,36 +86,38 @@ def run(
     return {"statement": statement, "certificate": envelope.digest, "private": private}
 
 
-def _read_request(file: Path | None) -> Request:
+def _read_request(file: Path | None) -> RequestReference:
     if file is None:
-        return Request()
-    return read_record(file, Request, "request", "it has reference, received and due, each optional, and nothing else")
+        return RequestReference()
+    return read_record(
+        file, RequestReference, "request", "it has reference, received and due, each optional, and nothing else"
+    )
 
 
-def _write_subjects(folder: Path, material: Material, predicate: Predicate) -> dict[str, str]:
+def _write_subjects(folder: Path, certificate_input: CertificateInput, predicate: Predicate) -> dict[str, str]:
     """Write the files that the certificate is about, but the weights; return the SHA-256 of all of them."""
     for name in (MODEL, INDICES):
-        shutil.copyfile(material.folder / name, folder / name)
+        shutil.copyfile(certificate_input.folder / name, folder / name)
     if predicate.evidence.leakage:
         write_file(folder / LEAKAGE, to_json(predicate.evidence.leakage.model_dump(mode="json")))
-    write_file(folder / REPORT, certificate_report(predicate, material.digests[WEIGHTS]))
+    write_file(folder / REPORT, certificate_report(predicate, certificate_input.digests[WEIGHTS]))
     digests = {file.name: sha256_file(file) for file in folder.iterdir()}
-    return {**digests, WEIGHTS: material.digests[WEIGHTS]}
+    return {**digests, WEIGHTS: certificate_input.digests[WEIGHTS]}
 
 
-def _refuse_what_nobody_would_believe(statement: DeletionStatement, material: Material) -> None:
+def _verify_before_signing(statement: DeletionStatement, certificate_input: CertificateInput) -> None:
     """Make the checks that a verifier will make, before anything is signed."""
     predicate, leakage = statement.predicate, statement.predicate.evidence.leakage
-    weights, indices = (open_tensors(material.folder / name) for name in (WEIGHTS, INDICES))
+    weights, indices = (open_tensors(certificate_input.folder / name) for name in (WEIGHTS, INDICES))
     checks = [
         budget_check(budget_claim(predicate)),
-        agreement_check(statement, material.model, leakage),
-        *structural_checks(structural_claim(predicate), material.model, weights, indices),
+        agreement_check(statement, certificate_input.model, leakage),
+        *structural_checks(structural_claim(predicate), certificate_input.model, weights, indices),
         *([gate_check(leakage, predicate.guarantee.epsilon)] if leakage else []),
     ]
     if wrong := [check for check in checks if check.outcome == "failed"]:
         raise GateRefusedError(
             f"no certificate: a verifier would refuse it ({wrong[0].name}: {wrong[0].reason})",
-            file=material.folder,
-            way_out="delete, attack and evaluate again",
+            file=certificate_input.folder,
+            hint="delete, attack and evaluate again",
         )

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mbd.deletion.cut import requested
-from mbd.deletion.outcome import Original, Outcome, Request
+from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, ModelBefore
 from mbd.deletion.reference import reference_distances
 from mbd.deletion.suitable import refuse_data, refuse_method
 from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
@@ -44,7 +44,7 @@ from mbd.tensors import save_tensors
 
 NAME = "delete"
 
-Method = Callable[[Request, Original, Params], Outcome]
+Method = Callable[[DeletionTarget, ModelBefore, Params], DeletionOutcome]
 
 
 def run(
@@ -57,23 +57,23 @@ def run(
     reference: Path | None = None,
 ) -> dict[str, Any]:
     """Carry out a request and write the new model to `out`; return what is worth telling of it."""
-    case = _open(params, features, model, modalities, subjects)
+    audit = _open(params, features, model, modalities, subjects)
     method = _method(params.deletion.method)
     if int(os.environ.get("RANK", "0")) > 0:
         if params.deletion.method == "surgery":
-            method(case.request, case.original, params)
+            method(audit.request, audit.original, params)
         return {}
     inputs = {"model": model, **({"reference": reference} if reference else {})}
-    with _accounted(case, params, out) as account:
+    with _accounted(audit, params, out) as account:
         if account.done:
             account.settle(account.done.after)
             return _told(account.done, out, settled=True)
         with step_run(NAME, out, {"deletion": params.deletion, "training": params.training}, **inputs) as step:
-            digest = canonical_digest(case.original.data.digests())
+            digest = canonical_digest(audit.original.data.digests())
             step.inputs["features"] = {"path": str(features), "digest": digest}
-            outcome = method(case.request, case.original, params)
-            distances = _distances(case, outcome, reference)
-            record = _write(step, case, outcome, params, account.budget, distances)
+            outcome = method(audit.request, audit.original, params)
+            distances = _distances(audit, outcome, reference)
+            record = _write(step, audit, outcome, params, account.budget, distances)
             step.phases |= outcome.phases.seconds
             step.look_at = DELETION
         account.settle(record.after)
@@ -93,10 +93,10 @@ def _told(record: DeletionRecord, out: Path, *, settled: bool = False) -> dict[s
 class _Case:
     """A request that can be carried out: the model, its data, and the deletions that led to it."""
 
-    request: Request
-    original: Original
+    request: DeletionTarget
+    original: ModelBefore
     lineage: tuple[str, ...]
-    vouched: tuple[str, ...]
+    known_ledger_entries: tuple[str, ...]
 
 
 def _open(params: Params, features: Path, model: Path, modalities: Sequence[str], subjects: Sequence[str]) -> _Case:
@@ -115,13 +115,13 @@ def _open(params: Params, features: Path, model: Path, modalities: Sequence[str]
             "the deletion record beside the model is that of another one",
             file=model / DELETION,
             value=f"sha256 {earlier.after}, the model has {record.sha256}",
-            way_out="fetch the model again",
+            hint="fetch the model again",
         )
     return _Case(
-        request=Request(gone, tuple(dict.fromkeys(subjects))),
-        original=Original(record, tensors, data),
+        request=DeletionTarget(gone, tuple(dict.fromkeys(subjects))),
+        original=ModelBefore(record, tensors, data),
         lineage=(*(earlier.lineage if earlier else ()), record.sha256),
-        vouched=earlier.ledger_entries if earlier else (),
+        known_ledger_entries=earlier.ledger_entries if earlier else (),
     )
 
 
@@ -144,24 +144,24 @@ class _Account:
 
 
 @contextmanager
-def _accounted(case: _Case, params: Params, out: Path) -> Iterator[_Account]:
+def _accounted(audit: _Case, params: Params, out: Path) -> Iterator[_Account]:
     """Within: the deletion is charged to its lineage, if it is one that costs something."""
-    settings, before = params.deletion, case.original.record.sha256
+    settings, before = params.deletion, audit.original.record.sha256
     if settings.method != "certified" or settings.noise_seed is not None:
         yield _Account(None, lambda _: None)
         return
     from mbd.deletion.certified import cost  # noqa: PLC0415 -- only what is used
 
     rho = cost(settings)
-    deletion = deletion_id(before, case.request.modalities, params_digest(settings))
-    with open_ledger(Path(settings.ledgers), case.lineage[0], known=case.vouched) as ledger:
+    deletion = deletion_id(before, audit.request.modalities, params_digest(settings))
+    with open_ledger(Path(settings.ledgers), audit.lineage[0], known=audit.known_ledger_entries) as ledger:
         budget = ledger.charge(
             deletion,
             rho,
             settings.delta,
             settings.budget_limit,
             before=before,
-            modalities=case.request.modalities,
+            modalities=audit.request.modalities,
         )
         charge = ledger.open_charge(deletion)
         assert charge is not None  # noqa: S101 -- it was just made, or taken up
@@ -182,19 +182,19 @@ def _done(out: Path, charge: str) -> DeletionRecord | None:
     return record if whole else None
 
 
-def _distances(case: _Case, outcome: Outcome, reference: Path | None) -> dict[str, Any] | None:
+def _distances(audit: _Case, outcome: DeletionOutcome, reference: Path | None) -> dict[str, Any] | None:
     if reference is None:
         return None
-    if case.request.subjects:
+    if audit.request.subjects:
         raise UsageError("a reference says something about whole modalities only", key="--reference", value=reference)
     record, weights = load_model(reference)
-    return reference_distances(case.original, outcome, record, weights, case.request.modalities)
+    return reference_distances(audit.original, outcome, record, weights, audit.request.modalities)
 
 
 def _write(
     step: StepRun,
-    case: _Case,
-    outcome: Outcome,
+    audit: _Case,
+    outcome: DeletionOutcome,
     params: Params,
     budget: BudgetRecord | None,
     distances: dict[str, Any] | None,
@@ -203,20 +203,20 @@ def _write(
     indices = save_tensors(step.folder / INDICES, outcome.indices)
     step.known_digests |= {WEIGHTS: model.sha256, INDICES: indices}
     counts = {name: len(positions) for name, positions in outcome.indices.items()}
-    data = case.original.data
+    data = audit.original.data
     record = DeletionRecord(
         method=params.deletion.method,
-        request=RequestRecord(**asdict(case.request)),
+        request=RequestRecord(**asdict(audit.request)),
         parameters=params.deletion.model_dump(mode="json"),
         guarantee=GuaranteeRecord(**asdict(outcome.claim)),
-        lineage=case.lineage,
-        before=case.original.record.sha256,
+        lineage=audit.lineage,
+        before=audit.original.record.sha256,
         after=model.sha256,
         revoked=model.revoked,
         data={"name": data.manifest.name, "digest": canonical_digest(data.digests())},
         indices=IndexRecord(sha256=indices, count=sum(counts.values()), by_tensor=counts),
         budget=budget,
-        ledger_entries=(*case.vouched, *([budget.entry] if budget else [])),
+        ledger_entries=(*audit.known_ledger_entries, *([budget.entry] if budget else [])),
         reference=distances,
         facts=dict(outcome.facts),
     )

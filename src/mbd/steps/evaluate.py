@@ -18,8 +18,8 @@ from typing import Any
 from mbd.evaluation.baseline import ImputedRidge, PatternRidge
 from mbd.evaluation.candidates import open_candidates, shared_data
 from mbd.evaluation.inside import property_drift
-from mbd.evaluation.regimes import Bench, build_bench, evaluate_predictor
-from mbd.evaluation.results import Method, Results, to_csv, to_metrics, to_rates_csv
+from mbd.evaluation.regimes import EvaluationPlan, evaluate_predictor, plan_evaluation
+from mbd.evaluation.results import EvaluatedMethod, Results, to_csv, to_metrics, to_rates_csv
 from mbd.evaluation.tables import to_markdown
 from mbd.features.contract import FeatureSet
 from mbd.files import to_json, write_file
@@ -48,18 +48,18 @@ def run(
                 step.read(f"model {candidate.name} seed {seed}", folder)
         data, left_out = shared_data(features, candidates)
         test = data.split("test").load()
-        bench = build_bench(test, data.manifest.task, params.evaluation)
+        plan = plan_evaluation(test, data.manifest.task, params.evaluation)
         methods = [
-            Method(c.name, {seed: evaluate_predictor(model.predict, bench) for seed, model in c.models.items()})
+            EvaluatedMethod(c.name, {seed: evaluate_predictor(model.predict, plan) for seed, model in c.models.items()})
             for c in candidates
         ]
         results = Results(
-            bench,
-            (*methods, *_baselines(data, bench)),
+            plan,
+            (*methods, *_baselines(data, plan)),
             against=(RIDGE, *([candidates[folders.index(against)].name] if against else [])),
-            notes=tuple(_notes(bench, len(test), left_out, params)),
+            notes=tuple(_notes(plan, len(test), left_out, params)),
         )
-        drift = property_drift(candidates[0].first, bench)
+        drift = property_drift(candidates[0].first, plan)
         metrics = to_metrics(results) | {
             "property_drift": {modality: values["clean_to_corrupted"] for modality, values in drift.items()},
             "property_deviations": [{"modality": modality, **values} for modality, values in drift.items()],
@@ -76,7 +76,7 @@ def run(
     return metrics
 
 
-def _baselines(data: FeatureSet, bench: Bench) -> list[Method]:
+def _baselines(data: FeatureSet, plan: EvaluationPlan) -> list[EvaluatedMethod]:
     train, classes = data.split("train").load(), len(data.manifest.classes)
     predictors: dict[str, PatternRidge | ImputedRidge] = {
         RIDGE: PatternRidge(train, classes),
@@ -84,25 +84,25 @@ def _baselines(data: FeatureSet, bench: Bench) -> list[Method]:
         "mean imputation": ImputedRidge.fit(train, classes, with_mean=True),
     }
     return [
-        Method(name, {"": evaluate_predictor(predictor.predict, bench)}, baseline=True)
+        EvaluatedMethod(name, {"": evaluate_predictor(predictor.predict, plan)}, baseline=True)
         for name, predictor in predictors.items()
     ]
 
 
-def _notes(bench: Bench, test_rows: int, left_out: list[str], params: Params) -> list[str]:
+def _notes(plan: EvaluationPlan, test_rows: int, left_out: list[str], params: Params) -> list[str]:
     notes = []
     if left_out:
         notes.append(f"Not shown to any method, because not every model takes it: {', '.join(left_out)}.")
-    if empty := test_rows - len(bench.rows):
+    if empty := test_rows - len(plan.rows):
         notes.append(f"{empty} of {test_rows} test rows have none of these modalities and are left out.")
-    if bench.rates_left_out:
-        rates = ", ".join(f"{rate:g}" for rate in bench.rates_left_out)
-        share = f"{len(bench.modalities) - 1}/{len(bench.modalities)}"
+    if plan.rates_left_out:
+        rates = ", ".join(f"{rate:g}" for rate in plan.rates_left_out)
+        share = f"{len(plan.modalities) - 1}/{len(plan.modalities)}"
         notes.append(f"Missing rates that these rows cannot have: {rates} (every row keeps one modality: η ≤ {share}).")
-    for regime in bench.regimes:
+    for regime in plan.regimes:
         if regime.rate is not None and regime.name != f"η={regime.rate:g}":
             notes.append(f"{regime.name} is out of reach and was taken as η={regime.rate:.3f}.")
-        if regime.kind == "fixed" and regime.rows < len(bench.rows):
+        if regime.kind == "fixed" and regime.rows < len(plan.rows):
             notes.append(f"{regime.name}: only the {regime.rows} rows that have any of it.")
     damaged = 100 * params.evaluation.corruption.share
     notes.append(f"Corruption damages {damaged:g} % of the rows; baselines are fitted on clean train rows.")

@@ -19,7 +19,7 @@ from mbd.features.sources import read_source
 from mbd.features.splits import with_calibration
 from mbd.features.summary import availability, label_histogram, label_statistics
 from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
-from mbd.params import Features, Params
+from mbd.params import FeaturesSettings, Params
 from mbd.steps.step import StepRun, step_run
 
 NAME = "features"
@@ -80,7 +80,7 @@ def _loaded(feature_set: FeatureSet) -> Collection:
     )
 
 
-def convert(params: Features, step: StepRun) -> Collection:
+def convert(params: FeaturesSettings, step: StepRun) -> Collection:
     """Read and check the source, damage rows if asked to, carve a calibration split if it has none, and write it."""
     source = read_source(params)
     check_collection(source, params)
@@ -111,7 +111,7 @@ def convert(params: Features, step: StepRun) -> Collection:
     return collection
 
 
-def _with_damage(source: Collection, params: Features) -> Collection:
+def _with_damage(source: Collection, params: FeaturesSettings) -> Collection:
     """Damage the vectors of the split named by `features.damage`, unless the source has damaged what they are from."""
     split, corruption = params.damage.split, params.damage.corruption
     if split is None or "damage" in source.notes:

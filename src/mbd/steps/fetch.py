@@ -49,7 +49,7 @@ def run(params: Params, store: str, out: Path, *, modality: str = "", certificat
         raise UsageError(
             f"this certificate no longer stands: {found.status.reason}",
             value=found.digest,
-            way_out="`mbd certificate list` shows those that do",
+            hint="`mbd certificate list` shows those that do",
         )
     published = Published(
         certificate=found.digest,
@@ -68,7 +68,7 @@ def run(params: Params, store: str, out: Path, *, modality: str = "", certificat
 
 def _latest(store: Store, model: str, modality: str) -> str:
     if not modality:
-        raise UsageError("neither a certificate nor a modality was named", way_out="give --certificate or --modality")
+        raise UsageError("neither a certificate nor a modality was named", hint="give --certificate or --modality")
     name = latest_name(model, modality)
     try:
         return read_pointer(store.read(name), name).certificate
@@ -76,5 +76,5 @@ def _latest(store: Store, model: str, modality: str) -> str:
         raise DataError(
             f"no certificate was published for {modality} of {model}",
             file=f"{store.url}/{name}",
-            way_out="`mbd certificate list` shows what there is; certificate.model names the model",
+            hint="`mbd certificate list` shows what there is; certificate.model names the model",
         ) from error

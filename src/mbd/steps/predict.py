@@ -51,7 +51,7 @@ def run(
             "this folder holds models of several seeds, and rows are scored by one",
             key="--model",
             value=model_folder,
-            way_out=f"choose one of {', '.join(map(str, seeds))}",
+            hint=f"choose one of {', '.join(map(str, seeds))}",
         )
     model = load(model_folder)
     chosen = _chosen(model, available)
@@ -63,7 +63,7 @@ def run(
             file=features,
             key="--available",
             value=", ".join(chosen),
-            way_out=f"the model takes {', '.join(model.modalities)}",
+            hint=f"the model takes {', '.join(model.modalities)}",
         )
     columns = _columns(scored.scores, model.record.classes)
     write_file(out, _parquet(scored, columns) if out.suffix == ".parquet" else _csv(scored, columns))
@@ -75,9 +75,7 @@ def _chosen(model: Model, available: Sequence[str] | None) -> tuple[str, ...]:
     if available is None:
         return tuple(model.modalities)
     if not available:
-        raise UsageError(
-            "no modality was named", key="--available", way_out=f"name some of {', '.join(model.modalities)}"
-        )
+        raise UsageError("no modality was named", key="--available", hint=f"name some of {', '.join(model.modalities)}")
     refuse_foreign(model.record, available)
     return tuple(m for m in model.modalities if m in available)
 

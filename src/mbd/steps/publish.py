@@ -18,7 +18,7 @@ from mbd.certificate.receipt import RECEIPT, Receipt
 from mbd.certificate.statement import CERTIFICATE, WEIGHTS
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, verify_bundle
-from mbd.certificate.verify.given import Given
+from mbd.certificate.verify.inputs import VerificationInput
 from mbd.certificate.verify.signing import proof_bytes
 from mbd.certificate.verify.verdict import Verdict
 from mbd.errors import VerificationError
@@ -59,11 +59,11 @@ def _refuse_unverified(verdict: Verdict, bundle: Path) -> None:
         "what does not verify is not published: "
         + "; ".join(f"{check.name}: {check.reason}" for check in verdict.problems),
         file=bundle,
-        way_out="`mbd verify` shows all checks; certify again",
+        hint="`mbd verify` shows all checks; certify again",
     )
 
 
-def _write(folder: Path, given: Given, proof: bytes, receipt: Receipt) -> None:
+def _write(folder: Path, given: VerificationInput, proof: bytes, receipt: Receipt) -> None:
     """Write the published bundle: what was certified, and nothing else that may lie beside it."""
     write_file(folder / CERTIFICATE, given.envelope)
     write_file(folder / PROOF, proof)

@@ -25,8 +25,8 @@ from mbd.monitoring.purge import add_purge_scan
 from mbd.params import Params
 from mbd.purge.discovery import complete, feature_files, old_weights, snapshots
 from mbd.purge.feature_sets import feature_sets
-from mbd.purge.inventory import Finding, remove_all, take_inventory
-from mbd.purge.places import Surroundings, surroundings
+from mbd.purge.inventory import PlaceInventory, remove_all, take_inventory
+from mbd.purge.places import Workspace, workspace
 from mbd.purge.places.data_keys import DataKeys, data_keys
 from mbd.purge.places.elsewhere import Unsearchable
 from mbd.purge.places.place import Place
@@ -45,14 +45,14 @@ NAME = "purge"
 
 
 @dataclass(frozen=True)
-class Plan:
+class PurgePlan:
     """What a purge is going to do."""
 
     purged: Purged
-    around: Surroundings
+    purge_workspace: Workspace
     places: tuple[Place, ...]
 
-    def inventory(self) -> list[Finding]:
+    def inventory(self) -> list[PlaceInventory]:
         """Look into every place, and change nothing."""
         return take_inventory(self.places, self.purged.targets)
 
@@ -67,34 +67,36 @@ class Done:
     proof: Path
 
 
-def plan(params: Params, receipt: Path, store: str, deletion: Path | None = None, *, root: Path | None = None) -> Plan:
+def plan(
+    params: Params, receipt: Path, store: str, deletion: Path | None = None, *, root: Path | None = None
+) -> PurgePlan:
     """Find out what must go and where it may lie; nothing is changed yet."""
     received = read_record(receipt, Receipt, "receipt", "`mbd publish --out` writes it")
     opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
     found = entry(opened, received.certificate, trust, now())
     modalities = found.statement.predicate.deleted.modalities
     whole = modalities if params.purge.features else ()
-    around = surroundings(params, store, root=root, modalities=whole)
+    purge_workspace = workspace(params, store, root=root, modalities=whole)
     before = buried(opened)
     targets = Targets(old_weights(received, found.statement, deletion, Path(params.certificate.private)))
     further = [*buried(opened, received.certificate), *(Target(digest, "export") for digest in params.purge.also)]
-    sets = feature_sets(around) if whole else []
+    sets = feature_sets(purge_workspace) if whole else []
     further += feature_files(found.statement, opened, sets) if whole else []
-    further += snapshots(around, modalities)
+    further += snapshots(purge_workspace, modalities)
     for target in (*further, *(known for known in before if targets.by_sha256(known.sha256))):
         targets.add(target)
     _refuse_released(targets, found.statement)
-    complete(targets, around)
-    excepted = needed_by_others(targets, before, around, sets, published_models(opened, trust, now()))
+    complete(targets, purge_workspace)
+    excepted = needed_by_others(targets, before, purge_workspace, sets, published_models(opened, trust, now()))
     targets = targets.without(needed.sha256 for needed in excepted)
-    refs = around.history.refs_naming(targets)
+    refs = purge_workspace.history.refs_naming(targets)
     # Feature files that another model needs must stay readable where they are encrypted, too.
     keys = data_keys(params, received.certificate, found.statement, features=bool(whole) and not excepted)
-    places = (*around.places, *_source(params, around.root), *([keys] if keys else []))
-    return Plan(Purged(received.certificate, whole, targets, excepted, refs), around, places)
+    places = (*purge_workspace.places, *_source(params, purge_workspace.root), *([keys] if keys else []))
+    return PurgePlan(Purged(received.certificate, whole, targets, excepted, refs), purge_workspace, places)
 
 
-def run(params: Params, planned: Plan, store: str, out: Path | None = None) -> Done:
+def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None) -> Done:
     """Carry out a plan; return the proof, which tells what could not be done."""
     trust, purged = read_trust(Path(params.certificate.trust)), planned.purged
     signer = load_signer(params.certificate.log_signer, trust)
@@ -118,7 +120,7 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Look for everything that has a tombstone in the store; bring the local list of them up to date."""
     tombstones = buried(open_store(store, params.store))
     bring_up_to_date(params, tombstones)
-    places = surroundings(params, store, root=root).places
+    places = workspace(params, store, root=root).places
     found = scan_all(places, tombstones)
     tell(
         lambda samples: add_purge_scan(
@@ -136,7 +138,7 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
 def remove_resurrections(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Remove everything that has a tombstone in the store, and scan again."""
     tombstones = buried(open_store(store, params.store))
-    remove_all(surroundings(params, store, root=root).places, tombstones)
+    remove_all(workspace(params, store, root=root).places, tombstones)
     return scan(params, store, root=root)
 
 
@@ -147,11 +149,11 @@ def _refuse_released(targets: Targets, statement: DeletionStatement) -> None:
                 f"{name} of the released model is among what should be purged",
                 key="purge.also",
                 value=sha256,
-                way_out="list only files that hold something of the revoked modality",
+                hint="list only files that hold something of the revoked modality",
             )
 
 
-def _destroyed_keys(planned: Plan) -> ShreddingFacts | None:
+def _destroyed_keys(planned: PurgePlan) -> ShreddingFacts | None:
     """Return what can be stated of data keys, those destroyed in this run among them."""
     return next((place.facts() for place in planned.places if isinstance(place, DataKeys)), None)
 

@@ -20,19 +20,19 @@ from pydantic import ValidationError
 from mbd.certificate.bundle import PROOF, Bundle
 from mbd.certificate.layout import CERTIFICATES, proof_name
 from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.registry import Doubtful, Entry, entries
+from mbd.certificate.registry import CertificateEntry, InvalidCertificate, entries
 from mbd.certificate.statement import CERTIFICATE, DeletionStatement
 from mbd.certificate.trust import now, read_trust
 from mbd.errors import DataError, UsageError
 from mbd.files import to_json, write_file
 from mbd.params import Params
-from mbd.report.index import Owed, Row, index_page, page_name
-from mbd.report.page.certificate import Known, certificate_page
+from mbd.report.index import IndexRow, Owed, index_page, page_name
+from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import Link, Page
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
-from mbd.requests.book import Book
 from mbd.requests.record import OPEN
+from mbd.requests.request_store import RequestStore
 from mbd.steps.step import step_run
 from mbd.storage import open_store
 from mbd.storage.store import Store
@@ -54,9 +54,7 @@ def of_bundle(bundle: Path, out: Path) -> Path:
         write_file(out, FORMATS[out.suffix](page))
         return out
     if out.suffix and not out.is_dir():
-        raise UsageError(
-            "this is no format of a page", key="--out", value=out, way_out="end it with .html, .md or .json"
-        )
+        raise UsageError("this is no format of a page", key="--out", value=out, hint="end it with .html, .md or .json")
     with step_run(NAME, out, {}, bundle=bundle) as step:
         _write(step.folder / "report", page)
         step.look_at = "report.html"
@@ -73,16 +71,19 @@ def of_store(
     answered = defaultdict[str, list[str]](list)
     for identifier, certificate, _ in requests:
         answered[certificate or ""].append(identifier)
-    rows: list[Row] = []
-    doubtful: list[Doubtful] = []
+    rows: list[IndexRow] = []
+    doubtful: list[InvalidCertificate] = []
     with step_run(NAME, out, {"store": params.store}) as step:
         for found in entries(store, trusted, at):
-            if isinstance(found, Doubtful):
+            if isinstance(found, InvalidCertificate):
                 doubtful.append(found)
                 continue
             _write(step.folder / page_name(found.digest), _store_page(store, found, tuple(answered[found.digest])))
-            rows.append(Row.of(found))
-        _write(step.folder / "index", index_page(store.url, rows, doubtful, [owed for *_, owed in requests], at))
+            rows.append(IndexRow.of(found))
+        _write(
+            step.folder / "index",
+            index_page(store.url, rows, doubtful, [open_requests for *_, open_requests in requests], at),
+        )
         step.look_at = "index.html"
     return {"certificates": rows, "doubtful": doubtful, "page": out / "index.html"}
 
@@ -93,12 +94,12 @@ def _bundle_page(bundle: Bundle) -> Page:
         raise DataError("this is no certificate, but a statement about one", file=bundle.file(CERTIFICATE))
     file = bundle.file(PROOF)
     inclusion = _inclusion(file.read_bytes(), str(file)) if file.is_file() else None
-    return certificate_page(statement, Known(bundle.digest, inclusion))
+    return certificate_page(statement, PageContext(bundle.digest, inclusion))
 
 
-def _store_page(store: Store, entry: Entry, answered: tuple[str, ...]) -> Page:
+def _store_page(store: Store, entry: CertificateEntry, answered: tuple[str, ...]) -> Page:
     name = proof_name(entry.digest)
-    known = Known(
+    known = PageContext(
         digest=entry.digest,
         inclusion=_inclusion(store.read(name), name),
         about=entry.about,
@@ -116,15 +117,15 @@ def _inclusion(proof: bytes, name: str) -> Inclusion:
         raise DataError(
             "the proof of inclusion cannot be read",
             file=name,
-            way_out="get the bundle again from where it was published",
+            hint="get the bundle again from where it was published",
         ) from error
 
 
 def _requests(store: Store) -> Iterator[tuple[str, str | None, Owed]]:
     """Yield id, certificate and what the index says of every request."""
-    for found in Book(store).all():
-        owed = Owed(found.id, found.model, found.modalities, found.state, found.state in OPEN, found.due)
-        yield found.id, found.certificate, owed
+    for found in RequestStore(store).all():
+        open_requests = Owed(found.id, found.model, found.modalities, found.state, found.state in OPEN, found.due)
+        yield found.id, found.certificate, open_requests
 
 
 def _write(place: Path, page: Page) -> None:

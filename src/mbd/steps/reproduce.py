@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mbd.certificate.statement import MODEL, WEIGHTS
 from mbd.certificate.verify.checks import digest_name
-from mbd.certificate.verify.given import Given
+from mbd.certificate.verify.inputs import VerificationInput
 from mbd.certificate.verify.verdict import Check, Verdict, failed, not_checkable, passed
 from mbd.errors import MbdError, MissingExtraError
 from mbd.model.compatible import open_for
@@ -16,7 +16,7 @@ from mbd.tensors import save_tensors
 REPRODUCTION = "reproduction"
 
 
-def reproduction_check(given: Given, verdict: Verdict, features: Path) -> Check:
+def reproduction_check(given: VerificationInput, verdict: Verdict, features: Path) -> Check:
     """Train what `model.json` describes on the retained data in `features`, and compare the weights' digest."""
     if why := _impossible(verdict):
         return not_checkable(REPRODUCTION, why, required=True)

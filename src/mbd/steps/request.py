@@ -26,8 +26,8 @@ from mbd.model.checkpoint import load_model
 from mbd.model.record import ModelRecord
 from mbd.params import Params
 from mbd.requests.batches import Batches, Decision, Files
-from mbd.requests.book import Book
-from mbd.requests.record import Lease, Request
+from mbd.requests.record import DeletionRequest, Lease
+from mbd.requests.request_store import RequestStore
 from mbd.shredding.workspace import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish, train
 
@@ -37,18 +37,18 @@ class Worker:
     """Who carries out the requests of one model, with what."""
 
     params: Params
-    book: Book
+    request_store: RequestStore
     store_url: str
     features: Path
     model: Path
     """the model that was trained; later deletions start from the one that was certified last"""
     name: str
 
-    def run(self) -> Iterator[tuple[Request, str]]:
+    def run(self) -> Iterator[tuple[DeletionRequest, str]]:
         """Carry out what is owed until nothing is; yield each request with what became of it."""
-        batches = Batches(self.book, self.params.certificate.model)
+        batches = Batches(self.request_store, self.params.certificate.model)
         tried: set[str] = set()
-        while any(r.model == batches.model and r.id not in tried for r in self.book.owed()):
+        while any(r.model == batches.model and r.id not in tried for r in self.request_store.open_requests()):
             lease = batches.take(self.name, self.params.requests.lease_seconds)
             if lease is None:
                 return  # somebody else is at work on this model
@@ -61,9 +61,9 @@ class Worker:
                     self._carry_out(batches, lease, claimed)
             finally:
                 batches.release(lease)
-            yield from ((done, _in_words(done)) for done in map(self.book.get, (r.id for r in claimed)))
+            yield from ((done, _in_words(done)) for done in map(self.request_store.get, (r.id for r in claimed)))
 
-    def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[Request]) -> None:
+    def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest]) -> None:
         with private_folder(gettempdir()) as work:
             base = self._base(batches, work)
             record, _ = load_model(base)
@@ -89,8 +89,8 @@ class Worker:
         return work / "base"
 
     def _without_answered(
-        self, batches: Batches, lease: Lease, claimed: Sequence[Request], record: ModelRecord
-    ) -> Iterator[Request]:
+        self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], record: ModelRecord
+    ) -> Iterator[DeletionRequest]:
         """End the requests that need no deletion; yield the others."""
         for request in claimed:
             end = partial(batches.end, lease.batch, [request.id])
@@ -106,14 +106,14 @@ class Worker:
             else:
                 yield request
 
-    def _certified_before(self, request: Request) -> tuple[str | None, str]:
+    def _certified_before(self, request: DeletionRequest) -> tuple[str | None, str]:
         """Return a certificate for modalities that are gone already, or why there is none that stands for all."""
         trust, digest = read_trust(Path(self.params.certificate.trust)), None
         for modality in request.modalities:
             name = latest_name(request.model, modality)
             try:
-                digest = read_pointer(self.book.store.read(name), name).certificate
-                found = entry(self.book.store, digest, trust, self.book.clock())
+                digest = read_pointer(self.request_store.store.read(name), name).certificate
+                found = entry(self.request_store.store, digest, trust, self.request_store.clock())
             except MbdError as error:
                 return (
                     None,
@@ -124,7 +124,7 @@ class Worker:
         return digest, ""
 
     def _certified(
-        self, work: Path, base: Path, record: ModelRecord, lease: Lease, pending: Sequence[Request]
+        self, work: Path, base: Path, record: ModelRecord, lease: Lease, pending: Sequence[DeletionRequest]
     ) -> Decision:
         """Do the work, put all of it into the store, and return the decision that it leads to."""
         asked = {m for request in pending for m in request.modalities}
@@ -165,7 +165,7 @@ class Worker:
         """Put a step's folder into the store, file by file, under their digests."""
         files = {**file_digests(folder), STEP_FILE: sha256_file(folder / STEP_FILE)}
         for name, digest in files.items():
-            self.book.store.create(_place(name, digest), folder / name)
+            self.request_store.store.create(_place(name, digest), folder / name)
         return Files(files=files)
 
     def _fetch(self, kept: Files, folder: Path) -> None:
@@ -173,7 +173,7 @@ class Worker:
             shutil.rmtree(folder)
         for name, digest in kept.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            self.book.store.fetch(_place(name, digest), folder / name, sha256=digest)
+            self.request_store.store.fetch(_place(name, digest), folder / name, sha256=digest)
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def _place(name: str, digest: str) -> str:
     return object_name(digest) if name in SUBJECTS else f"batches/files/{digest}"
 
 
-def _told(lease: Lease, pending: Sequence[Request]) -> dict[str, str]:
+def _told(lease: Lease, pending: Sequence[DeletionRequest]) -> dict[str, str]:
     """Return what the certificate says of the requests: a reference, when the first came in, when it was due."""
     return {
         "reference": f"batch-{lease.batch}",
@@ -212,7 +212,7 @@ def _told(lease: Lease, pending: Sequence[Request]) -> dict[str, str]:
     }
 
 
-def _in_words(request: Request) -> str:
+def _in_words(request: DeletionRequest) -> str:
     last = request.history[-1]
     if request.certificate:
         return f"certificate {request.certificate}"

@@ -84,7 +84,7 @@ def run_seeds(
             "the output folder holds a single model, and models of several seeds go into folders below it",
             key="--out",
             value=out,
-            way_out="give another folder, or remove this one first",
+            hint="give another folder, or remove this one first",
         )
     summaries = []
     for seed in seeds:

@@ -15,7 +15,7 @@ from pathlib import Path
 from mbd.certificate.layout import LATEST, read_pointer
 from mbd.certificate.statement import CERTIFICATE
 from mbd.certificate.trust import Trust, read_trust
-from mbd.certificate.verify import Given, Verdict, from_folder, from_store, verify_bundle
+from mbd.certificate.verify import Verdict, VerificationInput, from_folder, from_store, verify_bundle
 from mbd.errors import UsageError
 from mbd.params import Params
 from mbd.storage import open_store
@@ -51,7 +51,7 @@ def _trust(params: Params, trust: Path | None) -> Trust | None:
     return read_trust(file) if trust is not None or file.exists() else None
 
 
-def _given(params: Params, source: str, model: Path | None, folder: Path) -> Given:
+def _given(params: Params, source: str, model: Path | None, folder: Path) -> VerificationInput:
     if "://" not in source:
         place = Path(source)
         return from_folder(place.parent if place.name == CERTIFICATE else place, model)
@@ -72,12 +72,12 @@ def _latest(store: Store, pointer: str | None) -> str:
     found = {name: read_pointer(store.read(name), name).certificate for name in names}
     if not found:
         raise NotThereError(
-            "no certificate has been published in this store", file=store.url, way_out="check the URL; `mbd publish`"
+            "no certificate has been published in this store", file=store.url, hint="check the URL; `mbd publish`"
         )
     if len(set(found.values())) > 1:
         raise UsageError(
             f"the store holds {len(set(found.values()))} certificates",
             value=", ".join(list(found)[:_SHOWN]),
-            way_out=f"say which one: {store.url}/{next(iter(found))}",
+            hint=f"say which one: {store.url}/{next(iter(found))}",
         )
     return next(iter(found.values()))

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mbd.storage.store import Lock, Stored, StoreError, check_name, conflict, no_locks, not_there, other_content
+from mbd.storage.store import Lock, StoredObject, StoreError, check_name, conflict, no_locks, not_there, other_content
 from mbd.storage.transfer import check_digest, chunks, sha256_of, size_of, write_verified
 from mbd.storage.tree import Parts, Tree
 
@@ -29,7 +29,7 @@ class FolderStore:
         self._tree = Tree(root.absolute())
         self._swept = False
 
-    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> Stored:
+    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> StoredObject:
         """See :meth:`mbd.storage.store.Store.create`."""
         parts = check_name(name)
         if lock:
@@ -41,13 +41,13 @@ class FolderStore:
                 if (there := self._tree.digest(parts)) is not None:
                     if there != sha256_of(content):
                         raise other_content(self.url, name)
-                    return Stored(name, size, there)
+                    return StoredObject(name, size, there)
                 with self._tree.written(content, size, parts[-1]) as written:
                     if self._tree.link(written, parts):
-                        return Stored(name, size, written.sha256)
+                        return StoredObject(name, size, written.sha256)
         raise StoreError(f"others keep making and removing this object in {self.url}", value=name)
 
-    def replace(self, name: str, content: bytes, *, expected: str | None) -> Stored:
+    def replace(self, name: str, content: bytes, *, expected: str | None) -> StoredObject:
         """See :meth:`mbd.storage.store.Store.replace`."""
         parts = check_name(name)
         with self._trouble(name):
@@ -59,7 +59,7 @@ class FolderStore:
                     self._tree.replace(written, parts)
                 elif not self._tree.link(written, parts):
                     raise conflict(self.url, name)
-                return Stored(name, len(content), written.sha256)
+                return StoredObject(name, len(content), written.sha256)
 
     def read(self, name: str, *, sha256: str | None = None) -> bytes:
         """See :meth:`mbd.storage.store.Store.read`."""
@@ -81,12 +81,12 @@ class FolderStore:
             size = os.fstat(stream.fileno()).st_size
             write_verified(chunks(stream), to, sha256=sha256, size=size, name=name, url=self.url)
 
-    def pieces(self, stored: Stored) -> Iterator[bytes]:
+    def pieces(self, stored: StoredObject) -> Iterator[bytes]:
         """See :meth:`mbd.storage.store.Store.pieces`."""
         with self._trouble(stored.name), self._tree.opened(check_name(stored.name)) as stream:
             yield from chunks(stream)
 
-    def stat(self, name: str) -> Stored | None:
+    def stat(self, name: str) -> StoredObject | None:
         """See :meth:`mbd.storage.store.Store.stat`."""
         parts = check_name(name)
         with self._trouble(name):
@@ -97,18 +97,18 @@ class FolderStore:
             except FileNotFoundError:
                 return None
 
-    def list(self, prefix: str = "", *, after: str = "") -> Iterator[Stored]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
         """See :meth:`mbd.storage.store.Store.list`."""
         start, _, _ = prefix.rpartition("/")
         parts = tuple(start.split("/")) if start else ()
         if all(_may_be_part(part) for part in parts):
             yield from self._below(parts, prefix, after)
 
-    def versions(self, prefix: str = "") -> Iterator[Stored]:
+    def versions(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects themselves: a folder keeps no versions."""
         return self.list(prefix)
 
-    def delete(self, objects: Iterable[Stored]) -> dict[Stored, str]:
+    def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
         """See :meth:`mbd.storage.store.Store.delete`."""
         stayed = {}
         for each in objects:
@@ -120,13 +120,13 @@ class FolderStore:
                 stayed[each] = error.strerror or str(error)
         return stayed
 
-    def unfinished(self, prefix: str = "") -> Iterator[Stored]:
+    def unfinished(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the temporary files, with empty names: they do not know what they were to become."""
         with self._trouble("temporary files"):
             for name, facts in self._tree.temporaries():
                 yield _stored("", facts, name)
 
-    def abort(self, unfinished: Stored) -> None:
+    def abort(self, unfinished: StoredObject) -> None:
         """See :meth:`mbd.storage.store.Store.abort`; what a living writer holds stays."""
         with self._trouble("temporary files"):
             self._tree.remove_abandoned(unfinished.tag)
@@ -138,7 +138,7 @@ class FolderStore:
             for left in self.unfinished():
                 self.abort(left)
 
-    def _below(self, parts: Parts, prefix: str, after: str) -> Iterator[Stored]:
+    def _below(self, parts: Parts, prefix: str, after: str) -> Iterator[StoredObject]:
         base = "".join(f"{part}/" for part in parts)
         with self._trouble(base), suppress(FileNotFoundError, NotADirectoryError), self._tree.folder(parts) as folder:
             # A folder sorts as what its objects' names begin with: `a-b` < `a/b` < `a0`.
@@ -167,12 +167,12 @@ class FolderStore:
         except OSError as error:
             if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EISDIR}:
                 problem = "a part of the name is a symbolic link, or an object where a folder should be, or the reverse"
-                raise StoreError(f"{problem} (in {self.url})", value=name, way_out="see what is there") from error
+                raise StoreError(f"{problem} (in {self.url})", value=name, hint="see what is there") from error
             raise StoreError(
                 f"the folder store fails: {error.strerror}",
                 file=self._tree.root,
                 value=name,
-                way_out="see that the folder can be written to, and that the disk has room",
+                hint="see that the folder can be written to, and that the disk has room",
             ) from error
 
 
@@ -180,5 +180,5 @@ def _may_be_part(name: str) -> bool:
     return bool(name) and not name.startswith(".") and name.isprintable()
 
 
-def _stored(name: str, facts: os.stat_result, tag: str) -> Stored:
-    return Stored(name, facts.st_size, tag, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
+def _stored(name: str, facts: os.stat_result, tag: str) -> StoredObject:
+    return StoredObject(name, facts.st_size, tag, modified=datetime.fromtimestamp(facts.st_mtime, UTC))

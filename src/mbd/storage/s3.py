@@ -24,15 +24,15 @@ from urllib.parse import urlsplit
 from botocore.exceptions import ClientError
 
 from mbd.errors import UsageError
-from mbd.params.operations import Store as Settings
-from mbd.storage.s3_buckets import PlainBucket, VersionedBucket, Writing
+from mbd.params.operations import StoreSettings
+from mbd.storage.s3_buckets import PlainBucket, VersionedBucket, WriteStrategy
 from mbd.storage.s3_client import MISSING, code_of, plain_words
 from mbd.storage.s3_deletion import MOST_AT_ONCE, delete_batch, in_words
-from mbd.storage.s3_objects import Bucket, Download, State
+from mbd.storage.s3_objects import Bucket, Download, ObjectState
 from mbd.storage.store import (
     Lock,
     LockedError,
-    Stored,
+    StoredObject,
     StoreError,
     check_name,
     conflict,
@@ -51,7 +51,7 @@ _NO_LOCKS = {"ObjectLockConfigurationNotFoundError", "NotImplemented", "MethodNo
 class S3Store:
     """A store at `s3://BUCKET[/PREFIX]`."""
 
-    def __init__(self, url: str, settings: Settings) -> None:
+    def __init__(self, url: str, settings: StoreSettings) -> None:
         place = urlsplit(url)
         if not re.fullmatch(_BUCKET_NAME, place.netloc) or place.query or place.fragment:
             raise UsageError("an S3 store is s3://BUCKET[/PREFIX], without credentials", key="store.url")
@@ -65,7 +65,7 @@ class S3Store:
         """See :attr:`mbd.storage.store.Store.locks`."""
         return bool(self._lock_configuration.get("ObjectLockEnabled") == "Enabled")
 
-    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> Stored:
+    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> StoredObject:
         """See :meth:`mbd.storage.store.Store.create`."""
         check_name(name)
         if lock and not self.locks:
@@ -80,7 +80,7 @@ class S3Store:
                 state = self._lock(state, lock)
         return state.stored(name)
 
-    def replace(self, name: str, content: bytes, *, expected: str | None) -> Stored:
+    def replace(self, name: str, content: bytes, *, expected: str | None) -> StoredObject:
         """See :meth:`mbd.storage.store.Store.replace`."""
         check_name(name)
         key = self._prefix + name
@@ -124,28 +124,28 @@ class S3Store:
         size = download.state.size
         write_verified(self._pieces(download, name), to, sha256=sha256, size=size, name=name, url=self.url)
 
-    def pieces(self, stored: Stored) -> Iterator[bytes]:
+    def pieces(self, stored: StoredObject) -> Iterator[bytes]:
         """See :meth:`mbd.storage.store.Store.pieces`."""
         with plain_words(self.url, stored.name):
             yield from self._download(stored.name, stored.version)
 
-    def stat(self, name: str) -> Stored | None:
+    def stat(self, name: str) -> StoredObject | None:
         """See :meth:`mbd.storage.store.Store.stat`."""
         check_name(name)
         with plain_words(self.url, name):
             state = self._writing.state(self._prefix + name)
         return state.stored(name) if state else None
 
-    def list(self, prefix: str = "", *, after: str = "") -> Iterator[Stored]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
         """See :meth:`mbd.storage.store.Store.list`."""
         start = {"StartAfter": self._prefix + after} if after else {}
         for page in self._pages("list_objects_v2", prefix, **start):
             for entry in page.get("Contents", []):
                 name = entry["Key"].removeprefix(self._prefix)
                 if not name.startswith(_CLAIMS):
-                    yield Stored(name, entry["Size"], "", modified=entry["LastModified"])
+                    yield StoredObject(name, entry["Size"], "", modified=entry["LastModified"])
 
-    def versions(self, prefix: str = "") -> Iterator[Stored]:
+    def versions(self, prefix: str = "") -> Iterator[StoredObject]:
         """See :meth:`mbd.storage.store.Store.versions`; also what the store itself keeps below hidden names."""
         for page in self._pages("list_object_versions", prefix):
             # The answer has versions and delete markers in two lists, each in order of names.
@@ -153,28 +153,28 @@ class S3Store:
                 name, version = entry["Key"].removeprefix(self._prefix), entry["VersionId"]
                 version = None if version == "null" and self._versioning is None else version
                 tag = (version or entry["ETag"].strip('"')) if "ETag" in entry else ""
-                yield Stored(name, entry.get("Size", 0), tag, version, modified=entry["LastModified"])
+                yield StoredObject(name, entry.get("Size", 0), tag, version, modified=entry["LastModified"])
 
-    def delete(self, objects: Iterable[Stored]) -> dict[Stored, str]:
+    def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
         """See :meth:`mbd.storage.store.Store.delete`."""
-        stayed: dict[Stored, str] = {}
+        stayed: dict[StoredObject, str] = {}
         remaining = iter(objects)
         while batch := [*islice(remaining, MOST_AT_ONCE)]:
             with plain_words(self.url):
                 stayed |= delete_batch(self._bucket, self._prefix, batch)
                 if not self._versioned:
-                    claims = [Stored(_CLAIMS + each.name, 0, "") for each in batch if each not in stayed]
+                    claims = [StoredObject(_CLAIMS + each.name, 0, "") for each in batch if each not in stayed]
                     delete_batch(self._bucket, self._prefix, claims)
         return stayed
 
-    def unfinished(self, prefix: str = "") -> Iterator[Stored]:
+    def unfinished(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the uploads in parts that have not come to an end."""
         for page in self._pages("list_multipart_uploads", prefix):
             for upload in page.get("Uploads", []):
                 name = upload["Key"].removeprefix(self._prefix)
-                yield Stored(name, 0, upload["UploadId"], modified=upload["Initiated"])
+                yield StoredObject(name, 0, upload["UploadId"], modified=upload["Initiated"])
 
-    def abort(self, unfinished: Stored) -> None:
+    def abort(self, unfinished: StoredObject) -> None:
         """See :meth:`mbd.storage.store.Store.abort`."""
         place = {"Bucket": self._bucket.name, "Key": self._prefix + unfinished.name, "UploadId": unfinished.tag}
         with plain_words(self.url, unfinished.name):
@@ -184,7 +184,7 @@ class S3Store:
                 if code_of(error) not in MISSING:
                     raise
 
-    def _settle(self, key: str, content: bytes | Path, sha256: str, name: str) -> State:
+    def _settle(self, key: str, content: bytes | Path, sha256: str, name: str) -> ObjectState:
         """Return the object under this name, which has this content, ours or another's."""
         for _ in range(_ATTEMPTS):
             state = self._writing.state(key)
@@ -198,7 +198,7 @@ class S3Store:
                 return state
         raise StoreError(f"others keep making and removing this object in {self.url}", value=name)
 
-    def _digest(self, state: State, size: int) -> str | None:
+    def _digest(self, state: ObjectState, size: int) -> str | None:
         """Return the digest of an object as it really is, or None if its size tells enough."""
         if state.size != size:
             return None
@@ -207,7 +207,7 @@ class S3Store:
             digest.update(piece)
         return digest.hexdigest()
 
-    def _lock(self, state: State, lock: Lock) -> State:
+    def _lock(self, state: ObjectState, lock: Lock) -> ObjectState:
         place = {"Bucket": self._bucket.name, "Key": state.key, "VersionId": state.version}
         retention = {"Mode": lock.mode, "RetainUntilDate": lock.until}
         try:
@@ -249,16 +249,16 @@ class S3Store:
         if self._versioning == "Suspended":
             raise StoreError(
                 f"the bucket of {self.url} has its versioning suspended, so versions would be lost",
-                way_out="enable versioning again, or publish to another bucket",
+                hint="enable versioning again, or publish to another bucket",
             )
         if self._versioned and self._lock_configuration.get("Rule"):
             raise StoreError(
                 f"the bucket of {self.url} locks every object by default, and models must be able to be deleted",
-                way_out="remove the default retention of the bucket: certificates are locked one by one (store.lock_*)",
+                hint="remove the default retention of the bucket: certificates are locked one by one (store.lock_*)",
             )
 
     @cached_property
-    def _writing(self) -> Writing:
+    def _writing(self) -> WriteStrategy:
         return VersionedBucket(self._bucket) if self._versioned else PlainBucket(self._bucket)
 
     @property

@@ -20,20 +20,20 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from mbd.storage.s3_client import CHANGED, MISSING, S3Failure, code_of
-from mbd.storage.s3_objects import Bucket, State, Write
+from mbd.storage.s3_objects import Bucket, ObjectState, Write
 
 _PAGE = 20
 
 
-class Writing(Protocol):
+class WriteStrategy(Protocol):
     """A kind of bucket."""
 
-    def state(self, key: str) -> State | None:
+    def state(self, key: str) -> ObjectState | None:
         """Return the object that stands under this name, or None."""
 
     def write(
-        self, key: str, content: bytes | Path, sha256: str, *, expected: State | None
-    ) -> tuple[bool, State | None]:
+        self, key: str, content: bytes | Path, sha256: str, *, expected: ObjectState | None
+    ) -> tuple[bool, ObjectState | None]:
         """Put content in the place of `expected`; tell whether that was done, and what stands there now."""
 
 
@@ -43,14 +43,14 @@ class PlainBucket:
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
 
-    def state(self, key: str) -> State | None:
-        """See :meth:`Writing.state`."""
+    def state(self, key: str) -> ObjectState | None:
+        """See :meth:`WriteStrategy.state`."""
         return self._bucket.head(key)
 
     def write(
-        self, key: str, content: bytes | Path, sha256: str, *, expected: State | None
-    ) -> tuple[bool, State | None]:
-        """See :meth:`Writing.write`."""
+        self, key: str, content: bytes | Path, sha256: str, *, expected: ObjectState | None
+    ) -> tuple[bool, ObjectState | None]:
+        """See :meth:`WriteStrategy.write`."""
         write = _new_write(sha256, expected)
         conditions = {"IfMatch": expected.etag} if expected else {"IfNoneMatch": "*"}
         try:
@@ -71,8 +71,8 @@ class VersionedBucket:
         self._bucket = bucket
         self._server_compares = True
 
-    def state(self, key: str) -> State | None:
-        """See :meth:`Writing.state`."""
+    def state(self, key: str) -> ObjectState | None:
+        """See :meth:`WriteStrategy.state`."""
         versions = self._alive(key)
         newest = next(self._heads(key, versions), None)
         if newest is None:
@@ -92,9 +92,9 @@ class VersionedBucket:
         return standing
 
     def write(
-        self, key: str, content: bytes | Path, sha256: str, *, expected: State | None
-    ) -> tuple[bool, State | None]:
-        """See :meth:`Writing.write`."""
+        self, key: str, content: bytes | Path, sha256: str, *, expected: ObjectState | None
+    ) -> tuple[bool, ObjectState | None]:
+        """See :meth:`WriteStrategy.write`."""
         write, failure = _new_write(sha256, expected), None
         try:
             self._upload(key, content, write, expected)
@@ -111,7 +111,7 @@ class VersionedBucket:
             raise failure
         return done, winner
 
-    def _upload(self, key: str, content: bytes | Path, write: Write, expected: State | None) -> None:
+    def _upload(self, key: str, content: bytes | Path, write: Write, expected: ObjectState | None) -> None:
         if expected is None or not self._server_compares:
             self._bucket.upload(key, content, write, {} if expected else {"IfNoneMatch": "*"})
             return
@@ -131,7 +131,7 @@ class VersionedBucket:
                 return
             yield each
 
-    def _heads(self, key: str, versions: Iterator[str] | list[str]) -> Iterator[State]:
+    def _heads(self, key: str, versions: Iterator[str] | list[str]) -> Iterator[ObjectState]:
         """Look at versions; one that its loser has just removed is left out."""
         for version in versions:
             if state := self._bucket.head(key, version):
@@ -160,7 +160,7 @@ class VersionedBucket:
         return page
 
 
-def _new_write(sha256: str, expected: State | None) -> Write:
+def _new_write(sha256: str, expected: ObjectState | None) -> Write:
     return Write(sha256, secrets.token_hex(16), (expected.version or expected.etag) if expected else "")
 
 

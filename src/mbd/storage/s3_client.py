@@ -16,8 +16,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from mbd.errors import UsageError
-from mbd.params.operations import Store as Settings
-from mbd.remote_errors import Trouble, trouble_with
+from mbd.params.operations import StoreSettings
+from mbd.remote_errors import ErrorKind, classify_error
 from mbd.storage.store import StoreError
 
 S3Failure = (BotoCoreError, ClientError)
@@ -30,21 +30,24 @@ _DENIED = (
     "ask for the right to do so on the bucket (mbd.storage.s3 lists what is needed), or use other credentials",
 )
 _PROBLEMS = {
-    Trouble.CREDENTIALS: (
+    ErrorKind.CREDENTIALS: (
         "the S3 store refuses our credentials, or there are none",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
     ),
-    Trouble.UNREACHABLE: (
+    ErrorKind.UNREACHABLE: (
         "the S3 store cannot be reached, or does not answer in time",
         "check store.endpoint, store.timeout_seconds, the network and any firewall between; then run it again",
     ),
-    Trouble.NO_BUCKET: ("there is no such bucket", "make the bucket, or correct store.url"),
-    Trouble.CLOCK: ("the clocks of this machine and of the S3 store differ too much", "set the clock of this machine"),
+    ErrorKind.NO_BUCKET: ("there is no such bucket", "make the bucket, or correct store.url"),
+    ErrorKind.CLOCK: (
+        "the clocks of this machine and of the S3 store differ too much",
+        "set the clock of this machine",
+    ),
 }
 _OTHERWISE = ("the S3 store fails", "run it again; if it stays, ask who runs the store")
 
 
-def make_client(settings: Settings) -> Any:  # noqa: ANN401 -- boto3 has no types
+def make_client(settings: StoreSettings) -> Any:  # noqa: ANN401 -- boto3 has no types
     """Return a client for the endpoint of the parameters."""
     config = Config(
         signature_version="s3v4",
@@ -61,7 +64,7 @@ def make_client(settings: Settings) -> Any:  # noqa: ANN401 -- boto3 has no type
         return boto3.Session().client("s3", endpoint_url=settings.endpoint, config=config)
     except ValueError as error:
         raise UsageError(
-            f"the S3 endpoint is not valid: {error}", key="store.endpoint", way_out="write https://HOST[:PORT]"
+            f"the S3 endpoint is not valid: {error}", key="store.endpoint", hint="write https://HOST[:PORT]"
         ) from error
 
 
@@ -81,8 +84,8 @@ def plain_words(url: str, name: str | None = None) -> Iterator[None]:
     try:
         yield
     except (*S3Failure, ConnectionError, TimeoutError) as error:
-        trouble, reason = trouble_with(error, bucket_asked=True)
+        kind, reason = classify_error(error, bucket_asked=True)
         denied = code_of(error) in {"AccessDenied", "403"}
-        problem, way_out = _DENIED if denied else _PROBLEMS.get(trouble, _OTHERWISE)
+        problem, hint = _DENIED if denied else _PROBLEMS.get(kind, _OTHERWISE)
         shown = f"{url}/{name}" if name else url
-        raise StoreError(f"{problem}: {reason}", value=shown, way_out=way_out) from error
+        raise StoreError(f"{problem}: {reason}", value=shown, hint=hint) from error

@@ -2,7 +2,7 @@
 
 from mbd.storage.s3_client import MISSING, pause
 from mbd.storage.s3_objects import Bucket
-from mbd.storage.store import Lock, Stored
+from mbd.storage.store import Lock, StoredObject
 
 MOST_AT_ONCE = 1000
 _PASSING = {"InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"}
@@ -10,10 +10,10 @@ _PASSING = {"InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout",
 _Place = tuple[str, str | None]
 
 
-def delete_batch(bucket: Bucket, prefix: str, batch: list[Stored]) -> dict[Stored, str]:
+def delete_batch(bucket: Bucket, prefix: str, batch: list[StoredObject]) -> dict[StoredObject, str]:
     """Remove at most a thousand objects or versions; return the reason for each that stayed."""
-    waiting: dict[_Place, Stored] = {(prefix + each.name, each.version): each for each in batch}
-    stayed: dict[Stored, str] = {}
+    waiting: dict[_Place, StoredObject] = {(prefix + each.name, each.version): each for each in batch}
+    stayed: dict[StoredObject, str] = {}
     for failures in range(1, bucket.settings.retries + 2):
         refused = _ask(bucket, list(waiting))
         again = {}

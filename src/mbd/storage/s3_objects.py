@@ -17,9 +17,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError
 
-from mbd.params.operations import Store as Settings
+from mbd.params.operations import StoreSettings
 from mbd.storage.s3_client import CHANGED, MISSING, S3Failure, code_of, make_client, pause
-from mbd.storage.store import ConflictError, Lock, Stored
+from mbd.storage.store import ConflictError, Lock, StoredObject
 from mbd.storage.transfer import CHUNK, progress, size_of
 
 _BROKEN_BODY = (HTTPClientError, IncompleteReadError, OSError)
@@ -42,7 +42,7 @@ class Write:
 
 
 @dataclass(frozen=True)
-class State:
+class ObjectState:
     """An object, in one version where there are versions."""
 
     key: str
@@ -54,7 +54,7 @@ class State:
     modified: datetime | None
 
     @classmethod
-    def of(cls, key: str, answer: dict[str, Any]) -> "State":
+    def of(cls, key: str, answer: dict[str, Any]) -> "ObjectState":
         """Read the answer to a HEAD or a GET."""
         notes = answer.get("Metadata", {})
         mode, until = answer.get("ObjectLockMode"), answer.get("ObjectLockRetainUntilDate")
@@ -73,15 +73,15 @@ class State:
         """What names this state: its version, or the ETag in a bucket without versions."""
         return self.version or self.etag
 
-    def stored(self, name: str) -> Stored:
+    def stored(self, name: str) -> StoredObject:
         """Return it as all stores do."""
-        return Stored(name, self.size, self.tag, self.version, self.lock, self.modified)
+        return StoredObject(name, self.size, self.tag, self.version, self.lock, self.modified)
 
 
 class Bucket:
     """A bucket and the client that asks it."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
+    def __init__(self, name: str, settings: StoreSettings) -> None:
         self.name = name
         self.settings = settings
 
@@ -90,10 +90,10 @@ class Bucket:
         """The client, made when it is first needed: it looks for credentials."""
         return make_client(self.settings)
 
-    def head(self, key: str, version: str | None = None) -> State | None:
+    def head(self, key: str, version: str | None = None) -> ObjectState | None:
         """Return what an object is, or None if it is not there."""
         try:
-            return State.of(key, self.client.head_object(**self._place(key, version)))
+            return ObjectState.of(key, self.client.head_object(**self._place(key, version)))
         except ClientError as error:
             if code_of(error) in MISSING:
                 return None
@@ -102,7 +102,7 @@ class Bucket:
         # The answer to a refused HEAD has no room for the reason; the one to a refused GET has.
         answer = self.client.get_object(**self._place(key, version))
         answer["Body"].close()
-        return State.of(key, answer)
+        return ObjectState.of(key, answer)
 
     def remove(self, key: str, version: str) -> None:
         """Remove one version."""
@@ -112,7 +112,7 @@ class Bucket:
         """Begin to read an object."""
         return Download(self, key, version)
 
-    def upload(self, key: str, content: bytes | Path, write: Write, conditions: dict[str, str]) -> State:
+    def upload(self, key: str, content: bytes | Path, write: Write, conditions: dict[str, str]) -> ObjectState:
         """Write an object if the server finds the conditions to hold; in parts if it is large."""
         size = size_of(content)
         if isinstance(content, Path) and size > self.part_size:
@@ -122,7 +122,7 @@ class Bucket:
             place = self._place(key, None)
             answer = self.client.put_object(**place, Body=body, Metadata=write.metadata, **conditions)
         etag, version = answer.get("ETag", "").strip('"'), answer.get("VersionId")
-        state = State(key, size, etag, version, write, None, None)
+        state = ObjectState(key, size, etag, version, write, None, None)
         # Not every server names the ETag at the end of an upload in parts.
         return state if etag else self.head(key, version) or state
 
@@ -173,7 +173,7 @@ class Download:
     def __init__(self, bucket: Bucket, key: str, version: str | None) -> None:
         self._bucket, self._key = bucket, key
         self._answer = bucket.get(key, version, {})
-        self.state = State.of(key, self._answer)
+        self.state = ObjectState.of(key, self._answer)
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield all pieces."""

@@ -49,7 +49,7 @@ class Lock:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredObject:
     """An object as the store holds it."""
 
     name: str
@@ -63,7 +63,7 @@ class Stored:
 
 
 class Store(Protocol):
-    """A store. All methods raise StoreError (with a way out) when the store itself fails."""
+    """A store. All methods raise StoreError (with a hint) when the store itself fails."""
 
     @property
     def url(self) -> str:
@@ -73,7 +73,7 @@ class Store(Protocol):
     def locks(self) -> bool:
         """Whether objects can be put under Object Lock."""
 
-    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> Stored:
+    def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> StoredObject:
         """Create an object if there is none; the same content again is fine, other content is OtherContentError.
 
         A Path is a file that may be large: it is streamed, in parts where the store has them, with progress.
@@ -81,7 +81,7 @@ class Store(Protocol):
         there already, without a lock, gets it; a lock that is there already stays as it is.
         """
 
-    def replace(self, name: str, content: bytes, *, expected: str | None) -> Stored:
+    def replace(self, name: str, content: bytes, *, expected: str | None) -> StoredObject:
         """Write a small object if its tag still is `expected` (None: if there is none), else ConflictError.
 
         An object under Object Lock is no pointer: LockedError.
@@ -96,28 +96,28 @@ class Store(Protocol):
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:
         """Write an object to a file, whole and with this digest, or not at all."""
 
-    def pieces(self, stored: Stored) -> Iterator[bytes]:
+    def pieces(self, stored: StoredObject) -> Iterator[bytes]:
         """Yield the bytes of exactly this version of an object, piece by piece; NotThereError without it."""
 
-    def stat(self, name: str) -> Stored | None:
+    def stat(self, name: str) -> StoredObject | None:
         """Return what the store says of an object, or None if it is not there."""
 
-    def list(self, prefix: str = "", *, after: str = "") -> Iterator[Stored]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
         """Yield the objects whose names start with `prefix` and come after `after`, in order of their UTF-8 bytes."""
 
-    def versions(self, prefix: str = "") -> Iterator[Stored]:
+    def versions(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield every version of the objects below `prefix`, delete markers (size 0, tag "") too."""
 
-    def delete(self, objects: Iterable[Stored]) -> dict[Stored, str]:
+    def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
         """Remove these (with a version: this version for good) in bulk; return the reason for each that stayed.
 
         What is not there is gone already.
         """
 
-    def unfinished(self, prefix: str = "") -> Iterator[Stored]:
+    def unfinished(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield what killed writers have left behind, and what others write just now; only `modified` may tell."""
 
-    def abort(self, unfinished: Stored) -> None:
+    def abort(self, unfinished: StoredObject) -> None:
         """Remove one of :meth:`unfinished`; a writer still at work on it fails with a StoreError or begins again."""
 
 
@@ -138,7 +138,7 @@ def check_name(name: str) -> tuple[str, ...]:
 def not_there(url: str, name: str) -> NotThereError:
     """Return the error for an object that is missing."""
     return NotThereError(
-        f"there is no such object in {url}", value=name, way_out="check the name and store.url; has it been published?"
+        f"there is no such object in {url}", value=name, hint="check the name and store.url; has it been published?"
     )
 
 
@@ -147,7 +147,7 @@ def other_content(url: str, name: str) -> OtherContentError:
     return OtherContentError(
         f"an object of this name is in {url} already, with other content",
         value=name,
-        way_out="objects are written once: keep the one that is there, or give the new one another name",
+        hint="objects are written once: keep the one that is there, or give the new one another name",
     )
 
 
@@ -156,7 +156,7 @@ def conflict(url: str, name: str) -> ConflictError:
     return ConflictError(
         f"somebody else has moved this pointer in {url} in the meantime",
         value=name,
-        way_out="run the command again: it starts from what is there now",
+        hint="run the command again: it starts from what is there now",
     )
 
 
@@ -164,5 +164,5 @@ def no_locks(url: str) -> StoreError:
     """Return the error for a lock where there are none."""
     return StoreError(
         f"{url} has no Object Lock",
-        way_out="publish without a lock, or to an S3 bucket that was made with Object Lock",
+        hint="publish without a lock, or to an S3 bucket that was made with Object Lock",
     )

@@ -67,7 +67,7 @@ def check_digest(found: str, expected: str | None, name: str, url: str) -> None:
             f"the object in {url} is not the one that is expected: its digest differs",
             key=name,
             value=f"SHA-256 {found}, expected {expected}",
-            way_out="the object has been damaged or exchanged: do not use it, and ask who published it",
+            hint="the object has been damaged or exchanged: do not use it, and ask who published it",
         )
 
 

@@ -30,7 +30,7 @@ def rows_with_something(feature_set: FeatureSet, split: str) -> Rows:
             f"no row of the split {split} has any of {', '.join(feature_set.modalities)}",
             file=feature_set.folder,
             key=split,
-            way_out="leave out fewer modalities",
+            hint="leave out fewer modalities",
         )
     return found.take(something)
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """The processes of one training; alone, everything is the identity."""
 
     rank: int = 0
@@ -66,15 +66,15 @@ class Group:
         return int(tensor)
 
 
-def join_group() -> Group:
+def join_group() -> ProcessGroup:
     """Join the group that torchrun has announced in the environment, once for each process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        return Group()
+        return ProcessGroup()
     if not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(dist.destroy_process_group)
-    return Group(dist.get_rank(), size, int(os.environ.get("LOCAL_RANK", "0")))
+    return ProcessGroup(dist.get_rank(), size, int(os.environ.get("LOCAL_RANK", "0")))
 
 
 class _Sum(torch.autograd.Function):
@@ -93,7 +93,7 @@ class _Sum(torch.autograd.Function):
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, rows: int, group: Group) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, tensor: Tensor, rows: int, group: ProcessGroup) -> Tensor:  # noqa: ANN401
         ctx.part = group.part(rows)
         share = -(-rows // group.size)
         padded = tensor.new_zeros((share, *tensor.shape[1:]))

@@ -10,9 +10,9 @@ from mbd.features.contract import FeatureSet
 from mbd.model.joint import to_tensor_dict
 from mbd.model.record import ModelRecord
 from mbd.params import Params
-from mbd.params.learning import Joint
+from mbd.params.learning import JointSettings
 from mbd.tensors import Array
-from mbd.training.distributed import Group
+from mbd.training.distributed import ProcessGroup
 from mbd.training.joint import JointRun, as_tensors
 from mbd.training.reproducibility import reproducible
 from mbd.training.resume import Snapshots
@@ -26,10 +26,10 @@ def finetune(
         raise ValueError(f"the model takes {dict(record.modalities)}, the data has {feature_set.modalities}")
     # No snapshot is ever due: it would put weights on the disk that nobody accounts for.
     training = params.training.model_copy(update={"epochs": epochs, "snapshot_epochs": max(epochs, 1)})
-    model = params.model.model_copy(update={"joint": Joint.model_validate(record.spec)})
+    model = params.model.model_copy(update={"joint": JointSettings.model_validate(record.spec)})
     with reproducible(training.threads):
-        run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), Group())
+        run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), ProcessGroup())
         weights = {name: tensors[name] for name, _ in run.network.named_parameters()}
         run.network.load_state_dict(as_tensors(weights), strict=False)
         run.finish(Snapshots(Path(), run.key), progress=False)
-    return run.course.best or to_tensor_dict(run.network), run.course.history
+    return run.state.best or to_tensor_dict(run.network), run.state.history

@@ -28,12 +28,12 @@ from mbd.params import Params, params_digest
 from mbd.params.features import Task
 from mbd.tensors import Array
 from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_something
-from mbd.training.distributed import Group, join_group
+from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import initial_weights, steps_of_epoch
 from mbd.training.objective import TERMS, forward, objective
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
-from mbd.training.resume import Course, Snapshots
+from mbd.training.resume import Snapshots, TrainingState
 from mbd.training.trained import Trained, data_record
 
 
@@ -45,7 +45,7 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
         snapshots = Snapshots(work, run.key)
         run.start(snapshots)
         run.finish(snapshots, progress)
-        tensors = run.course.best
+        tensors = run.state.best
     manifest = feature_set.manifest
     record = ModelRecord(
         backbone="joint",
@@ -59,13 +59,13 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
         tensors=provenance(tensors, manifest.modalities),
         sha256="",
     )
-    return Trained(record, tensors, run.course.history)
+    return Trained(record, tensors, run.state.history)
 
 
 class JointRun:
     """One training: the network, its data, and how far it has come."""
 
-    def __init__(self, feature_set: FeatureSet, params: Params, group: Group) -> None:
+    def __init__(self, feature_set: FeatureSet, params: Params, group: ProcessGroup) -> None:
         manifest, train = feature_set.manifest, rows_with_something(feature_set, "train")
         self.task: Task = manifest.task
         self.training, self.shape, self.group = params.training, params.model.joint, group
@@ -77,7 +77,7 @@ class JointRun:
         self.valid = RawRows.of(rows_with_something(feature_set, "valid"), self.task, self.device)
         self.steps_per_epoch = -(-len(train) // params.training.batch_size)
         self.optimiser = Optimiser(self.network, params.training, self.steps_per_epoch * params.training.epochs)
-        self.course = Course()
+        self.state = TrainingState()
         self.key = canonical_digest(
             {
                 "model": params_digest(params.model.joint),
@@ -102,24 +102,24 @@ class JointRun:
         if found and least == most:
             self.network.load_state_dict(as_tensors(found.weights))
             self.optimiser.restore(found.momentum)
-            self.course = found
+            self.state = found
 
     def finish(self, snapshots: Snapshots, progress: bool) -> None:
         """Train the epochs that are left."""
-        done, epochs = len(self.course.history), self.training.epochs
+        done, epochs = len(self.state.history), self.training.epochs
         hidden = None if progress and self.group.rank == 0 else True  # None: shown on a terminal only
         bar = tqdm(total=epochs, initial=done, desc="training", unit="epoch", file=sys.stderr, disable=hidden)
         with bar:
             for epoch in range(done, epochs):
                 row = {"epoch": epoch, **self._epoch(epoch), self.criterion: self._valid_score(epoch)}
-                best = min((old[self.criterion] for old in self.course.history), default=float("inf"))
-                self.course.history.append(row)
+                best = min((old[self.criterion] for old in self.state.history), default=float("inf"))
+                self.state.history.append(row)
                 if row[self.criterion] < best:
-                    self.course.best = to_tensor_dict(self.network)
+                    self.state.best = to_tensor_dict(self.network)
                 if (epoch + 1) % self.training.snapshot_epochs == 0 and epoch + 1 < epochs and self.group.rank == 0:
-                    self.course.weights = to_tensor_dict(self.network)
-                    self.course.momentum = self.optimiser.momentum()
-                    snapshots.save(self.course)
+                    self.state.weights = to_tensor_dict(self.network)
+                    self.state.momentum = self.optimiser.momentum()
+                    snapshots.save(self.state)
                 bar.set_postfix({name: f"{row[name]:.3g}" for name in ("total", "task", self.criterion)}, refresh=False)
                 bar.update()
 
@@ -195,5 +195,5 @@ def _not_finite(what: str, where: str, value: float) -> MbdError:
         f"{what} is not a finite number",
         key=where,
         value=value,
-        way_out="lower training.learning_rate or training.clip_norm, or raise training.warmup_steps",
+        hint="lower training.learning_rate or training.clip_norm, or raise training.warmup_steps",
     )

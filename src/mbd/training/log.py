@@ -39,7 +39,7 @@ def _write_live(folder: Path, history: Sequence[Row]) -> None:
         opened = Live(dir=str(folder), save_dvc_exp=False, dvcyaml=None, report=None)
     except Exception as error:  # dvclive lets errors of git through, such as that of a repository without commits
         raise MbdError(
-            f"dvclive cannot log here: {error}", way_out="in a new git repository, make a first commit and run again"
+            f"dvclive cannot log here: {error}", hint="in a new git repository, make a first commit and run again"
         ) from error
     with opened as live:
         for number, row in enumerate(history):

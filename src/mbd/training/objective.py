@@ -21,7 +21,7 @@ from mbd.model.losses import (
 )
 from mbd.model.networks import JointNetwork, Masks
 from mbd.params.features import Task
-from mbd.training.distributed import Group
+from mbd.training.distributed import ProcessGroup
 
 TERMS = (
     "total",
@@ -79,7 +79,9 @@ def forward(network: JointNetwork, batch: Batch, own: slice) -> Outputs:
     return outputs
 
 
-def objective(outputs: Outputs, batch: Batch, network: JointNetwork, task: Task, group: Group) -> dict[str, Tensor]:
+def objective(
+    outputs: Outputs, batch: Batch, network: JointNetwork, task: Task, group: ProcessGroup
+) -> dict[str, Tensor]:
     """Return this process's share of every term of the loss, by name."""
     losses, own = network.shape.losses, group.part(len(batch))
     terms = dict.fromkeys(TERMS, outputs.output.new_zeros(()))
@@ -94,7 +96,9 @@ def objective(outputs: Outputs, batch: Batch, network: JointNetwork, task: Task,
     return terms
 
 
-def _modality_terms(outputs: Outputs, batch: Batch, network: JointNetwork, m: str, group: Group) -> dict[str, Tensor]:
+def _modality_terms(
+    outputs: Outputs, batch: Batch, network: JointNetwork, m: str, group: ProcessGroup
+) -> dict[str, Tensor]:
     """Return this process's share of the terms that one modality has of its own."""
     losses, own, there = network.shape.losses, group.part(len(batch)), batch.available[m]
     truth = batch.inputs[m][own]

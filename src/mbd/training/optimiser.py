@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from mbd.model.joint import to_array
-from mbd.params.learning import Training
+from mbd.params.learning import TrainingSettings
 from mbd.tensors import Array
-from mbd.training.distributed import Group
+from mbd.training.distributed import ProcessGroup
 
 
 def rate_factor(step: int, steps: int, warmup: int) -> float:
@@ -22,7 +22,7 @@ def rate_factor(step: int, steps: int, warmup: int) -> float:
 class Optimiser:
     """The optimiser of one network; it has no state but the momentum, because the rate depends on the step alone."""
 
-    def __init__(self, network: nn.Module, training: Training, steps: int) -> None:
+    def __init__(self, network: nn.Module, training: TrainingSettings, steps: int) -> None:
         self._parameters = dict(network.named_parameters())
         self._training, self._steps = training, steps
         rates: dict[str, tuple[float, float, list[Tensor]]] = {
@@ -40,7 +40,7 @@ class Optimiser:
             fused=True,
         )
 
-    def step(self, number: int, loss: Tensor, group: Group) -> None:
+    def step(self, number: int, loss: Tensor, group: ProcessGroup) -> None:
         """Take step `number` (from 0) down the gradient of `loss`, of which each process has its share."""
         self._sgd.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

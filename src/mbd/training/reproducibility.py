@@ -39,7 +39,7 @@ def choose_device(wanted: str, local_rank: int = 0) -> torch.device:
             "there is no GPU that torch can use",
             key="training.device",
             value=wanted,
-            way_out="set training.device=auto or cpu",
+            hint="set training.device=auto or cpu",
         )
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")

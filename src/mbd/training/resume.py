@@ -21,7 +21,7 @@ _STATE = "state"
 
 
 @dataclass
-class Course:
+class TrainingState:
     """How far a training has come."""
 
     weights: dict[str, Array] = field(default_factory=dict)
@@ -36,15 +36,15 @@ class Snapshots:
     def __init__(self, folder: Path, key: str) -> None:
         self._file, self._key = folder / "snapshot.safetensors", key
 
-    def save(self, course: Course) -> None:
+    def save(self, training_state: TrainingState) -> None:
         """Replace the snapshot by `course`."""
-        state = json.dumps({"key": self._key, "history": course.history})
+        state = json.dumps({"key": self._key, "history": training_state.history})
         tensors = {_STATE: np.frombuffer(state.encode(), np.uint8)}
-        for kind, group in _groups(course).items():
+        for kind, group in _groups(training_state).items():
             tensors |= {f"{kind}/{name}": np.ascontiguousarray(tensor) for name, tensor in group.items()}
         write_file(self._file, save(tensors))
 
-    def load(self) -> Course | None:
+    def load(self) -> TrainingState | None:
         """Return the snapshot, or None if there is none, or none of this very training."""
         if not self._file.is_file():
             return None
@@ -55,13 +55,13 @@ class Snapshots:
             return None
         if state["key"] != self._key:
             return None
-        course = Course(history=state["history"])
-        groups = _groups(course)
+        training_state = TrainingState(history=state["history"])
+        groups = _groups(training_state)
         for path, tensor in tensors.items():
             kind, _, name = path.partition("/")
             groups[kind][name] = tensor
-        return course
+        return training_state
 
 
-def _groups(course: Course) -> Mapping[str, dict[str, Array]]:
-    return {"weights": course.weights, "momentum": course.momentum, "best": course.best}
+def _groups(training_state: TrainingState) -> Mapping[str, dict[str, Array]]:
+    return {"weights": training_state.weights, "momentum": training_state.momentum, "best": training_state.best}

@@ -18,7 +18,7 @@ from tests.certificate.keys import Keys, keys_in, leaf
 
 
 @dataclass(frozen=True)
-class Place:
+class LogLocation:
     """A log with its keys."""
 
     folder: Path
@@ -38,10 +38,10 @@ class Place:
     def file(self, name: str) -> Path:
         return self.folder / name
 
-    def copy(self, to: Path, *, linked: bool = False) -> "Place":
+    def copy(self, to: Path, *, linked: bool = False) -> "LogLocation":
         """Return a copy; a linked one is quick, and good for all who never change a file in place, as the store."""
         shutil.copytree(self.folder, to, copy_function=os.link if linked else shutil.copy2)
-        return Place(to, self.keys)
+        return LogLocation(to, self.keys)
 
     def open_store(self) -> Store:
         return self.store
@@ -51,12 +51,12 @@ class Place:
         return partial(self.append, number)
 
 
-def log_of(folder: Path, size: int) -> Place:
+def log_of(folder: Path, size: int) -> LogLocation:
     """Return a log of this size; its entries are leaf(0), leaf(1), …
 
     All but the last are only claimed before the last one is appended, which brings them in as well.
     """
-    place = Place(folder / "store", keys_in(folder / "keys"))
+    place = LogLocation(folder / "store", keys_in(folder / "keys"))
     with patch("os.fsync"):  # what is built here need not survive a power cut
         store = place.store
         for number in range(size - 1):
@@ -66,7 +66,7 @@ def log_of(folder: Path, size: int) -> Place:
     return place
 
 
-def assert_whole(place: Place, numbers: set[int]) -> None:
+def assert_whole(place: LogLocation, numbers: set[int]) -> None:
     """The log has each of these entries once and no other, nothing is left over, and all of it holds together."""
     report = check_log(place.store, place.keys.trust)
     assert report.problems == []

@@ -13,16 +13,16 @@ from mbd.errors import UsageError, VerificationError
 from mbd.storage.store import Store
 from tests.certificate.keys import Keys, keys_in, leaf
 from tests.certificate.killing import CountingStore, Moment, killed_at, side_by_side
-from tests.certificate.log.build import Place, assert_whole, log_of
+from tests.certificate.log.build import LogLocation, assert_whole, log_of
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def three(tmp_path_factory: pytest.TempPathFactory) -> LogLocation:
     return log_of(tmp_path_factory.mktemp("three"), 3)
 
 
 @pytest.fixture(scope="module")
-def full_tile_next(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def full_tile_next(tmp_path_factory: pytest.TempPathFactory) -> LogLocation:
     return log_of(tmp_path_factory.mktemp("full"), 255)
 
 
@@ -38,7 +38,7 @@ def test_entries_come_one_after_the_other_with_a_proof_each(tmp_path: Path) -> N
     assert_whole(place, set(range(5)))
 
 
-def test_a_leaf_that_is_there_gets_the_proof_that_it_got_then(three: Place, tmp_path: Path) -> None:
+def test_a_leaf_that_is_there_gets_the_proof_that_it_got_then(three: LogLocation, tmp_path: Path) -> None:
     place = three.copy(tmp_path / "store")
     first = place.append(3)
     place.append(4)
@@ -46,7 +46,7 @@ def test_a_leaf_that_is_there_gets_the_proof_that_it_got_then(three: Place, tmp_
     assert place.log.size == 5
 
 
-def test_what_others_have_claimed_is_carried_out_first(three: Place, tmp_path: Path) -> None:
+def test_what_others_have_claimed_is_carried_out_first(three: LogLocation, tmp_path: Path) -> None:
     place = three.copy(tmp_path / "store")
     for number in (3, 4):
         place.store.create(claim_name(number), leaf(number))  # their writers were killed
@@ -55,7 +55,7 @@ def test_what_others_have_claimed_is_carried_out_first(three: Place, tmp_path: P
     assert_whole(place, set(range(6)))
 
 
-def test_a_leaf_that_was_claimed_and_not_carried_out_is_taken_up(three: Place, tmp_path: Path) -> None:
+def test_a_leaf_that_was_claimed_and_not_carried_out_is_taken_up(three: LogLocation, tmp_path: Path) -> None:
     place = three.copy(tmp_path / "store")
     place.store.create(claim_name(3), leaf(9))
     assert place.append(9).index == 3
@@ -88,7 +88,7 @@ def test_the_cost_of_an_append_does_not_grow_with_the_log(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_at_any_operation_another_one_writes_and_then_it_runs_again(
-    three: Place, tmp_path: Path, moment: Moment
+    three: LogLocation, tmp_path: Path, moment: Moment
 ) -> None:
     for operation in count(1):
         place = three.copy(tmp_path / str(operation))
@@ -101,7 +101,7 @@ def test_killed_at_any_operation_another_one_writes_and_then_it_runs_again(
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_at_any_operation_that_fills_a_tile(full_tile_next: Place, tmp_path: Path, moment: Moment) -> None:
+def test_killed_at_any_operation_that_fills_a_tile(full_tile_next: LogLocation, tmp_path: Path, moment: Moment) -> None:
     for operation in count(1):
         place = full_tile_next.copy(tmp_path / str(operation), linked=True)
         if not killed_at(operation, moment, place.open_store, place.append_to(255)):
@@ -145,7 +145,7 @@ def test_writers_that_are_killed_among_others_do_not_disturb_them(tmp_path: Path
     assert_whole(place, {*range(3, 11), *range(20, 24)})
 
 
-def test_a_damaged_log_is_not_continued(three: Place, tmp_path: Path) -> None:
+def test_a_damaged_log_is_not_continued(three: LogLocation, tmp_path: Path) -> None:
     for name, content in [
         (Tile(0, 0, 3).name, bytes(96)),
         (Tile(0, 0, 3).name, b"short"),
@@ -161,7 +161,7 @@ def test_a_damaged_log_is_not_continued(three: Place, tmp_path: Path) -> None:
             place.append(3)
 
 
-def test_an_index_that_names_another_place_is_noticed(three: Place, tmp_path: Path) -> None:
+def test_an_index_that_names_another_place_is_noticed(three: LogLocation, tmp_path: Path) -> None:
     place = three.copy(tmp_path / "store")
     place.file(index_name(leaf(1))).write_bytes(b"2")
     with pytest.raises(VerificationError, match="not in the log"):
@@ -171,7 +171,7 @@ def test_an_index_that_names_another_place_is_noticed(three: Place, tmp_path: Pa
         place.append(1)
 
 
-def test_only_the_logs_own_key_appends(three: Place, tmp_path: Path) -> None:
+def test_only_the_logs_own_key_appends(three: LogLocation, tmp_path: Path) -> None:
     other = keys_in(tmp_path)
     for keys in (other, Keys(three.keys.folder)):
         with pytest.raises(UsageError, match="does not trust this key"):

@@ -13,21 +13,21 @@ from mbd.certificate.log.repair import Repaired, repair_log
 from mbd.certificate.log.tiles import CHECKPOINT, Tile, claim_name, index_name, old_checkpoint_name
 from mbd.errors import MbdError, VerificationError
 from tests.certificate.keys import leaf
-from tests.certificate.log.build import Place, assert_whole, log_of
+from tests.certificate.log.build import LogLocation, assert_whole, log_of
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> LogLocation:
     place = log_of(tmp_path_factory.mktemp("log"), 260)
     place.append(260)
     return place
 
 
-def report(place: Place) -> LogReport:
+def report(place: LogLocation) -> LogReport:
     return check_log(place.store, place.keys.trust)
 
 
-def test_a_good_log_has_no_problems(place: Place) -> None:
+def test_a_good_log_has_no_problems(place: LogLocation) -> None:
     found = report(place)
     assert (found.size, found.problems, found.pending, found.old_checkpoints) == (261, [], 0, 9)
     assert check_log(place.store, place.keys.trust, since=place.log.head).problems == []
@@ -71,7 +71,7 @@ def test_certificates_are_compared_with_their_entries(tmp_path: Path) -> None:
     ],
 )
 def test_every_kind_of_damage_is_found(
-    place: Place, tmp_path: Path, name: str, content: bytes | None, problem: str
+    place: LogLocation, tmp_path: Path, name: str, content: bytes | None, problem: str
 ) -> None:
     damaged = place.copy(tmp_path / "store")
     if content is None:
@@ -83,7 +83,7 @@ def test_every_kind_of_damage_is_found(
 
 def test_a_checkpoint_kept_elsewhere_shows_a_rewritten_log(tmp_path: Path) -> None:
     place = log_of(tmp_path, 3)
-    forked = Place(tmp_path / "fork", place.keys)
+    forked = LogLocation(tmp_path / "fork", place.keys)
     for number in (0, 1, 99, 100):
         forked.append(number)
     problems = check_log(forked.store, place.keys.trust, since=place.log.head).problems
@@ -92,22 +92,22 @@ def test_a_checkpoint_kept_elsewhere_shows_a_rewritten_log(tmp_path: Path) -> No
     assert problems == ["there is a signed checkpoint of size 4, and the log has 3 entries"]
 
 
-def test_an_untrusted_head_is_an_error(place: Place, tmp_path: Path) -> None:
+def test_an_untrusted_head_is_an_error(place: LogLocation, tmp_path: Path) -> None:
     damaged = place.copy(tmp_path / "store")
     damaged.file(CHECKPOINT).write_text(place.log.head.text.replace("261", "262"))
     with pytest.raises(VerificationError, match="signature is wrong"):
         report(damaged)
 
 
-def _lose_index(place: Place) -> None:
+def _lose_index(place: LogLocation) -> None:
     place.file(index_name(leaf(1))).unlink()
 
 
-def _lose_claim(place: Place) -> None:
+def _lose_claim(place: LogLocation) -> None:
     place.file(claim_name(1)).unlink()
 
 
-def _die_after_the_claim(place: Place) -> None:
+def _die_after_the_claim(place: LogLocation) -> None:
     place.store.create(claim_name(3), leaf(3))
 
 
@@ -120,7 +120,7 @@ def _die_after_the_claim(place: Place) -> None:
     ],
 )
 def test_what_follows_from_the_rest_is_mended(
-    tmp_path: Path, damage: Callable[[Place], None], repaired: Repaired
+    tmp_path: Path, damage: Callable[[LogLocation], None], repaired: Repaired
 ) -> None:
     place = log_of(tmp_path, 3)
     damage(place)

@@ -18,15 +18,15 @@ from mbd.errors import DataError, MbdError, VerificationError
 from mbd.storage.store import Store
 from tests.certificate.keys import leaf
 from tests.certificate.killing import CountingStore
-from tests.certificate.log.build import Place, log_of
+from tests.certificate.log.build import LogLocation, log_of
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> LogLocation:
     return log_of(tmp_path_factory.mktemp("log"), 700)
 
 
-def test_every_entry_is_found_and_proven(place: Place) -> None:
+def test_every_entry_is_found_and_proven(place: LogLocation) -> None:
     log = place.log
     assert [entry for _, entry in log.entries()] == [leaf(number) for number in range(700)]
     assert [index for index, _ in log.entries(690)] == list(range(690, 700))
@@ -40,7 +40,7 @@ def test_every_entry_is_found_and_proven(place: Place) -> None:
             log.inclusion(outside)
 
 
-def test_a_proof_reads_few_objects(place: Place) -> None:
+def test_a_proof_reads_few_objects(place: LogLocation) -> None:
     store = CountingStore(place.store)
     log = Log(cast("Store", store), place.keys.trust)
     store.operations.clear()
@@ -68,12 +68,12 @@ def test_a_log_continues_every_checkpoint_it_has_signed(tmp_path: Path) -> None:
 def test_a_log_that_has_shrunk_or_was_rewritten_is_noticed(tmp_path: Path) -> None:
     place = log_of(tmp_path, 3)
     kept = verify_checkpoint(place.append(3).checkpoint, place.keys.trust)
-    forked = Place(tmp_path / "fork", place.keys)
+    forked = LogLocation(tmp_path / "fork", place.keys)
     for number in (0, 1, 2, 99, 100):
         forked.append(number)
     with pytest.raises(VerificationError, match="rewritten"):
         forked.log.consistency(kept)
-    short = Place(tmp_path / "short", place.keys)
+    short = LogLocation(tmp_path / "short", place.keys)
     short.append(0)
     with pytest.raises(VerificationError, match="shrunk"):
         short.log.consistency(kept)
@@ -109,7 +109,7 @@ def test_what_a_revoked_key_of_the_log_has_proven_is_proven_again_by_the_next(tm
 @settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_no_changed_byte_of_tiles_or_head_goes_unnoticed(
-    place: Place, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    place: LogLocation, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     number = data.draw(st.sampled_from([0, 300, 512, 699]))
     index = number // WIDTH
@@ -144,7 +144,7 @@ def test_no_changed_byte_of_tiles_or_head_goes_unnoticed(
 
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
-def test_no_changed_proof_is_accepted(place: Place, data: st.DataObject) -> None:
+def test_no_changed_proof_is_accepted(place: LogLocation, data: st.DataObject) -> None:
     number = data.draw(st.integers(0, 699))
     log = place.log
     inclusion, other = log.inclusion(number), log.inclusion((number + 1) % 700)

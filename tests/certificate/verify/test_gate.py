@@ -7,12 +7,12 @@ import pytest
 from mbd.certificate.verify.gate import gate_check
 from mbd.evaluation.leakage import Interval, LeakageRecord
 from mbd.model.deletion import read_deletion
-from tests.certificate.build import Home, leakage_record
+from tests.certificate.build import ModelWorkspace, leakage_record
 
 
 @pytest.fixture(scope="module")
-def evidence(home: Home) -> LeakageRecord:
-    deletion = read_deletion(home.deletion("certified"))
+def evidence(model_workspace: ModelWorkspace) -> LeakageRecord:
+    deletion = read_deletion(model_workspace.deletion("certified"))
     assert deletion
     return leakage_record(deletion)
 
@@ -41,7 +41,7 @@ def test_evidence_that_passes(evidence: LeakageRecord) -> None:
         ("attacks", {"difference": None}, "its numbers say otherwise"),
         ("attacks", {"tolerance": None}, "its numbers say otherwise"),
         ("attacks", {"decision": "refused"}, "its numbers say otherwise"),
-        ("attacks", {"decision": "told"}, "no attack decided anything"),
+        ("attacks", {"decision": "informational"}, "no attack decided anything"),
         ("attacks", {"after": Interval(value=0.5, low=0.6, high=0.4)}, "ends before it begins"),
         ("utility", {"to_reference": Interval(value=-9.0, low=-10.0, high=-8.0)}, "its numbers say otherwise"),
         ("utility", {"to_before": Interval(value=0.0, low=1.0, high=-1.0)}, "ends before it begins"),

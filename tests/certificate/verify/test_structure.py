@@ -43,18 +43,22 @@ class Released:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = home_with_models(tmp_path_factory.mktemp("home"))
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model_workspace = home_with_models(tmp_path_factory.mktemp("home"))
     train.run(
-        load_params(None, ["model.backbone=lattice", "model.lattice.landmarks=8"]), home / "data", home / "lattice"
+        load_params(None, ["model.backbone=lattice", "model.lattice.landmarks=8"]),
+        model_workspace / "data",
+        model_workspace / "lattice",
     )
-    return home
+    return model_workspace
 
 
-def released(home: Path, folder: Path, model: str, method: str, *settings: str) -> Released:
+def released(model_workspace: Path, folder: Path, model: str, method: str, *settings: str) -> Released:
     ledgers = f"deletion.ledgers={folder / 'ledgers'}"
     params = load_params(None, [*TINY, f"deletion.method={method}", ledgers, *settings])
-    done = delete.run(params, home / "data", home / model, ["audio"], [], folder / "deleted")["record"]
+    done = delete.run(params, model_workspace / "data", model_workspace / model, ["audio"], [], folder / "deleted")[
+        "record"
+    ]
     record, tensors = load_model(folder / "deleted")
     edits: dict[str, Edit] = {"surgery": "none", "certified": "all", "exact": "none"}
     claim = StructuralClaim(("audio",), method == "exact", edits[method], done.indices.by_tensor)
@@ -62,8 +66,8 @@ def released(home: Path, folder: Path, model: str, method: str, *settings: str) 
 
 
 @pytest.fixture(scope="module")
-def surgery(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Released:
-    return released(home, tmp_path_factory.mktemp("surgery"), "model", "surgery")
+def surgery(model_workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> Released:
+    return released(model_workspace, tmp_path_factory.mktemp("surgery"), "model", "surgery")
 
 
 @pytest.mark.parametrize(
@@ -75,9 +79,9 @@ def surgery(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Released:
     ],
 )
 def test_every_method_leaves_what_it_claims(
-    home: Path, tmp_path: Path, model: str, method: str, settings: tuple[str, ...]
+    model_workspace: Path, tmp_path: Path, model: str, method: str, settings: tuple[str, ...]
 ) -> None:
-    checks = released(home, tmp_path, model, method, *settings).checks()
+    checks = released(model_workspace, tmp_path, model, method, *settings).checks()
     assert {c.outcome for c in checks.values()} == {"passed"}, checks
 
 
@@ -163,8 +167,8 @@ def test_columns_must_be_whole_modalities_side_by_side(surgery: Released) -> Non
         assert surgery.with_entry(SHARED, columns=columns).checks()[SHAPES].outcome == "failed"
 
 
-def test_exact_means_that_nothing_left_has_seen_the_modality(home: Path, tmp_path: Path) -> None:
-    lattice = released(home, tmp_path, "lattice", "exact")
+def test_exact_means_that_nothing_left_has_seen_the_modality(model_workspace: Path, tmp_path: Path) -> None:
+    lattice = released(model_workspace, tmp_path, "lattice", "exact")
     exposed = lattice.with_entry("module.text.ridge.weights", sees=("audio", "text"))
     assert "has seen audio" in exposed.checks()[REMOVED].reason
     renamed = {name.replace("module.text.", "module.audio."): t for name, t in lattice.tensors.items()}

@@ -37,8 +37,8 @@ from mbd.certificate.verify.standing import CONSISTENCY, STANDING
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file, to_json
-from tests.certificate.build import KINDS, Home
-from tests.certificate.office import Office
+from tests.certificate.authority import CertificateAuthority
+from tests.certificate.build import KINDS, ModelWorkspace
 
 EVERY_CHECK = {
     *(SCHEMA, CANONICAL, SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT, CONSISTENCY, STANDING),
@@ -49,15 +49,15 @@ OFFLINE = {CONSISTENCY, STANDING}
 
 
 @pytest.fixture(scope="module")
-def office(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Office:
-    office = Office.make(home, tmp_path_factory.mktemp("office"))
+def authority(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("office"))
     for kind in KINDS:
-        office.publish(kind)
-    return office
+        authority.publish(kind)
+    return authority
 
 
-def copied(office: Office, kind: str, to: Path) -> Path:
-    return Path(shutil.copytree(office.folder / f"published-{kind}", to))
+def copied(authority: CertificateAuthority, kind: str, to: Path) -> Path:
+    return Path(shutil.copytree(authority.folder / f"published-{kind}", to))
 
 
 def outcomes(verdict: Verdict, outcome: str) -> set[str]:
@@ -65,143 +65,148 @@ def outcomes(verdict: Verdict, outcome: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["surgery", "certified", "exact"])
-def test_a_published_bundle_is_verified_offline(office: Office, kind: str) -> None:
-    verdict = office.verify(kind, office.folder / f"published-{kind}")
+def test_a_published_bundle_is_verified_offline(authority: CertificateAuthority, kind: str) -> None:
+    verdict = authority.verify(kind, authority.folder / f"published-{kind}")
     assert verdict.verified, verdict.problems
     assert outcomes(verdict, "passed") == EVERY_CHECK - OFFLINE
     assert outcomes(verdict, "not checkable") == OFFLINE
 
 
 @pytest.mark.parametrize("kind", ["surgery", "certified", "exact"])
-def test_from_its_store_everything_can_be_checked(office: Office, kind: str, tmp_path: Path) -> None:
-    digest = sha256_file(office.folder / f"published-{kind}" / CERTIFICATE)
-    verdict = office.verify_in_store(digest, tmp_path)
+def test_from_its_store_everything_can_be_checked(authority: CertificateAuthority, kind: str, tmp_path: Path) -> None:
+    digest = sha256_file(authority.folder / f"published-{kind}" / CERTIFICATE)
+    verdict = authority.verify_in_store(digest, tmp_path)
     assert verdict.verified, verdict.problems
     assert outcomes(verdict, "passed") == EVERY_CHECK
 
 
-def test_forgotten_subjects_are_not_attacked_and_stay_unnamed(office: Office) -> None:
-    verdict = office.verify("subjects", office.folder / "published-subjects")
+def test_forgotten_subjects_are_not_attacked_and_stay_unnamed(authority: CertificateAuthority) -> None:
+    verdict = authority.verify("subjects", authority.folder / "published-subjects")
     assert verdict.verified, verdict.problems
     assert outcomes(verdict, "not checkable") == OFFLINE | {REMOVED, GATE}
-    assert office.home.subject() not in verdict.model_dump_json()
+    assert authority.model_workspace.subject() not in verdict.model_dump_json()
 
 
-def test_without_a_model_nothing_is_said_about_weights(office: Office) -> None:
-    verdict = verify_bundle(from_folder(office.folder / "published-exact"), office.trust)
+def test_without_a_model_nothing_is_said_about_weights(authority: CertificateAuthority) -> None:
+    verdict = verify_bundle(from_folder(authority.folder / "published-exact"), authority.trust)
     assert verdict.verified
     assert outcomes(verdict, "not checkable") == OFFLINE | {digest_name(WEIGHTS), TENSORS, REMOVED, SHAPES, POSITIONS}
 
 
-def test_without_trust_nothing_is_verified(office: Office) -> None:
-    verdict = office.verify("exact", office.folder / "published-exact", trust=None)
+def test_without_trust_nothing_is_verified(authority: CertificateAuthority) -> None:
+    verdict = authority.verify("exact", authority.folder / "published-exact", trust=None)
     assert verdict.decision == "not verified"
     assert {check.name for check in verdict.problems} == {SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT}
     assert verdict.trust is None
 
 
-def test_what_is_not_published_is_not_verified_unless_it_is_about_to_be(office: Office) -> None:
-    bundle = office.bundle("exact")
-    assert office.verify("exact", bundle).decision == "not verified"
-    assert office.verify("exact", bundle, unpublished=True).verified
+def test_what_is_not_published_is_not_verified_unless_it_is_about_to_be(authority: CertificateAuthority) -> None:
+    bundle = authority.bundle("exact")
+    assert authority.verify("exact", bundle).decision == "not verified"
+    assert authority.verify("exact", bundle, unpublished=True).verified
 
 
-def test_a_proof_that_was_taken_away_is_missed(office: Office, tmp_path: Path) -> None:
-    bundle = copied(office, "exact", tmp_path / "bundle")
+def test_a_proof_that_was_taken_away_is_missed(authority: CertificateAuthority, tmp_path: Path) -> None:
+    bundle = copied(authority, "exact", tmp_path / "bundle")
     (bundle / PROOF).unlink()
-    verdict = office.verify("exact", bundle)
+    verdict = authority.verify("exact", bundle)
     assert verdict.decision == "not verified"
     assert {check.name for check in verdict.problems} == {INCLUSION, CHECKPOINT}
 
 
-def test_a_proof_to_which_somebody_added_a_signature_is_refused(office: Office, tmp_path: Path) -> None:
-    bundle = copied(office, "exact", tmp_path / "bundle")
+def test_a_proof_to_which_somebody_added_a_signature_is_refused(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    bundle = copied(authority, "exact", tmp_path / "bundle")
     proof = json.loads((bundle / PROOF).read_bytes())
     proof["checkpoint"] += "— somebody " + base64.b64encode(bytes(68)).decode() + "\n"
     (bundle / PROOF).write_text(to_json(proof))
-    assert outcomes(office.verify("exact", bundle), "failed") == {INCLUSION}
+    assert outcomes(authority.verify("exact", bundle), "failed") == {INCLUSION}
 
 
 @pytest.mark.parametrize("name", [MODEL, INDICES, LEAKAGE, REPORT])
-def test_a_missing_and_a_changed_file_are_named(office: Office, name: str, tmp_path: Path) -> None:
-    bundle = copied(office, "certified", tmp_path / "bundle")
+def test_a_missing_and_a_changed_file_are_named(authority: CertificateAuthority, name: str, tmp_path: Path) -> None:
+    bundle = copied(authority, "certified", tmp_path / "bundle")
     with (bundle / name).open("ab") as stream:
         stream.write(b"\n")
-    assert outcomes(office.verify("certified", bundle), "failed") == {digest_name(name)}
+    assert outcomes(authority.verify("certified", bundle), "failed") == {digest_name(name)}
     (bundle / name).unlink()
-    verdict = office.verify("certified", bundle)
+    verdict = authority.verify("certified", bundle)
     assert outcomes(verdict, "failed") == {digest_name(name)}
     assert verdict.check(digest_name(name)).reason == "the bundle lacks it"
 
 
-def test_the_certificate_of_another_model_is_refused(office: Office) -> None:
+def test_the_certificate_of_another_model_is_refused(authority: CertificateAuthority) -> None:
     verdict = verify_bundle(
-        from_folder(office.folder / "published-surgery", office.home.deletion("certified")), office.trust
+        from_folder(authority.folder / "published-surgery", authority.model_workspace.deletion("certified")),
+        authority.trust,
     )
     assert {digest_name(WEIGHTS), digest_name(MODEL)} <= outcomes(verdict, "failed")
 
 
-def test_a_model_folder_without_weights_is_refused(office: Office, tmp_path: Path) -> None:
-    verdict = verify_bundle(from_folder(office.folder / "published-surgery", tmp_path), office.trust)
+def test_a_model_folder_without_weights_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
+    verdict = verify_bundle(from_folder(authority.folder / "published-surgery", tmp_path), authority.trust)
     assert {digest_name(WEIGHTS), digest_name(MODEL)} <= outcomes(verdict, "failed")
 
 
-def test_a_stranger_who_signs_and_logs_is_a_stranger(office: Office, home: Home, tmp_path: Path) -> None:
-    stranger = Office.make(home, tmp_path)
+def test_a_stranger_who_signs_and_logs_is_a_stranger(
+    authority: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    stranger = CertificateAuthority.make(model_workspace, tmp_path)
     published = stranger.publish("exact")
     assert stranger.verify("exact", published).verified
-    verdict = office.verify("exact", published)
+    verdict = authority.verify("exact", published)
     assert {SIGNATURES, CHECKPOINT} <= outcomes(verdict, "failed")
 
 
-def test_a_word_in_another_form_is_refused(office: Office, tmp_path: Path) -> None:
-    bundle = copied(office, "exact", tmp_path / "bundle")
+def test_a_word_in_another_form_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
+    bundle = copied(authority, "exact", tmp_path / "bundle")
     envelope = json.loads((bundle / CERTIFICATE).read_bytes())
     (bundle / CERTIFICATE).write_text(json.dumps(envelope, indent=1))
-    assert {CANONICAL, INCLUSION} <= outcomes(office.verify("exact", bundle), "failed")
+    assert {CANONICAL, INCLUSION} <= outcomes(authority.verify("exact", bundle), "failed")
     (bundle / CERTIFICATE).write_text("{}")
-    verdict = office.verify("exact", bundle)
+    verdict = authority.verify("exact", bundle)
     assert outcomes(verdict, "failed") == {SCHEMA}
     assert verdict.certificate is None
 
 
-def test_two_of_three_must_sign(home: Home, tmp_path: Path) -> None:
-    office = Office.make(home, tmp_path, "alice", "bob", "carol")
-    strict = office.trust.model_copy(update={"threshold": 2})
+def test_two_of_three_must_sign(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    authority = CertificateAuthority.make(model_workspace, tmp_path, "alice", "bob", "carol")
+    strict = authority.trust.model_copy(update={"threshold": 2})
     bundle = tmp_path / "bundle"
     for signers, verified in ((["alice"], False), (["alice", "bob"], True)):
         keys = [f"file:{tmp_path}/keys/{name}.pem" for name in signers]
-        home.certify("exact", bundle, *office.settings, f"certificate.signers={keys}", clock=now)
-        verdict = office.verify("exact", bundle, trust=strict, unpublished=True)
+        model_workspace.certify("exact", bundle, *authority.settings, f"certificate.signers={keys}", clock=now)
+        verdict = authority.verify("exact", bundle, trust=strict, unpublished=True)
         assert verdict.verified is verified
         assert (SIGNATURES in outcomes(verdict, "failed")) is not verified
 
 
 @pytest.mark.parametrize(("first", "last"), [(-2, -1), (1, 2)], ids=["expired", "not yet"])
-def test_a_key_counts_only_while_it_is_valid(office: Office, first: int, last: int) -> None:
-    (key,) = office.trust.keys_for("certificate")
+def test_a_key_counts_only_while_it_is_valid(authority: CertificateAuthority, first: int, last: int) -> None:
+    (key,) = authority.trust.keys_for("certificate")
     window = {"valid_from": now() + timedelta(days=first), "valid_until": now() + timedelta(days=last)}
-    trust = office.trust.with_key(key.model_copy(update=window))
-    verdict = office.verify("exact", office.folder / "published-exact", trust=trust)
+    trust = authority.trust.with_key(key.model_copy(update=window))
+    verdict = authority.verify("exact", authority.folder / "published-exact", trust=trust)
     assert verdict.check(SIGNATURES).outcome == "passed"
     assert outcomes(verdict, "failed") == {VALIDITY}
 
 
-def test_a_date_in_the_future_is_refused(office: Office) -> None:
-    verdict = office.verify("exact", office.folder / "published-exact", at=now() - timedelta(days=1))
+def test_a_date_in_the_future_is_refused(authority: CertificateAuthority) -> None:
+    verdict = authority.verify("exact", authority.folder / "published-exact", at=now() - timedelta(days=1))
     assert VALIDITY in outcomes(verdict, "failed")
 
 
-def test_an_overdue_audit_is_told(office: Office) -> None:
-    verdict = office.verify("exact", office.folder / "published-exact", at=now() + timedelta(days=1000))
+def test_an_overdue_audit_is_told(authority: CertificateAuthority) -> None:
+    verdict = authority.verify("exact", authority.folder / "published-exact", at=now() + timedelta(days=1000))
     assert outcomes(verdict, "failed") == {REAUDIT}
 
 
-def forged(office: Office, bundle: Path, **changes: object) -> None:
+def forged(authority: CertificateAuthority, bundle: Path, **changes: object) -> None:
     """Sign a certificate anew after changes to its predicate: what a dishonest holder of the key could do."""
     statement = statement_in(bundle)
     predicate = statement.predicate.model_copy(update=changes)
-    signer = load_signer(f"file:{office.folder}/keys/signer.pem")
+    signer = load_signer(f"file:{authority.folder}/keys/signer.pem")
     envelope = sign(to_payload(statement.model_copy(update={"predicate": predicate})), PAYLOAD_TYPE, [signer])
     (bundle / CERTIFICATE).write_bytes(envelope.to_bytes())
 
@@ -212,8 +217,10 @@ def statement_in(bundle: Path) -> DeletionStatement:
     return statement
 
 
-def test_who_holds_the_key_still_cannot_claim_what_the_numbers_do_not_show(office: Office, tmp_path: Path) -> None:
-    bundle = Path(shutil.copytree(office.bundle("certified"), tmp_path / "bundle"))
+def test_who_holds_the_key_still_cannot_claim_what_the_numbers_do_not_show(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    bundle = Path(shutil.copytree(authority.bundle("certified"), tmp_path / "bundle"))
     predicate = statement_in(bundle).predicate
     assert predicate.budget
     assert predicate.evidence.leakage
@@ -229,94 +236,103 @@ def test_who_holds_the_key_still_cannot_claim_what_the_numbers_do_not_show(offic
         ({"evidence": predicate.evidence.model_copy(update={"leakage": leakage})}, GATE),
         ({"edit": predicate.edit.model_copy(update={"kind": "zero"})}, POSITIONS),
     ):
-        forged(office, bundle, **changes)
-        verdict = office.verify("certified", bundle, unpublished=True)
+        forged(authority, bundle, **changes)
+        verdict = authority.verify("certified", bundle, unpublished=True)
         assert verdict.check(SIGNATURES).outcome == "passed"
         assert failing in outcomes(verdict, "failed"), failing
-        shutil.copy(office.bundle("certified") / CERTIFICATE, bundle / CERTIFICATE)
-    assert office.verify("certified", bundle, unpublished=True).verified
+        shutil.copy(authority.bundle("certified") / CERTIFICATE, bundle / CERTIFICATE)
+    assert authority.verify("certified", bundle, unpublished=True).verified
 
 
 @pytest.mark.parametrize("how", ["revoked", "replaced"])
-def test_a_certificate_that_was_revoked_or_replaced(home: Home, tmp_path: Path, how: str) -> None:
-    office = Office.make(home, tmp_path / "office")
-    digest = sha256_file(office.publish("exact") / CERTIFICATE)
-    assert office.verify_in_store(digest, tmp_path / "before").verified
+def test_a_certificate_that_was_revoked_or_replaced(model_workspace: ModelWorkspace, tmp_path: Path, how: str) -> None:
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    digest = sha256_file(authority.publish("exact") / CERTIFICATE)
+    assert authority.verify_in_store(digest, tmp_path / "before").verified
     said: AboutCertificate = (
         revocation(digest, "the request was withdrawn", now())
         if how == "revoked"
         else supersession(digest, "f" * 64, "a better one", now())
     )
-    announce(said, office.params().certificate, office.publisher())
-    verdict = office.verify_in_store(digest, tmp_path / "after")
+    announce(said, authority.params().certificate, authority.publisher())
+    verdict = authority.verify_in_store(digest, tmp_path / "after")
     assert outcomes(verdict, "failed") == {STANDING}
     assert how in verdict.check(STANDING).reason
 
 
-def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(home: Home, tmp_path: Path) -> None:
-    office = Office.make(home, tmp_path / "office")
-    published = office.publish("surgery")
+def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    published = authority.publish("surgery")
     digest, statement = sha256_file(published / CERTIFICATE), statement_in(published)
-    leakage = home.leakage("surgery")
+    leakage = model_workspace.leakage("surgery")
     assert leakage
     again = reaudit(digest, statement, leakage, now(), 400, Commitments())
-    announce(again, office.params().certificate, office.publisher())
-    verdict = office.verify_in_store(digest, tmp_path / "extended")
+    announce(again, authority.params().certificate, authority.publisher())
+    verdict = authority.verify_in_store(digest, tmp_path / "extended")
     assert verdict.verified, verdict.problems
     assert f"{again.predicate.reaudit_by:%Y-%m-%d}" in verdict.check(REAUDIT).reason
-    refusing = home.leakage("surgery", tmp_path / "refused", decision="refused", reasons=("it leaks",))
+    refusing = model_workspace.leakage("surgery", tmp_path / "refused", decision="refused", reasons=("it leaks",))
     assert refusing
     announce(
-        reaudit(digest, statement, refusing, now(), 400, Commitments()), office.params().certificate, office.publisher()
+        reaudit(digest, statement, refusing, now(), 400, Commitments()),
+        authority.params().certificate,
+        authority.publisher(),
     )
-    verdict = office.verify_in_store(digest, tmp_path / "refuted")
+    verdict = authority.verify_in_store(digest, tmp_path / "refuted")
     assert "it leaks" in verdict.check(STANDING).reason
     assert verdict.decision == "failed"
 
 
-def test_a_certificate_that_takes_the_place_of_another(home: Home, tmp_path: Path) -> None:
-    office = Office.make(home, tmp_path / "office")
-    first = sha256_file(office.publish("exact", "first") / CERTIFICATE)
-    second = sha256_file(office.publish("exact", "second", supersedes=first) / CERTIFICATE)
-    assert office.verify_in_store(second, tmp_path / "second").verified
-    assert "replaced" in office.verify_in_store(first, tmp_path / "first").check(STANDING).reason
+def test_a_certificate_that_takes_the_place_of_another(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    first = sha256_file(authority.publish("exact", "first") / CERTIFICATE)
+    second = sha256_file(authority.publish("exact", "second", supersedes=first) / CERTIFICATE)
+    assert authority.verify_in_store(second, tmp_path / "second").verified
+    assert "replaced" in authority.verify_in_store(first, tmp_path / "first").check(STANDING).reason
 
 
-def test_what_nobody_trusted_says_about_a_certificate_is_a_reason_to_ask(home: Home, tmp_path: Path) -> None:
-    office, stranger = Office.make(home, tmp_path / "office"), Office.make(home, tmp_path / "stranger")
-    digest = sha256_file(office.publish("exact") / CERTIFICATE)
+def test_what_nobody_trusted_says_about_a_certificate_is_a_reason_to_ask(
+    model_workspace: ModelWorkspace, tmp_path: Path
+) -> None:
+    authority, stranger = (
+        CertificateAuthority.make(model_workspace, tmp_path / "office"),
+        CertificateAuthority.make(model_workspace, tmp_path / "stranger"),
+    )
+    digest = sha256_file(authority.publish("exact") / CERTIFICATE)
     stranger.publish("exact")
     said = announce(revocation(digest, "mischief", now()), stranger.params().certificate, stranger.publisher())
     for name in (certificate_name(said), certificate_name(said).replace(CERTIFICATE, PROOF), about_name(digest, said)):
-        office.store.create(name, stranger.store.read(name))
-    check = office.verify_in_store(digest, tmp_path / "there").check(STANDING)
+        authority.store.create(name, stranger.store.read(name))
+    check = authority.verify_in_store(digest, tmp_path / "there").check(STANDING)
     assert check.outcome == "failed"
     assert "cannot be verified" in check.reason
 
 
-def test_a_statement_about_a_certificate_is_none(home: Home, tmp_path: Path) -> None:
-    office = Office.make(home, tmp_path / "office")
-    digest = sha256_file(office.publish("exact") / CERTIFICATE)
-    said = announce(revocation(digest, "no reason", now()), office.params().certificate, office.publisher())
-    verdict = office.verify_in_store(said, tmp_path / "there")
+def test_a_statement_about_a_certificate_is_none(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    digest = sha256_file(authority.publish("exact") / CERTIFICATE)
+    said = announce(revocation(digest, "no reason", now()), authority.params().certificate, authority.publisher())
+    verdict = authority.verify_in_store(said, tmp_path / "there")
     assert outcomes(verdict, "failed") == {SCHEMA}
 
 
-def test_what_is_not_there_is_told(office: Office, tmp_path: Path) -> None:
+def test_what_is_not_there_is_told(authority: CertificateAuthority, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no certificate in this folder"):
         from_folder(tmp_path)
     with pytest.raises(DataError, match="no such certificate"):
-        office.verify_in_store("0" * 64, tmp_path)
+        authority.verify_in_store("0" * 64, tmp_path)
 
 
-def test_an_object_that_was_exchanged_in_the_store_is_named(home: Home, tmp_path: Path) -> None:
-    office = Office.make(home, tmp_path / "office")
-    published = office.publish("exact")
+def test_an_object_that_was_exchanged_in_the_store_is_named(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    published = authority.publish("exact")
     digest = sha256_file(published / CERTIFICATE)
     weights = statement_in(published).digests[WEIGHTS]
     (tmp_path / "office" / "store" / "objects" / "sha256" / weights).write_bytes(b"other")
-    verdict = office.verify_in_store(digest, tmp_path / "there")
+    verdict = authority.verify_in_store(digest, tmp_path / "there")
     assert outcomes(verdict, "failed") == {digest_name(WEIGHTS)}
     (tmp_path / "office" / "store" / certificate_name(digest)).write_bytes(b"{}")
     with pytest.raises(VerificationError, match="digest differs"):
-        office.verify_in_store(digest, tmp_path / "elsewhere")
+        authority.verify_in_store(digest, tmp_path / "elsewhere")

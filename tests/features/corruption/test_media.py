@@ -6,7 +6,7 @@ import pytest
 from mbd.errors import DataError
 from mbd.features.corruption import corrupt_frames, corrupt_waveform
 from mbd.features.corruption.media import blur_frames, noisy_waveform, salt_and_pepper
-from mbd.params.corruption import Corruption
+from mbd.params.corruption import CorruptionSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -48,10 +48,10 @@ def test_sound_gets_noise_at_the_ratio_asked_for(shape: tuple[int, ...], snr_db:
 def test_damage_belongs_to_the_seed_and_the_row() -> None:
     frames, tone = some_frames(12, 12, 3), np.sin(np.arange(100.0))
     for corrupted, raw in ((corrupt_frames, frames), (corrupt_waveform, tone)):
-        first = corrupted(raw, Corruption(), 0, "v_1")
-        assert first.tobytes() == corrupted(raw, Corruption(), 0, "v_1").tobytes()
-        assert first.tobytes() != corrupted(raw, Corruption(), 0, "v_2").tobytes()
-        assert first.tobytes() != corrupted(raw, Corruption(), 1, "v_1").tobytes()
+        first = corrupted(raw, CorruptionSettings(), 0, "v_1")
+        assert first.tobytes() == corrupted(raw, CorruptionSettings(), 0, "v_1").tobytes()
+        assert first.tobytes() != corrupted(raw, CorruptionSettings(), 0, "v_2").tobytes()
+        assert first.tobytes() != corrupted(raw, CorruptionSettings(), 1, "v_1").tobytes()
 
 
 def test_other_kinds_of_arrays_are_refused() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mbd.features.corruption import corrupt_text
 from mbd.features.corruption.text import misspell, reorder
-from mbd.params.corruption import Corruption
+from mbd.params.corruption import CorruptionSettings
 from mbd.randomness import stream
 
 SENTENCE = "The film was not bad at all, and the second half of it was a real pleasure to watch."
@@ -57,9 +57,9 @@ def test_reordering_keeps_the_tokens_and_moves_none_far(tokens: list[str], dista
 
 
 def test_a_damaged_text_belongs_to_the_seed_and_the_row() -> None:
-    first = corrupt_text(SENTENCE, Corruption(), 0, "v_1")
+    first = corrupt_text(SENTENCE, CorruptionSettings(), 0, "v_1")
     assert first != SENTENCE
-    assert first == corrupt_text(SENTENCE, Corruption(), 0, "v_1")
-    assert first != corrupt_text(SENTENCE, Corruption(), 0, "v_2")
-    assert first != corrupt_text(SENTENCE, Corruption(), 1, "v_1")
+    assert first == corrupt_text(SENTENCE, CorruptionSettings(), 0, "v_1")
+    assert first != corrupt_text(SENTENCE, CorruptionSettings(), 0, "v_2")
+    assert first != corrupt_text(SENTENCE, CorruptionSettings(), 1, "v_1")
     assert len(first.split()) == len(SENTENCE.split())

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.features.rows import Rows
-from mbd.params.corruption import Corruption
+from mbd.params.corruption import CorruptionSettings
 from mbd.tensors import Array
 from tests.features.build import small_rows
 
 DIMS = {"text": 40, "audio": 30, "visual": 50, "pulse": 20}
-EVERY = Corruption(share=1.0)
+EVERY = CorruptionSettings(share=1.0)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -44,7 +44,7 @@ def test_the_number_of_damaged_rows_is_exact_and_a_greater_share_adds_rows(n: in
 def test_only_chosen_rows_change_and_they_change_in_every_modality(share: float, seed: int) -> None:
     rows = some_rows()
     before = {m: x.tobytes() for m, x in rows.features.items()}
-    damaged = corrupt(rows, Corruption(share=share), seed)
+    damaged = corrupt(rows, CorruptionSettings(share=share), seed)
     chosen = corrupted_rows(len(rows), share, seed)
     for m, x in damaged.features.items():
         assert x.dtype == np.float32
@@ -56,7 +56,7 @@ def test_only_chosen_rows_change_and_they_change_in_every_modality(share: float,
 
 def test_ten_percent_is_the_default() -> None:
     rows = some_rows(80)
-    changed = (corrupt(rows, Corruption(), 0).features["audio"] != rows.features["audio"]).any(axis=1)
+    changed = (corrupt(rows, CorruptionSettings(), 0).features["audio"] != rows.features["audio"]).any(axis=1)
     assert changed.sum() == 8
 
 
@@ -83,21 +83,21 @@ def test_what_is_unavailable_stays_zero() -> None:
 @pytest.mark.parametrize("snr_db", [-10.0, 0.0, 20.0])
 def test_audio_and_unknown_modalities_get_noise_at_the_ratio_in_each_row(modality: str, snr_db: float) -> None:
     rows = some_rows()
-    damaged = corrupt(rows, Corruption(share=1.0, snr_db=snr_db), 0)
+    damaged = corrupt(rows, CorruptionSettings(share=1.0, snr_db=snr_db), 0)
     np.testing.assert_allclose(snr(rows.features[modality], damaged.features[modality]), snr_db, atol=0.01)
 
 
 def test_a_large_entry_does_not_drown_the_others() -> None:
     rows = some_rows()
     rows.features["audio"][:, 0] *= 1000
-    damaged = corrupt(rows, Corruption(share=1.0, snr_db=10), 0).features["audio"]
+    damaged = corrupt(rows, CorruptionSettings(share=1.0, snr_db=10), 0).features["audio"]
     noise = np.abs(damaged - rows.features["audio"]).mean(axis=0)
     assert noise[1:].max() < 1 < noise[0]
 
 
 def test_visual_blur_keeps_each_row_mean_and_smooths() -> None:
     rows = some_rows()
-    damaged = corrupt(rows, Corruption(share=1.0, pepper=0.0), 0).features["visual"]
+    damaged = corrupt(rows, CorruptionSettings(share=1.0, pepper=0.0), 0).features["visual"]
     np.testing.assert_allclose(damaged.mean(axis=1), rows.features["visual"].mean(axis=1), atol=1e-5)
     assert (damaged.std(axis=1) < rows.features["visual"].std(axis=1)).all()
 
@@ -105,7 +105,7 @@ def test_visual_blur_keeps_each_row_mean_and_smooths() -> None:
 def test_visual_salt_and_pepper_set_an_exact_share_to_the_extremes_of_the_entry() -> None:
     rows = some_rows()
     clean = rows.features["visual"]
-    damaged = corrupt(rows, Corruption(share=1.0, blur=0.0, pepper=0.1), 0).features["visual"]
+    damaged = corrupt(rows, CorruptionSettings(share=1.0, blur=0.0, pepper=0.1), 0).features["visual"]
     low, high = clean.min(axis=0), clean.max(axis=0)
     changed = damaged != clean
     # An entry that is at its extreme already may be set to it.
@@ -120,7 +120,7 @@ def test_text_takes_an_exact_share_of_entries_from_another_row() -> None:
     # Each entry says where it comes from: row·1000 + column.
     origin = (1000 * np.arange(n)[:, None] + np.arange(40)).astype(np.float32)
     rows = Rows.of([f"r{i}" for i in range(n)], np.zeros(n), {"text": origin})
-    damaged = corrupt(rows, Corruption(share=1.0, typos=0.25, reorder=0), 0).features["text"]
+    damaged = corrupt(rows, CorruptionSettings(share=1.0, typos=0.25, reorder=0), 0).features["text"]
     assert (damaged % 1000 == np.arange(40)).all()
     foreign = damaged // 1000 != np.arange(n)[:, None]
     assert (foreign.sum(axis=1) == 10).all()
@@ -130,12 +130,12 @@ def test_text_takes_an_exact_share_of_entries_from_another_row() -> None:
 def test_text_entries_change_places_but_not_by_far() -> None:
     columns = np.tile(np.arange(40, dtype=np.float32), (60, 1))
     rows = Rows.of([f"r{i}" for i in range(60)], np.zeros(60), {"text": columns})
-    damaged = corrupt(rows, Corruption(share=1.0, typos=0.0, reorder=2), 0).features["text"]
+    damaged = corrupt(rows, CorruptionSettings(share=1.0, typos=0.0, reorder=2), 0).features["text"]
     assert (np.sort(damaged, axis=1) == columns).all()
     assert np.abs(damaged - columns).max() == 2
 
 
 def test_a_single_row_has_no_other_to_take_from() -> None:
     rows = some_rows(1)
-    damaged = corrupt(rows, Corruption(share=1.0, reorder=0), 0)
+    damaged = corrupt(rows, CorruptionSettings(share=1.0, reorder=0), 0)
     assert (damaged.features["text"] == rows.features["text"]).all()

@@ -5,7 +5,7 @@ import pytest
 
 from mbd.features.corruption import corrupt_text, corrupt_waveform
 from mbd.features.media.damage import raw_damage
-from mbd.params.corruption import Corruption
+from mbd.params.corruption import CorruptionSettings
 from mbd.tensors import Array
 from tests.features.media.build import moving_colours, tone
 
@@ -21,7 +21,7 @@ def test_damage_depends_on_content_and_seed_only(modality: str) -> None:
     raw = RAW[modality]
 
     def damaged(seed: int, digest: str) -> bytes:
-        result = raw_damage(modality, Corruption(), seed).apply(raw, digest)
+        result = raw_damage(modality, CorruptionSettings(), seed).apply(raw, digest)
         return np.asarray(result).tobytes()
 
     assert damaged(0, "a") == damaged(0, "a")
@@ -29,7 +29,7 @@ def test_damage_depends_on_content_and_seed_only(modality: str) -> None:
 
 
 def test_text_and_sound_are_damaged_by_the_parameters() -> None:
-    params = Corruption(typos=0.4, reorder=1, snr_db=3.0)
+    params = CorruptionSettings(typos=0.4, reorder=1, snr_db=3.0)
     assert raw_damage("text", params, 5).apply(RAW["text"], "a") == corrupt_text(str(RAW["text"]), params, 5, "a")
     wave = np.asarray(RAW["audio"])
     np.testing.assert_array_equal(
@@ -39,7 +39,7 @@ def test_text_and_sound_are_damaged_by_the_parameters() -> None:
 
 def test_every_frame_has_its_share_of_pixels_at_places_of_its_own() -> None:
     grey = np.full((3, 40, 50, 3), 128, np.uint8)
-    damaged = raw_damage("visual", Corruption(blur=0, pepper=0.1), 0).apply(grey, "a")
+    damaged = raw_damage("visual", CorruptionSettings(blur=0, pepper=0.1), 0).apply(grey, "a")
     changed = (damaged != grey).any(axis=-1)
     assert (damaged.shape, damaged.dtype) == (grey.shape, np.uint8)
     assert changed.sum(axis=(1, 2)).tolist() == [200, 200, 200]
@@ -47,16 +47,18 @@ def test_every_frame_has_its_share_of_pixels_at_places_of_its_own() -> None:
 
 
 def test_the_name_holds_what_decides_the_damage_of_this_modality_and_nothing_else() -> None:
-    def names(params: Corruption, seed: int = 0) -> dict[str, str]:
+    def names(params: CorruptionSettings, seed: int = 0) -> dict[str, str]:
         return {modality: raw_damage(modality, params, seed).name for modality in RAW}
 
-    def renamed(params: Corruption, seed: int = 0) -> set[str]:
-        return {modality for modality, name in names(params, seed).items() if name != names(Corruption())[modality]}
+    def renamed(params: CorruptionSettings, seed: int = 0) -> set[str]:
+        return {
+            modality for modality, name in names(params, seed).items() if name != names(CorruptionSettings())[modality]
+        }
 
-    assert renamed(Corruption(share=0.5)) == set()
-    assert renamed(Corruption(), seed=1) == set(RAW)
-    assert renamed(Corruption(snr_db=3.0)) == {"audio"}
-    for visual in (Corruption(blur=1.0), Corruption(pepper=0.1)):
+    assert renamed(CorruptionSettings(share=0.5)) == set()
+    assert renamed(CorruptionSettings(), seed=1) == set(RAW)
+    assert renamed(CorruptionSettings(snr_db=3.0)) == {"audio"}
+    for visual in (CorruptionSettings(blur=1.0), CorruptionSettings(pepper=0.1)):
         assert renamed(visual) == {"visual"}
-    for text in (Corruption(typos=0.2), Corruption(reorder=1)):
+    for text in (CorruptionSettings(typos=0.2), CorruptionSettings(reorder=1)):
         assert renamed(text) == {"text"}

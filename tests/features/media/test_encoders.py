@@ -10,10 +10,10 @@ from transformers import AutoModel, AutoTokenizer, SegformerConfig, SegformerMod
 
 from mbd.errors import DataError, UsageError
 from mbd.features.media.decoding import read_frames
-from mbd.features.media.encoders import Damage, Encoder, audio_encoder, text_encoder, visual_encoder
+from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.media.pictures import read_preparation
-from mbd.params.features import Media
+from mbd.params.features import MediaSettings
 from mbd.tensors import Array
 from tests.features.media.build import (
     moving_colours,
@@ -28,9 +28,9 @@ TEXTS = ["good", "The film was bad", "a, b, c.", "really good film really", "zeb
 
 
 @pytest.fixture(scope="module")
-def params(tmp_path_factory: pytest.TempPathFactory) -> Media:
+def params(tmp_path_factory: pytest.TempPathFactory) -> MediaSettings:
     folder = tmp_path_factory.mktemp("encoders")
-    return Media(
+    return MediaSettings(
         text_encoder=str(write_text_encoder(folder / "text")),
         visual_encoder=str(write_visual_encoder(folder / "visual")),
         frames=3,
@@ -46,7 +46,7 @@ def files(*paths: Path, needed: bool = True) -> list[Content]:
     return [Content(path, digests[path], Path("t.csv"), "line 2, column video", needed) for path in paths]
 
 
-def test_text_is_the_mean_over_the_tokens_of_a_padded_batch(params: Media, tmp_path: Path) -> None:
+def test_text_is_the_mean_over_the_tokens_of_a_padded_batch(params: MediaSettings, tmp_path: Path) -> None:
     found = np.stack(extract(text_encoder(params), texts(TEXTS), tmp_path))
     tokenizer, model = (
         AutoTokenizer.from_pretrained(params.text_encoder),
@@ -59,13 +59,13 @@ def test_text_is_the_mean_over_the_tokens_of_a_padded_batch(params: Media, tmp_p
     assert found.dtype == np.float32
 
 
-def test_a_text_is_cut_where_the_encoder_ends(params: Media, tmp_path: Path) -> None:
+def test_a_text_is_cut_where_the_encoder_ends(params: MediaSettings, tmp_path: Path) -> None:
     long = " ".join(["good"] * 30)
     whole, cut = extract(text_encoder(params), texts([long, long + " bad bad bad"]), tmp_path)
     np.testing.assert_array_equal(whole, cut)
 
 
-def test_visual_is_the_mean_of_the_pooled_frames(params: Media, tmp_path: Path) -> None:
+def test_visual_is_the_mean_of_the_pooled_frames(params: MediaSettings, tmp_path: Path) -> None:
     clip = write_video(tmp_path / "v.mp4", moving_colours(30))
     (found,) = extract(visual_encoder(params), files(clip), tmp_path / "cache")
     model = AutoModel.from_pretrained(params.visual_encoder).eval()
@@ -77,7 +77,7 @@ def test_visual_is_the_mean_of_the_pooled_frames(params: Media, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_neighbours_workers_and_threads_do_not_move_a_bit(params: Media, tmp_path: Path, threads: int) -> None:
+def test_neighbours_workers_and_threads_do_not_move_a_bit(params: MediaSettings, tmp_path: Path, threads: int) -> None:
     clips = [write_video(tmp_path / f"{k}.mp4", moving_colours(40 * k), tone(100 + k, 0.5)) for k in range(3)]
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -96,7 +96,7 @@ def test_neighbours_workers_and_threads_do_not_move_a_bit(params: Media, tmp_pat
         torch.set_num_threads(before)
 
 
-def test_the_digest_covers_weights_configuration_sampling_and_damage(params: Media, tmp_path: Path) -> None:
+def test_the_digest_covers_weights_configuration_sampling_and_damage(params: MediaSettings, tmp_path: Path) -> None:
     changed = Path(shutil.copytree(params.visual_encoder, tmp_path / "changed"))
     (changed / "preprocessor_config.json").write_text('{"size": 64, "do_normalize": false}')
     encoder = visual_encoder(params)
@@ -106,8 +106,8 @@ def test_the_digest_covers_weights_configuration_sampling_and_damage(params: Med
         audio_encoder(params.model_copy(update={"sample_rate": 8000})),
         visual_encoder(params.model_copy(update={"frames": 4})),
         visual_encoder(params.model_copy(update={"visual_encoder": str(changed)})),
-        encoder.damaged(Damage("blur 1", lambda frames, _: frames)),
-        encoder.damaged(Damage("blur 2", lambda frames, _: frames)),
+        encoder.damaged(MediaDamage("blur 1", lambda frames, _: frames)),
+        encoder.damaged(MediaDamage("blur 2", lambda frames, _: frames)),
     ]
     assert len({encoder.digest, *(other.digest for other in others)}) == 8
     copied = shutil.copytree(params.visual_encoder, tmp_path / "copied")
@@ -115,18 +115,18 @@ def test_the_digest_covers_weights_configuration_sampling_and_damage(params: Med
     assert visual_encoder(params.model_copy(update={"workers": 7, "cache": "x"})).digest == encoder.digest
 
 
-def test_damage_stands_between_decoding_and_encoding(params: Media, tmp_path: Path) -> None:
+def test_damage_stands_between_decoding_and_encoding(params: MediaSettings, tmp_path: Path) -> None:
     clip = write_video(tmp_path / "v.mp4", moving_colours(30), tone(200, 0.5))
     seen: dict[str, tuple[object, str]] = {}
 
-    def remember(name: str, result: object) -> Damage:
+    def remember(name: str, result: object) -> MediaDamage:
         def apply(raw: object, digest: str) -> object:
             seen[name] = (raw, digest)
             return result
 
-        return Damage(name, apply)
+        return MediaDamage(name, apply)
 
-    def vectors(encoder: Encoder, content: list[Content], damage: Damage) -> tuple[Array, Array]:
+    def vectors(encoder: Encoder, content: list[Content], damage: MediaDamage) -> tuple[Array, Array]:
         plain = extract(encoder, content, tmp_path / "cache")
         return plain[0], extract(encoder.damaged(damage), content, tmp_path / "cache")[0]
 
@@ -151,7 +151,9 @@ def test_damage_stands_between_decoding_and_encoding(params: Media, tmp_path: Pa
     assert (waveform.ndim, waveform.dtype) == (1, np.float32)
 
 
-def test_what_is_absent_is_remembered_and_an_error_only_where_it_is_needed(params: Media, tmp_path: Path) -> None:
+def test_what_is_absent_is_remembered_and_an_error_only_where_it_is_needed(
+    params: MediaSettings, tmp_path: Path
+) -> None:
     silent, sound = write_video(tmp_path / "v.mp4", moving_colours(30)), write_wav(tmp_path / "s.wav", tone(99, 0.2))
     found = extract(audio_encoder(params), [None, *files(silent, sound, needed=False)], tmp_path / "cache")
     assert [vector.size for vector in found] == [0, 0, 74]
@@ -161,7 +163,7 @@ def test_what_is_absent_is_remembered_and_an_error_only_where_it_is_needed(param
         assert (caught.value.key, caught.value.value) == ("line 2, column video", silent)
 
 
-def test_encoders_that_cannot_do_it_are_refused(params: Media, tmp_path: Path) -> None:
+def test_encoders_that_cannot_do_it_are_refused(params: MediaSettings, tmp_path: Path) -> None:
     t5 = Path(shutil.copytree(params.text_encoder, tmp_path / "t5"))
     T5Model(T5Config(vocab_size=70, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)).save_pretrained(t5)
     with pytest.raises(UsageError, match="not an encoder that reads input_ids and nothing else"):

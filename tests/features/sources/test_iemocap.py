@@ -193,7 +193,7 @@ def test_what_is_wrong_in_a_dialogue_is_named(wrong: Any, problem: str, tmp_path
     with pytest.raises(DataError, match=problem) as refusal:
         read(written(tmp_path, found))
     assert refusal.value.file == tmp_path / "IEMOCAP_features.pkl"
-    assert refusal.value.way_out
+    assert refusal.value.hint
 
 
 def test_a_dialogue_without_labels_is_named(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_a_label_that_is_no_number(media: Path, tmp_path: Path, label: str) -> N
     with pytest.raises(DataError, match="a label is not a number") as caught:
         read(media, tmp_path, table=labelled(media, ["1", label]))
     assert (caught.value.file, caught.value.key) == (media / "labels.csv", "line 3, column label")
-    assert caught.value.way_out is not None
+    assert caught.value.hint is not None
     if not label:
         with pytest.raises(DataError, match="a label is empty"):
             read(media, tmp_path, "task=classification", table="labels.csv")

@@ -200,7 +200,7 @@ def test_what_is_wrong_is_named_with_its_place(wrong: Any, problem: str, key: st
         read(write(tmp_path / "d.pkl", content))
     assert refusal.value.key == key
     assert refusal.value.file == tmp_path / "d.pkl"
-    assert refusal.value.way_out
+    assert refusal.value.hint
 
 
 def test_classes_that_are_not_whole_numbers_are_refused(tmp_path: Path) -> None:

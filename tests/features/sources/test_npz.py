@@ -95,7 +95,7 @@ def test_a_file_with_other_names_is_told_how_to_name_its_arrays(tmp_path: Path) 
     with pytest.raises(DataError, match="no array belongs to a split") as refusal:
         read(write_npz(tmp_path / "d.npz", {"X": np.ones((3, 2)), "y": np.ones(3)}))
     assert refusal.value.value == "X, y"
-    assert "train_text" in (refusal.value.way_out or "")
+    assert "train_text" in (refusal.value.hint or "")
 
 
 def test_a_sequence_is_refused_and_not_left_out_silently(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 CASE = "case.json"
 
 
-class Case(Record):
+class GoldenCase(Record):
     """A golden certificate, good or bad."""
 
     why: str
@@ -42,17 +42,19 @@ def all_cases() -> list[Path]:
     return sorted(file.parent for file in HERE.glob(f"*/*/{CASE}"))
 
 
-def read_case(folder: Path) -> Case:
+def read_case(folder: Path) -> GoldenCase:
     """Read what a case is about."""
-    return read_record(folder / CASE, Case, "golden case", "goldens are frozen: bring it back from the repository")
+    return read_record(
+        folder / CASE, GoldenCase, "golden case", "goldens are frozen: bring it back from the repository"
+    )
 
 
-def write_case(folder: Path, case: Case) -> None:
+def write_case(folder: Path, case: GoldenCase) -> None:
     """Write what a case is about."""
     write_file(folder / CASE, to_json(case.model_dump(mode="json")))
 
 
-def assemble(folder: Path, out: Path) -> Case:
+def assemble(folder: Path, out: Path) -> GoldenCase:
     """Put the files of a case together in `out`: bundle/, model/ and trust.json."""
     case = read_case(folder)
     if case.base:

@@ -19,11 +19,11 @@ from mbd.model.checkpoint import save_model
 from mbd.params import load_params
 from mbd.steps import attack, delete
 from mbd.training.lattice import train_lattice
-from tests.certificate.build import KINDS, LATTICE, Home
-from tests.certificate.office import Office
+from tests.certificate.authority import CertificateAuthority
+from tests.certificate.build import KINDS, LATTICE, ModelWorkspace
 from tests.evaluation.models import tiny_model
 from tests.features.build import synthetic_set
-from tests.golden.certificates.cases import HERE, Case, write_case
+from tests.golden.certificates.cases import HERE, GoldenCase, write_case
 from tests.golden.certificates.faults import FAULTS, Workshop
 
 _GOOD = {
@@ -47,22 +47,20 @@ def main(version: str) -> None:
     """Make all goldens of a version."""
     out = HERE / version
     if out.exists():
-        raise UsageError(
-            "released certificates are frozen and never made again", file=out, way_out="name a new version"
-        )
+        raise UsageError("released certificates are frozen and never made again", file=out, hint="name a new version")
     os.environ.update(_SURROUNDINGS)
     with tempfile.TemporaryDirectory() as folder:
-        office = Office.make(_home(Path(folder) / "home"), Path(folder) / "office")
+        authority = CertificateAuthority.make(_home(Path(folder) / "home"), Path(folder) / "office")
         made = Path(folder) / "made"
         for kind, why in _GOOD.items():
-            _good(office, kind, why, made / kind)
-        workshop = Workshop(office, made)
+            _good(authority, kind, why, made / kind)
+        workshop = Workshop(authority, made)
         for name, fault in FAULTS.items():
             fault(workshop, name)
         shutil.copytree(made, out)
 
 
-def _home(folder: Path) -> Home:
+def _home(folder: Path) -> ModelWorkspace:
     """Train small models that are good enough for the gate, delete from them and attack them."""
     folder.mkdir()
     data = synthetic_set(folder / "data", _ROWS)
@@ -73,29 +71,39 @@ def _home(folder: Path) -> Home:
         trained = train_lattice(source, load_params(None, LATTICE), work=folder, progress=False)
         (folder / name).mkdir()
         save_model(folder / name, trained.record, trained.tensors)
-    home = Home(folder)
+    model_workspace = ModelWorkspace(folder)
     for kind, (model, settings) in KINDS.items():
-        subjects = [home.subject()] if kind == "subjects" else []
+        subjects = [model_workspace.subject()] if kind == "subjects" else []
         deleted = folder / f"deleted-{kind}"
-        delete.run(home.params(*settings, *_TRAINING), data, folder / model, ["audio"], subjects, deleted)
-    return home
+        delete.run(model_workspace.params(*settings, *_TRAINING), data, folder / model, ["audio"], subjects, deleted)
+    return model_workspace
 
 
-def _good(office: Office, kind: str, why: str, out: Path) -> None:
-    home = office.home
+def _good(authority: CertificateAuthority, kind: str, why: str, out: Path) -> None:
+    model_workspace = authority.model_workspace
     leakage = None
     if kind in _REFERENCES:
-        leakage = home.folder / f"attacked-{kind}"
-        models = (home.folder / KINDS[kind][0], home.deletion(kind), home.folder / _REFERENCES[kind])
-        attack.run(home.params("attacks.figures=false"), home.folder / "data", *models, ["audio"], leakage)
-    office.publish(kind, leakage=leakage)
-    keep(office, kind, out)
-    write_case(out, Case(why=why, at=now() + timedelta(days=1), decision="verified"))
+        leakage = model_workspace.folder / f"attacked-{kind}"
+        models = (
+            model_workspace.folder / KINDS[kind][0],
+            model_workspace.deletion(kind),
+            model_workspace.folder / _REFERENCES[kind],
+        )
+        attack.run(
+            model_workspace.params("attacks.figures=false"),
+            model_workspace.folder / "data",
+            *models,
+            ["audio"],
+            leakage,
+        )
+    authority.publish(kind, leakage=leakage)
+    keep(authority, kind, out)
+    write_case(out, GoldenCase(why=why, at=now() + timedelta(days=1), decision="verified"))
 
 
-def keep(office: Office, kind: str, out: Path) -> None:
+def keep(authority: CertificateAuthority, kind: str, out: Path) -> None:
     """Copy what a verifier is given."""
-    published = office.folder / f"published-{kind}"
+    published = authority.folder / f"published-{kind}"
     statement = Bundle(published).statement
     (out / "bundle").mkdir(parents=True)
     (out / "model").mkdir()
@@ -103,8 +111,8 @@ def keep(office: Office, kind: str, out: Path) -> None:
         if name != "model.safetensors":
             shutil.copyfile(published / name, out / "bundle" / name)
     for name in ("model.safetensors", "model.json"):
-        shutil.copyfile(office.home.deletion(kind) / name, out / "model" / name)
-    shutil.copyfile(office.trust_file, out / "trust.json")
+        shutil.copyfile(authority.model_workspace.deletion(kind) / name, out / "model" / name)
+    shutil.copyfile(authority.trust_file, out / "trust.json")
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def read_claim(store: Store, place: int) -> bytes:
         raise VerificationError(
             "the log is damaged: a claim is not a SHA-256",
             file=claim_name(place),
-            way_out="bring the object back from a copy of the store",
+            hint="bring the object back from a copy of the store",
         )
     return leaf
 
@@ -153,5 +153,5 @@ def create_same(store: Store, name: str, content: bytes) -> None:
         raise VerificationError(
             "the log is damaged: an object is not what follows from the entries before it",
             file=name,
-            way_out="`mbd log check` finds all damage; remove what is wrong, and the next entry writes it again",
+            hint="`mbd log check` finds all damage; remove what is wrong, and the next entry writes it again",
         ) from error

@@ -78,7 +78,7 @@ def check_log_signer(signer: Signer, trust: Trust, time: datetime) -> None:
             "a log's checkpoints are signed with Ed25519",
             key="certificate.log_signer",
             value=signer.public_key.scheme,
-            way_out="`mbd keys new` makes such a key",
+            hint="`mbd keys new` makes such a key",
         )
     identity = key_id(public_pem(signer))
     if not any(key.id == identity and signs(key, time) for key in trust.keys_for("log")):
@@ -86,7 +86,7 @@ def check_log_signer(signer: Signer, trust: Trust, time: datetime) -> None:
             "the trust file does not trust this key to sign the log now",
             key="certificate.log_signer",
             value=identity[:12],
-            way_out="`mbd keys list` shows who is trusted; `mbd keys rotate log` makes a new key of the log",
+            hint="`mbd keys list` shows who is trusted; `mbd keys rotate log` makes a new key of the log",
         )
 
 
@@ -128,5 +128,5 @@ def _key_refused(key: TrustedKey, time: datetime) -> str | None:
 def _refused(why: str) -> VerificationError:
     return VerificationError(
         f"the log's checkpoint cannot be trusted: {why}",
-        way_out="check that this is the trust file meant for this log; `mbd log check` looks at all of it",
+        hint="check that this is the trust file meant for this log; `mbd log check` looks at all of it",
     )

@@ -33,7 +33,7 @@ class Inclusion(Record):
         if checkpoint.size != self.tree_size or root != checkpoint.root:
             raise VerificationError(
                 "the certificate is not in the log: the proof does not lead to the root of the checkpoint",
-                way_out="get the bundle again from where it was published",
+                hint="get the bundle again from where it was published",
             )
         return Logged(self.index, checkpoint.time)
 

@@ -56,7 +56,7 @@ class Log:
         """The checkpoint; DataError if nothing has been logged yet."""
         if self._head is None:
             raise DataError(
-                "nothing has been logged here yet", file=self._store.url, way_out="`mbd publish` makes the first entry"
+                "nothing has been logged here yet", file=self._store.url, hint="`mbd publish` makes the first entry"
             )
         return self._head
 
@@ -87,7 +87,7 @@ class Log:
     def inclusion(self, place: int, leaf: bytes | None = None) -> Inclusion:
         """Return the proof of an entry, in the first checkpoint that has it; `leaf`: what has to be there."""
         if not 0 <= place < self.size:
-            raise DataError("there is no such entry in the log", value=place, way_out="`mbd log list` lists them")
+            raise DataError("there is no such entry in the log", value=place, hint="`mbd log list` lists them")
         head = self.first_checkpoint_with(place)
         view = Log(self._store, self._trust, head)
         hashes = tuple(one.hex() for one in inclusion_proof(node_in(view.hashes), place, head.size))
@@ -115,14 +115,14 @@ class Log:
         if older.size > self.size:
             raise VerificationError(
                 f"the log has shrunk: it had {older.size} entries at {older.time:%Y-%m-%d %H:%M:%SZ}, now {self.size}",
-                way_out="somebody has taken entries back: do not trust it, and show both checkpoints to the others",
+                hint="somebody has taken entries back: do not trust it, and show both checkpoints to the others",
             )
         proof = consistency_proof(node_in(self.hashes), older.size, self.size)
         if not is_consistent(older.size, older.root, self.size, self.head.root, proof):
             raise VerificationError(
                 f"the log has been rewritten: its first {older.size} entries are not those it had "
                 f"at {older.time:%Y-%m-%d %H:%M:%SZ}",
-                way_out="two signed checkpoints contradict each other: do not trust it, and show both to the others",
+                hint="two signed checkpoints contradict each other: do not trust it, and show both to the others",
             )
         return proof
 
@@ -188,5 +188,5 @@ def _damaged(name: str, how: str) -> MbdError:
     return VerificationError(
         f"the log is damaged: {how}",
         file=name,
-        way_out="`mbd log check` finds all damage; bring the object back from a copy of the store",
+        hint="`mbd log check` finds all damage; bring the object back from a copy of the store",
     )

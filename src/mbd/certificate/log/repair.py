@@ -64,7 +64,7 @@ def _sign_again(store: Store, signer: Signer, trust: Trust) -> bool:
     if wrong or report.checkpoint is None:
         raise VerificationError(
             f"the log cannot be signed again, it is damaged: {'; '.join(wrong)}",
-            way_out="bring the store back from a copy made before the key was lost",
+            hint="bring the store back from a copy made before the key was lost",
         )
     note = sign_checkpoint(head.size, head.root, max(now(), head.time), signer, trust)
     verify_checkpoint(note, trust)

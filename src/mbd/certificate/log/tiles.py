@@ -15,11 +15,11 @@ from mbd.certificate.log.hashing import HASH_SIZE, Node, complete_root, range_ro
 WIDTH = 256
 LEVELS_IN_A_TILE = 8
 
-ROOM = "log/"
-CHECKPOINT = f"{ROOM}checkpoint"
-CLAIMS = f"{ROOM}claims/"
-INDEX = f"{ROOM}index/"
-OLD_CHECKPOINTS = f"{ROOM}checkpoints/"
+PREFIX = "log/"
+CHECKPOINT = f"{PREFIX}checkpoint"
+CLAIMS = f"{PREFIX}claims/"
+INDEX = f"{PREFIX}index/"
+OLD_CHECKPOINTS = f"{PREFIX}checkpoints/"
 
 TileHashes = Callable[[int, int], Sequence[bytes]]
 """(level, index) → the hashes in a tile"""
@@ -36,12 +36,12 @@ class Tile:
     @property
     def name(self) -> str:
         """Its name in the store."""
-        return f"{ROOM}tile/{self.level}/{self._place}"
+        return f"{PREFIX}tile/{self.level}/{self._place}"
 
     @property
     def bundle(self) -> str:
         """The name of the entry bundle of the same leaves (level 0)."""
-        return f"{ROOM}tile/entries/{self._place}"
+        return f"{PREFIX}tile/entries/{self._place}"
 
     @property
     def full(self) -> Self:

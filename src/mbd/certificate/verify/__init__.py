@@ -14,13 +14,13 @@ from mbd.certificate.statement import SUBJECTS, DeletionStatement
 from mbd.certificate.trust import Trust, now
 from mbd.certificate.verify.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
 from mbd.certificate.verify.claims import in_short
-from mbd.certificate.verify.given import Given, from_folder, from_store
+from mbd.certificate.verify.inputs import VerificationInput, from_folder, from_store
 from mbd.certificate.verify.signing import (
     CANONICAL,
     SCHEMA,
     SIGNATURES,
     VALIDITY,
-    Read,
+    ParsedEnvelope,
     log_finding,
     read_envelope,
     signature_checks,
@@ -29,11 +29,11 @@ from mbd.certificate.verify.standing import standing_of
 from mbd.certificate.verify.verdict import Check, Verdict, decide, failed, not_checkable
 from mbd.files import canonical_digest
 
-__all__ = ["Check", "Given", "Verdict", "from_folder", "from_store", "verify_bundle"]
+__all__ = ["Check", "Verdict", "VerificationInput", "from_folder", "from_store", "verify_bundle"]
 
 
 def verify_bundle(
-    given: Given, trust: Trust | None, *, at: datetime | None = None, unpublished: bool = False
+    verification_input: VerificationInput, trust: Trust | None, *, at: datetime | None = None, unpublished: bool = False
 ) -> Verdict:
     """Check everything that can be checked.
 
@@ -41,27 +41,27 @@ def verify_bundle(
     about to be published, so that it is not yet in the log is no fault. `at`: the time that counts as now.
     """
     at = at or now()
-    read = read_envelope(given.envelope)
+    read = read_envelope(verification_input.envelope)
     if read.envelope is None or not isinstance(read.statement, DeletionStatement):
-        return _verdict(given, trust, [*_no_certificate(read)])
+        return _verdict(verification_input, trust, [*_no_certificate(read)])
     statement = read.statement
-    log = log_finding(given.envelope, given.proof, trust)
-    needed = not (unpublished and given.proof is None)
-    standing = standing_of(statement, given.digest, log.inclusion, given.store, trust, at)
-    digests = digest_checks(given, statement)
+    log = log_finding(verification_input.envelope, verification_input.proof, trust)
+    needed = not (unpublished and verification_input.proof is None)
+    store_status = standing_of(statement, verification_input.digest, log.inclusion, verification_input.store, trust, at)
+    digests = digest_checks(verification_input, statement)
     checks = [
         *read.checks,
         *signature_checks(read.envelope, trust, statement.predicate.issued, log.logged, at),
         *(check.model_copy(update={"required": needed}) for check in log.checks),
-        *standing.checks,
+        *store_status.checks,
         *digests,
-        *content_checks(given, statement, digests),
-        date_check(statement, standing.reaudit_by, at),
+        *content_checks(verification_input, statement, digests),
+        date_check(statement, store_status.reaudit_by, at),
     ]
-    return _verdict(given, trust, checks, statement, standing.erasure)
+    return _verdict(verification_input, trust, checks, statement, store_status.erasure)
 
 
-def _no_certificate(read: Read) -> list[Check]:
+def _no_certificate(read: ParsedEnvelope) -> list[Check]:
     checks = list(read.checks)
     if read.statement is not None:
         reason = f"this is no certificate, but a statement of type {read.statement.predicateType}"
@@ -71,16 +71,16 @@ def _no_certificate(read: Read) -> list[Check]:
 
 
 def _verdict(
-    given: Given,
+    verification_input: VerificationInput,
     trust: Trust | None,
     checks: list[Check],
     statement: DeletionStatement | None = None,
     erasure: Erasure | None = None,
 ) -> Verdict:
     return Verdict(
-        source=given.where,
+        source=verification_input.where,
         decision=decide(checks),
-        certificate=given.digest if statement else None,
+        certificate=verification_input.digest if statement else None,
         claims=in_short(statement, erasure) if statement else {},
         trust=canonical_digest(trust.model_dump(mode="json")) if trust else None,
         checks=tuple(checks),

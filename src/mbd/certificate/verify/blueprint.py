@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from mbd.model.lattice import projection_name, tags, tensor_name
 from mbd.model.record import ModelRecord
-from mbd.params.learning import Joint, Lattice
+from mbd.params.learning import JointSettings, LatticeSettings
 
 Shape = tuple[int, ...]
 
@@ -20,8 +20,8 @@ def blueprint(record: ModelRecord, present: Mapping[str, Shape]) -> dict[str, Sh
     """
     outputs = max(len(record.classes), 1)
     if record.backbone == "joint":
-        return dict(_joint(record.modalities, Joint.model_validate(record.spec), outputs))
-    return dict(_lattice(record, Lattice.model_validate(record.spec), outputs, present))
+        return dict(_joint(record.modalities, JointSettings.model_validate(record.spec), outputs))
+    return dict(_lattice(record, LatticeSettings.model_validate(record.spec), outputs, present))
 
 
 def _linear(name: str, inputs: int, outputs: int) -> Iterator[tuple[str, Shape]]:
@@ -34,7 +34,7 @@ def _perceptron(name: str, inputs: int, hidden: int, outputs: int) -> Iterator[t
     yield from _linear(f"{name}.out", hidden, outputs)
 
 
-def _joint(modalities: Mapping[str, int], spec: Joint, outputs: int) -> Iterator[tuple[str, Shape]]:
+def _joint(modalities: Mapping[str, int], spec: JointSettings, outputs: int) -> Iterator[tuple[str, Shape]]:
     total = sum(modalities.values())
     for modality, dim in modalities.items():
         yield from _pathway(f"modality.{modality}", dim, total - dim, spec)
@@ -45,7 +45,7 @@ def _joint(modalities: Mapping[str, int], spec: Joint, outputs: int) -> Iterator
     yield "label_scale", (1,)
 
 
-def _pathway(name: str, dim: int, dim_of_others: int, spec: Joint) -> Iterator[tuple[str, Shape]]:
+def _pathway(name: str, dim: int, dim_of_others: int, spec: JointSettings) -> Iterator[tuple[str, Shape]]:
     d_p = spec.property_dim
     yield f"{name}.mean", (dim,)
     yield f"{name}.scale", (dim,)
@@ -61,7 +61,7 @@ def _pathway(name: str, dim: int, dim_of_others: int, spec: Joint) -> Iterator[t
 
 
 def _lattice(
-    record: ModelRecord, spec: Lattice, outputs: int, present: Mapping[str, Shape]
+    record: ModelRecord, spec: LatticeSettings, outputs: int, present: Mapping[str, Shape]
 ) -> Iterator[tuple[str, Shape]]:
     kept = {m: min(dim, spec.components) for m, dim in record.modalities.items()}
     for modality, dim in record.modalities.items():
@@ -77,7 +77,7 @@ def _lattice(
                 yield tensor_name(tag, "sharpness"), ()
 
 
-def _module(coordinates: Mapping[str, int], spec: Lattice, outputs: int) -> Iterator[tuple[str, Shape]]:
+def _module(coordinates: Mapping[str, int], spec: LatticeSettings, outputs: int) -> Iterator[tuple[str, Shape]]:
     yield "ridge.weights", (sum(coordinates.values()), outputs)
     yield "ridge.offset", (outputs,)
     yield "ridge.strengths", (len(coordinates),)

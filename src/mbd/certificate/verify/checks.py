@@ -12,7 +12,7 @@ from mbd.certificate.statement import INDICES, LEAKAGE, MODEL, SUBJECTS, WEIGHTS
 from mbd.certificate.verify.arithmetic import BUDGET, budget_check
 from mbd.certificate.verify.claims import AGREEMENT, agreement_check, budget_claim, structural_claim
 from mbd.certificate.verify.gate import GATE, gate_check
-from mbd.certificate.verify.given import Given
+from mbd.certificate.verify.inputs import VerificationInput
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, structural_checks
 from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
 from mbd.errors import MbdError
@@ -30,16 +30,20 @@ def digest_name(file: str) -> str:
     return f"digest of {file}"
 
 
-def digest_checks(given: Given, statement: DeletionStatement) -> list[Check]:
+def digest_checks(verification_input: VerificationInput, statement: DeletionStatement) -> list[Check]:
     """Compare every file at hand with the digest that was signed."""
-    return [_digest_check(given, name, statement.digests[name]) for name in SUBJECTS if name in statement.digests]
+    return [
+        _digest_check(verification_input, name, statement.digests[name])
+        for name in SUBJECTS
+        if name in statement.digests
+    ]
 
 
-def _digest_check(given: Given, name: str, wanted: str) -> Check:
+def _digest_check(verification_input: VerificationInput, name: str, wanted: str) -> Check:
     check = digest_name(name)
-    if name in given.broken:
-        return failed(check, given.broken[name])
-    places = given.files.get(name, ())
+    if name in verification_input.broken:
+        return failed(check, verification_input.broken[name])
+    places = verification_input.files.get(name, ())
     if not places:
         return not_checkable(check, "no model was given, so nothing is said about any weights (--model DIR)")
     for place in places:
@@ -69,10 +73,12 @@ class Contents:
         return LeakageRecord.model_validate_json(self.files[LEAKAGE].read_bytes()) if LEAKAGE in self.files else None
 
 
-def content_checks(given: Given, statement: DeletionStatement, digests: list[Check]) -> list[Check]:
+def content_checks(
+    verification_input: VerificationInput, statement: DeletionStatement, digests: list[Check]
+) -> list[Check]:
     """Look into the files whose digest is right, and at what the certificate says of them."""
     right = {check.name for check in digests if check.outcome == "passed"}
-    contents = Contents({name: given.files[name][0] for name in SUBJECTS if digest_name(name) in right})
+    contents = Contents({name: verification_input.files[name][0] for name in SUBJECTS if digest_name(name) in right})
     predicate = statement.predicate
     return [
         *_guarded(_STRUCTURE, lambda: _structure(contents, statement)),

@@ -35,7 +35,10 @@ def _as_a_whole(leakage: LeakageRecord) -> Check:
     ]
     refused = [reason for decision, reason in findings if decision == "refused"]
     if leakage.decision != "passed" or refused or leakage.reasons:
-        return failed(GATE, f"the evidence was refused: {'; '.join([*refused, *leakage.reasons]) or 'no reason given'}")
+        return failed(
+            GATE,
+            f"the evidence was refused: {'; '.join([*refused, *leakage.reasons]) or 'no reason verification_input'}",
+        )
     attacks = sum(attack.decision == "passed" for attack in leakage.attacks)
     if not attacks:
         return failed(GATE, "no attack decided anything, so nothing was shown")
@@ -53,10 +56,10 @@ def _measured(leakage: LeakageRecord) -> Iterator[tuple[str, tuple[Interval | No
 def _decided(leakage: LeakageRecord) -> Iterator[tuple[str, str, bool]]:
     """Yield what decides by numbers: name, decision, and whether the numbers let it pass."""
     for a in leakage.attacks:
-        if a.decision != "told":
+        if a.decision != "informational":
             yield f"{a.attack} ({a.measure}, {a.variant})", a.decision, a.passes
     for u in leakage.utility:
-        if u.decision != "told":
+        if u.decision != "informational":
             yield f"{u.metric} of {u.regime}", u.decision, u.passes
-    if leakage.lower_bound and leakage.lower_bound.decision != "told":
+    if leakage.lower_bound and leakage.lower_bound.decision != "informational":
         yield "the lower bound of ε", leakage.lower_bound.decision, leakage.lower_bound.passes

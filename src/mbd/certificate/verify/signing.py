@@ -25,7 +25,7 @@ NO_TRUST = "there is no trust file, so nobody is known whose word would count"
 
 
 @dataclass(frozen=True)
-class Read:
+class ParsedEnvelope:
     """What could be read of an envelope."""
 
     envelope: Envelope | None
@@ -33,7 +33,7 @@ class Read:
     checks: tuple[Check, ...]
 
 
-def read_envelope(data: bytes) -> Read:
+def read_envelope(data: bytes) -> ParsedEnvelope:
     """Parse an envelope and the statement in it: schema, and the one form in which both may be written."""
     try:
         envelope = Envelope.parse(data)
@@ -45,7 +45,7 @@ def read_envelope(data: bytes) -> Read:
     return _with_statement(envelope, None)
 
 
-def _with_statement(envelope: Envelope, wrong_form: Check | None) -> Read:
+def _with_statement(envelope: Envelope, wrong_form: Check | None) -> ParsedEnvelope:
     if envelope.payload_type != PAYLOAD_TYPE:
         return _unreadable(failed(SCHEMA, f"the signed content is of type {envelope.payload_type!r}", required=True))
     try:
@@ -57,12 +57,12 @@ def _with_statement(envelope: Envelope, wrong_form: Check | None) -> Read:
     if wrong_form is None and not is_canonical(envelope.content):
         wrong_form = failed(CANONICAL, "the signed content is not written in its one canonical form", required=True)
     form = wrong_form or passed(CANONICAL, "envelope and content are written in their one form", required=True)
-    return Read(envelope, statement, (schema, form))
+    return ParsedEnvelope(envelope, statement, (schema, form))
 
 
-def _unreadable(schema: Check) -> Read:
+def _unreadable(schema: Check) -> ParsedEnvelope:
     form = not_checkable(CANONICAL, "what cannot be read has no form", required=True)
-    return Read(None, None, (schema, form))
+    return ParsedEnvelope(None, None, (schema, form))
 
 
 def _in_another_form(data: bytes) -> Envelope | None:

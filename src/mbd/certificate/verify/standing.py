@@ -31,7 +31,7 @@ _OFFLINE = "only the store it was published in knows; give its URL"
 
 
 @dataclass(frozen=True)
-class Standing:
+class StoreStatus:
     """What was found in the store."""
 
     checks: tuple[Check, ...]
@@ -48,21 +48,21 @@ def standing_of(
     store: Store | None,
     trust: Trust | None,
     at: datetime,
-) -> Standing:
+) -> StoreStatus:
     """Ask the store; without it, or without a proof that holds, nothing can be said."""
     if store is None:
-        return Standing(tuple(not_checkable(name, _OFFLINE) for name in (CONSISTENCY, STANDING)))
+        return StoreStatus(tuple(not_checkable(name, _OFFLINE) for name in (CONSISTENCY, STANDING)))
     if trust is None or inclusion is None:
         reason = "the certificate is not known to be in the log"
-        return Standing(tuple(not_checkable(name, reason) for name in (CONSISTENCY, STANDING)))
+        return StoreStatus(tuple(not_checkable(name, reason) for name in (CONSISTENCY, STANDING)))
     consistency = _consistency(digest, inclusion, store, trust)
     try:
         statements = list(statements_about(digest, store, trust))
     except (VerificationError, DataError) as error:
         reason = f"something is said about it that cannot be verified: {error.problem}"
-        return Standing((consistency, failed(STANDING, reason)))
+        return StoreStatus((consistency, failed(STANDING, reason)))
     found = status(certificate, statements, at)
-    return Standing((consistency, _standing(found)), found.reaudit_by, last_erasure(statements))
+    return StoreStatus((consistency, _standing(found)), found.reaudit_by, last_erasure(statements))
 
 
 def last_erasure(statements: Iterable[AnyStatement]) -> Erasure | None:

@@ -4,18 +4,18 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.corruption.signal import gaussian_blur, share_mask, with_noise
-from mbd.params.corruption import Corruption
+from mbd.params.corruption import CorruptionSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
 
-def corrupt_frames(frames: Array, params: Corruption, seed: int, row: str) -> Array:
+def corrupt_frames(frames: Array, params: CorruptionSettings, seed: int, row: str) -> Array:
     """Blur the frames (H × W × 3, or a batch of them) of the row with this id, then salt and pepper them."""
     blurred = blur_frames(frames, params.blur)
     return salt_and_pepper(blurred, params.pepper, stream(seed, "corruption", "frames", row))
 
 
-def corrupt_waveform(waveform: Array, params: Corruption, seed: int, row: str) -> Array:
+def corrupt_waveform(waveform: Array, params: CorruptionSettings, seed: int, row: str) -> Array:
     """Add noise to the sound (samples, or channels × samples) of the row with this id."""
     return noisy_waveform(waveform, params.snr_db, stream(seed, "corruption", "waveform", row))
 
@@ -43,7 +43,7 @@ def noisy_waveform(waveform: Array, snr_db: float, rng: np.random.Generator) -> 
         raise DataError(
             "sound must be floating-point samples, or channels of them",
             value=f"{waveform.shape} {waveform.dtype}",
-            way_out="decode it to 32-bit floats",
+            hint="decode it to 32-bit floats",
         )
     return with_noise(waveform.reshape(1, -1), snr_db, rng).reshape(waveform.shape)
 
@@ -53,5 +53,5 @@ def _check_frames(frames: Array) -> None:
         raise DataError(
             "frames must be bytes, height × width × channels, or a batch of such",
             value=f"{frames.shape} {frames.dtype}",
-            way_out="decode them to 24-bit RGB",
+            hint="decode them to 24-bit RGB",
         )

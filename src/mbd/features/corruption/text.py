@@ -3,7 +3,7 @@
 import numpy as np
 
 from mbd.features.corruption.signal import local_order, share_mask
-from mbd.params.corruption import Corruption
+from mbd.params.corruption import CorruptionSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -11,7 +11,7 @@ _UTF32 = "utf-32-le"
 _SWAP, _DROP, _REPLACE = range(3)
 
 
-def corrupt_text(text: str, params: Corruption, seed: int, row: str) -> str:
+def corrupt_text(text: str, params: CorruptionSettings, seed: int, row: str) -> str:
     """Misspell the text of the row with this id and move its tokens about."""
     rng = stream(seed, "corruption", "text", row)
     return reorder(misspell(text, params.typos, rng), params.reorder, rng)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mbd.features.corruption.signal import gaussian_blur, local_order, share_mask, with_noise
 from mbd.features.rows import Rows
-from mbd.params.corruption import Corruption
+from mbd.params.corruption import CorruptionSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -26,7 +26,7 @@ class _Context:
 
     rows: Array
     damaged: Array
-    params: Corruption
+    params: CorruptionSettings
     rng: np.random.Generator
 
 
@@ -37,7 +37,7 @@ def corrupted_rows(n: int, share: float, seed: int) -> Array:
     return mask
 
 
-def corrupt(rows: Rows, params: Corruption, seed: int) -> Rows:
+def corrupt(rows: Rows, params: CorruptionSettings, seed: int) -> Rows:
     """Return the rows with a share of them damaged in every modality that they have; the others stay as they are."""
     chosen = corrupted_rows(len(rows), params.share, seed)
     features = {}

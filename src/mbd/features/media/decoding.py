@@ -91,5 +91,5 @@ def _undecodable(path: Path, why: str) -> DataError:
     return DataError(
         f"the file cannot be decoded: {why}",
         value=path,
-        way_out="mend the file, or empty the cell: then the row goes without this modality",
+        hint="mend the file, or empty the cell: then the row goes without this modality",
     )

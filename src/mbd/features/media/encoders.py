@@ -16,7 +16,7 @@ from typing import Any
 from mbd.errors import MissingExtraError
 from mbd.features.media.pretrained import encoder_files, encoder_folder
 from mbd.files import canonical_digest
-from mbd.params.features import Media
+from mbd.params.features import MediaSettings
 from mbd.tensors import Array
 
 _METHOD = 1  # to be raised whenever decoding or encoding gives other vectors than before
@@ -24,7 +24,7 @@ _PREFIX = "features.source.media"
 
 
 @dataclass(frozen=True)
-class Damage:
+class MediaDamage:
     """Something done to raw content between decoding and encoding.
 
     Content is a text, a waveform (float32 samples) or frames (uint8, n × height × width × RGB).
@@ -55,14 +55,14 @@ class Encoder:
     """what its module's `loaded` takes"""
     facts: Mapping[str, Any]
     """what decides its vectors"""
-    damage: Damage | None = None
+    damage: MediaDamage | None = None
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all that decides the vectors."""
         return canonical_digest({**self.facts, "damage": self.damage.name if self.damage else None})
 
-    def damaged(self, damage: Damage) -> "Encoder":
+    def damaged(self, damage: MediaDamage) -> "Encoder":
         """Return the same encoder behind `damage`."""
         return replace(self, damage=damage)
 
@@ -76,18 +76,18 @@ class Encoder:
         return context
 
 
-def text_encoder(params: Media) -> Encoder:
+def text_encoder(params: MediaSettings) -> Encoder:
     """Return the encoder of transcripts."""
     return _pretrained("text", params.text_encoder, params.text_revision, {}, ("tokenizers",))
 
 
-def visual_encoder(params: Media) -> Encoder:
+def visual_encoder(params: MediaSettings) -> Encoder:
     """Return the encoder of videos."""
     settings = {"frames": params.frames}
     return _pretrained("visual", params.visual_encoder, params.visual_revision, settings, ("av",))
 
 
-def audio_encoder(params: Media) -> Encoder:
+def audio_encoder(params: MediaSettings) -> Encoder:
     """Return the encoder of sound."""
     settings = {"sample_rate": params.sample_rate}
     facts = {**settings, "method": _METHOD, "versions": _versions("av", "librosa", "scipy", "numpy")}

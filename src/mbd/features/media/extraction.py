@@ -34,9 +34,9 @@ class Content:
     needed: bool = True
     """whether it is an error if the file has none of the modality"""
 
-    def error(self, problem: str, way_out: str | None) -> DataError:
+    def error(self, problem: str, hint: str | None) -> DataError:
         """Return an error that says which cell of which table names this content."""
-        return DataError(problem, file=self.table, key=self.place, value=self.value, way_out=way_out)
+        return DataError(problem, file=self.table, key=self.place, value=self.value, hint=hint)
 
 
 def extract(
@@ -108,7 +108,7 @@ def _encode(encoder: Encoder, loaded: Loaded, content: Content) -> Array:
             raw = encoder.damage.apply(raw, content.digest)
         return loaded.encode(raw)
     except DataError as error:
-        raise content.error(error.problem, error.way_out) from error
+        raise content.error(error.problem, error.hint) from error
 
 
 def _cores() -> int:

@@ -41,7 +41,7 @@ def load_model(folder: Path, key: str, reads: str, *, unused: tuple[str, ...] = 
             f"this is not an encoder that reads {reads} and nothing else",
             key=key,
             value=f"{folder}: {type(model).__name__}",
-            way_out="give one like BERT for texts, and one like ResNet for pictures",
+            hint="give one like BERT for texts, and one like ResNet for pictures",
         )
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(unused))
     if missing:
@@ -49,7 +49,7 @@ def load_model(folder: Path, key: str, reads: str, *, unused: tuple[str, ...] = 
             f"{len(missing)} weights of the encoder are not in its file: they would be random",
             key=key,
             value=f"{folder}: {missing[0]}",
-            way_out="give a complete encoder",
+            hint="give a complete encoder",
         )
     return model.eval().requires_grad_(False)
 
@@ -69,7 +69,7 @@ def _errors_as_usage(folder: Path, key: str) -> Iterator[None]:
             f"the encoder cannot be loaded: {error}",
             key=key,
             value=folder,
-            way_out="give a folder that save_pretrained has written, with model and tokenizer or preprocessor",
+            hint="give a folder that save_pretrained has written, with model and tokenizer or preprocessor",
         ) from error
 
 

@@ -76,7 +76,7 @@ def read_preparation(folder: Path, key: str) -> Preparation:
             f"the encoder's {FILE} is not understood: {error}",
             key=key,
             value=file,
-            way_out="write size, resample, image_mean and image_std as ConvNextImageProcessor or ViTImageProcessor do",
+            hint="write size, resample, image_mean and image_std as ConvNextImageProcessor or ViTImageProcessor do",
         ) from error
 
 

@@ -25,7 +25,7 @@ def encoder_folder(name: str, revision: str | None, key: str) -> Path:
                 "a revision belongs to a hub id, and this is a local folder",
                 key=f"{_section(key)}_revision",
                 value=revision,
-                way_out="set it to null, or give the folder another name than the hub id",
+                hint="set it to null, or give the folder another name than the hub id",
             )
     elif not _HUB_ID.match(name):
         raise UsageError("there is no such encoder folder", key=key, value=name)
@@ -34,7 +34,7 @@ def encoder_folder(name: str, revision: str | None, key: str) -> Path:
             "there is no such encoder folder, and an encoder from the hub needs the full commit it is pinned to",
             key=f"{_section(key)}_revision",
             value=revision,
-            way_out=f"give the 40 hexadecimal digits that the hub shows in the history of {name}, or a local folder",
+            hint=f"give the 40 hexadecimal digits that the hub shows in the history of {name}, or a local folder",
         )
     else:
         folder = _fetch(name, revision, key)
@@ -65,7 +65,7 @@ def _fetch(name: str, revision: str, key: str) -> Path:
             f"the encoder cannot be fetched from the hub: {error}",
             key=key,
             value=f"{name} at {revision}",
-            way_out="check the id and the commit, or copy its files and give the folder",
+            hint="check the id and the commit, or copy its files and give the folder",
         ) from error
 
 
@@ -80,12 +80,12 @@ def _check_files(folder: Path, key: str) -> None:
             "the encoder has no config.json that names its model_type",
             key=key,
             value=folder,
-            way_out="give a folder that save_pretrained has written",
+            hint="give a folder that save_pretrained has written",
         )
     if not any(folder.glob("*.safetensors")):
         raise UsageError(
             "the encoder has no weights in safetensors, and nothing else is read (pickled weights can run code)",
             key=key,
             value=folder,
-            way_out="convert them once: AutoModel.from_pretrained(…).save_pretrained(FOLDER)",
+            hint="convert them once: AutoModel.from_pretrained(…).save_pretrained(FOLDER)",
         )

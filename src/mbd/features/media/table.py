@@ -24,7 +24,7 @@ OPTIONAL = ("video", "audio", "transcript", "group")
 
 
 @dataclass(frozen=True)
-class Table:
+class MediaTable:
     """The cells of the CSV by column, and the line at which each row begins."""
 
     file: Path
@@ -40,13 +40,13 @@ class Table:
         """Say where a cell stands."""
         return f"line {self.lines[row]}, column {column}"
 
-    def error(self, row: int, column: str, problem: str, way_out: str | None = None) -> DataError:
+    def error(self, row: int, column: str, problem: str, hint: str | None = None) -> DataError:
         """Return an error that names the cell and what is in it."""
         value = self.columns[column][row] or "(empty)"
-        return DataError(problem, file=self.file, key=self.place(row, column), value=value, way_out=way_out)
+        return DataError(problem, file=self.file, key=self.place(row, column), value=value, hint=hint)
 
 
-def read_table(file: Path) -> Table:
+def read_table(file: Path) -> MediaTable:
     """Read and check the CSV."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
@@ -54,7 +54,7 @@ def read_table(file: Path) -> Table:
     except FileNotFoundError as error:
         raise DataError("the file is missing", file=file, key="features.source.path") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"the CSV is not UTF-8: {error.reason}", file=file, way_out="save it as UTF-8") from error
+        raise DataError(f"the CSV is not UTF-8: {error.reason}", file=file, hint="save it as UTF-8") from error
     except (csv.Error, OSError) as error:
         raise DataError(f"this cannot be read as CSV: {error}", file=file) from error
     header = tuple(records[0][1]) if records else ()
@@ -66,13 +66,13 @@ def read_table(file: Path) -> Table:
                 file=file,
                 key=f"line {line}",
                 value=f"{len(cells)}, header {len(header)}",
-                way_out="put texts that hold commas between quotes",
+                hint="put texts that hold commas between quotes",
             )
     cells_of = dict(zip(header, zip(*(cells for _, cells in records[1:]), strict=True), strict=False))
     known = {name: cells_of.get(name, ()) for name in (*NEEDED, *OPTIONAL) if name in header}
     known["split"] = tuple(SPLIT_ALIASES.get(split, split) for split in known["split"])
     unused = tuple(name for name in header if name not in known)
-    table = Table(file, tuple(line for line, _ in records[1:]), known, unused)
+    table = MediaTable(file, tuple(line for line, _ in records[1:]), known, unused)
     _check_rows(table)
     return table
 
@@ -88,18 +88,18 @@ def _records(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_header(file: Path, header: tuple[str, ...]) -> None:
-    way_out = f"the first line names the columns: {', '.join(NEEDED)} and some of {', '.join(OPTIONAL)}"
+    hint = f"the first line names the columns: {', '.join(NEEDED)} and some of {', '.join(OPTIONAL)}"
     for name in NEEDED:
         if name not in header:
-            raise DataError(f"the column {name} is missing", file=file, value=", ".join(header), way_out=way_out)
+            raise DataError(f"the column {name} is missing", file=file, value=", ".join(header), hint=hint)
     if not {"video", "audio", "transcript"} & set(header):
-        raise DataError("there is no column with media", file=file, value=", ".join(header), way_out=way_out)
+        raise DataError("there is no column with media", file=file, value=", ".join(header), hint=hint)
     for name in (*NEEDED, *OPTIONAL):
         if header.count(name) > 1:
-            raise DataError(f"the column {name} stands twice in the header", file=file, way_out=way_out)
+            raise DataError(f"the column {name} stands twice in the header", file=file, hint=hint)
 
 
-def _check_rows(table: Table) -> None:
+def _check_rows(table: MediaTable) -> None:
     if not len(table):
         raise DataError("the CSV has a header and no rows", file=table.file)
     first: dict[str, int] = {}

@@ -33,12 +33,12 @@ def load_pickle(path: Path) -> object:
             raise DataError(
                 f"this is not a pickle, or it is cut off or damaged at byte {machine.begun}: {error}",
                 file=path,
-                way_out="make or fetch the file again",
+                hint="make or fetch the file again",
             ) from error
     if machine.refused:
         shown = ", ".join(list(machine.refused)[:_SHOWN])
         more = f" and {len(machine.refused) - _SHOWN} more" if len(machine.refused) > _SHOWN else ""
-        raise DataError(f"this pickle is more than data: it asks for {shown}{more}", file=path, way_out=_WAY_OUT)
+        raise DataError(f"this pickle is more than data: it asks for {shown}{more}", file=path, hint=_WAY_OUT)
     return value
 
 
@@ -49,6 +49,6 @@ def _map(path: Path) -> mmap.mmap:
     except FileNotFoundError as error:
         raise DataError("the file is missing", file=path, key="features.source.path") from error
     except ValueError as error:  # there is nothing to map
-        raise DataError("the file is empty", file=path, way_out="make or fetch it again") from error
+        raise DataError("the file is empty", file=path, hint="make or fetch it again") from error
     except OSError as error:
         raise DataError(f"the file cannot be read: {error.strerror}", file=path) from error

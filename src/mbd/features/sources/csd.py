@@ -18,7 +18,7 @@ from mbd.errors import DataError
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sequences import Sequence, open_sequence, overlap_means
 from mbd.files import read_json
-from mbd.params.features import Csd, Features
+from mbd.params.features import CsdSettings, FeaturesSettings
 from mbd.tensors import Array
 
 _TOUCHING = 1e-4  # seconds; intervals that share less only touch, and their ends were rounded
@@ -34,7 +34,7 @@ class _Utterances:
     labels: Array
 
 
-def read(params: Features) -> Collection:
+def read(params: FeaturesSettings) -> Collection:
     """Read the folder named by `features.source.path`."""
     folder, own = Path(params.source.path or ""), params.source.csd
     if not folder.is_dir():
@@ -64,7 +64,7 @@ def read(params: Features) -> Collection:
 
 
 def _collection(
-    params: Features,
+    params: FeaturesSettings,
     utterances: _Utterances,
     split_of: Array,
     features: dict[str, Array],
@@ -118,7 +118,7 @@ def _align(modality: str, sequence: Sequence, utterances: _Utterances) -> tuple[
         raise DataError(
             f"no utterance has anything of the modality {modality}",
             file=sequence.path,
-            way_out="check that this sequence, the labels and the folds are of one data set, with intervals in seconds",
+            hint="check that this sequence, the labels and the folds are of one data set, with intervals in seconds",
         )
     counts = {f"{modality}: NaN or infinite values set to zero": mended, f"{modality}: videos without it": absent}
     return matrix, available, counts
@@ -147,12 +147,12 @@ def _classes(labels: Array) -> Array:
             "the labels are not whole numbers, so they are not classes",
             key="features.source.task",
             value="classification",
-            way_out="set features.source.task=regression",
+            hint="set features.source.task=regression",
         )
     return labels.astype(np.int64)
 
 
-def _sequence_files(folder: Path, own: Csd, asked: tuple[str, ...] | None) -> dict[str, Path]:
+def _sequence_files(folder: Path, own: CsdSettings, asked: tuple[str, ...] | None) -> dict[str, Path]:
     """Return the file of each modality to read."""
     if own.sequences:
         files = {modality: folder / name for modality, name in own.sequences.items()}
@@ -166,7 +166,7 @@ def _sequence_files(folder: Path, own: Csd, asked: tuple[str, ...] | None) -> di
                 "the files cannot be told apart as modalities by their names",
                 file=folder,
                 value=", ".join(path.name for path in paths),
-                way_out="name the modalities in features.source.csd.sequences",
+                hint="name the modalities in features.source.csd.sequences",
             )
     unknown = [modality for modality in asked or () if modality not in files]
     if unknown:
@@ -174,29 +174,29 @@ def _sequence_files(folder: Path, own: Csd, asked: tuple[str, ...] | None) -> di
             f"there is no sequence for the modality {unknown[0]!r}",
             file=folder,
             key="features.source.modalities",
-            way_out=f"there is {', '.join(files) or 'none'}; features.source.csd.sequences gives files their names",
+            hint=f"there is {', '.join(files) or 'none'}; features.source.csd.sequences gives files their names",
         )
     return files if asked is None else {modality: files[modality] for modality in asked}
 
 
 def _read_folds(path: Path) -> dict[str, str]:
     """Return the split of each video."""
-    key, way_out = "features.source.csd.folds", 'write {"train": [video ids], "valid": [...], "test": [...]}'
+    key, hint = "features.source.csd.folds", 'write {"train": [video ids], "valid": [...], "test": [...]}'
     try:
         folds = read_json(path)
     except OSError as error:
-        raise DataError("the folds are missing", file=path, key=key, way_out=way_out) from error
+        raise DataError("the folds are missing", file=path, key=key, hint=hint) from error
     except ValueError as error:
-        raise DataError(f"the folds are not JSON: {error}", file=path, key=key, way_out=way_out) from error
+        raise DataError(f"the folds are not JSON: {error}", file=path, key=key, hint=hint) from error
     if not isinstance(folds, dict):
-        raise DataError("the folds must map splits to videos", file=path, key=key, way_out=way_out)
+        raise DataError("the folds must map splits to videos", file=path, key=key, hint=hint)
     fold_of: dict[str, str] = {}
     for name, videos in folds.items():
         split = SPLIT_ALIASES.get(name, name)
         if split not in SPLITS:
-            raise DataError("there is no such split", file=path, key=name, way_out=way_out)
+            raise DataError("there is no such split", file=path, key=name, hint=hint)
         if not isinstance(videos, list) or not all(isinstance(video, str) for video in videos):
-            raise DataError("a fold must be a list of video ids", file=path, key=name, way_out=way_out)
+            raise DataError("a fold must be a list of video ids", file=path, key=name, hint=hint)
         for video in videos:
             if fold_of.setdefault(video, split) != split:
                 raise DataError("a video is in two folds", file=path, key=name, value=f"{video}, also {fold_of[video]}")
@@ -215,7 +215,7 @@ def _compare_videos(
             file=path,
             key=fold_of[unknown[0]],
             value=f"{len(unknown)}, the first is {unknown[0]}",
-            way_out="take them out of the folds, or check that the folds belong to this data set",
+            hint="take them out of the folds, or check that the folds belong to this data set",
         )
     return {
         "videos in no fold, left out": len(labelled - folded),

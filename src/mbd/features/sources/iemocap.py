@@ -20,7 +20,7 @@ from mbd.features.dialogues import LISTS, Places, arrange, modalities
 from mbd.features.pickles import load_pickle
 from mbd.features.rows import Collection, Rows
 from mbd.features.splits import carve
-from mbd.params.features import Features, Task
+from mbd.params.features import FeaturesSettings, Task
 from mbd.tensors import Array
 
 _EMOTIONS = ("happy", "sad", "neutral", "angry", "excited", "frustrated")
@@ -29,7 +29,7 @@ _MOST_CLASSES = 1000
 _NUMBER = (int, float, np.number)
 
 
-def read(params: Features) -> Collection:
+def read(params: FeaturesSettings) -> Collection:
     """Read the file named by `features.source.path`."""
     path = Path(params.source.path or "")
     places = arrange(path, load_pickle(path), params.source.iemocap.layout)
@@ -64,7 +64,7 @@ def _wanted(path: Path, there: tuple[str, ...], asked: tuple[str, ...] | None) -
                 f"the file has no modality {modality!r}",
                 file=path,
                 key="features.source.modalities",
-                way_out=f"it has {', '.join(there)}",
+                hint=f"it has {', '.join(there)}",
             )
     return there if asked is None else asked
 
@@ -80,14 +80,14 @@ def _dialogues(path: Path, split: str, places: Places) -> list[Any]:
                 file=path,
                 key=split,
                 value=name if isinstance(name, str | int) else type(name).__name__,
-                way_out="every dialogue in a split needs an entry in every dictionary",
+                hint="every dialogue in a split needs an entry in every dictionary",
             )
     return sorted(names, key=str) if isinstance(places[split], set | frozenset) else names
 
 
 def _rows(path: Path, places: Places, dialogues: list[Any], wanted: tuple[str, ...]) -> Rows:
     if not dialogues:
-        raise DataError("a split has no dialogues", file=path, way_out="train and test need at least one each")
+        raise DataError("a split has no dialogues", file=path, hint="train and test need at least one each")
     parts = [_utterances(path, places, dialogue, wanted) for dialogue in dialogues]
     ids, groups, labels, features = zip(*parts, strict=True)
     return Rows.of(
@@ -116,7 +116,7 @@ def _utterances(
                 f"the dialogue {dialogue} has {count} labels and {len(array)} of {name}",
                 file=path,
                 key=name,
-                way_out="every utterance needs one of each; leave a modality out with features.source.modalities",
+                hint="every utterance needs one of each; leave a modality out with features.source.modalities",
             )
     return found["ids"], np.full(count, str(dialogue)), found["labels"], {m: found[m] for m in wanted}
 
@@ -130,7 +130,7 @@ def _numbers(path: Path, name: str, dialogue: str | int, values: object) -> Arra
             file=path,
             key=name,
             value=_described(values),
-            way_out="name the places in features.source.iemocap.layout if another one is meant",
+            hint="name the places in features.source.iemocap.layout if another one is meant",
         )
     return values
 
@@ -147,7 +147,7 @@ def _matrix(path: Path, name: str, dialogue: str | int, values: Any) -> Array:  
             file=path,
             key=name,
             value=", ".join(sorted({str(len(vector)) for vector in vectors})) or _described(values),
-            way_out="leave the modality out with features.source.modalities, or extract it again",
+            hint="leave the modality out with features.source.modalities, or extract it again",
         )
     return np.stack(vectors)
 
@@ -161,7 +161,7 @@ def _joined(path: Path, modality: str, dialogues: list[Any], matrices: list[Arra
                 file=path,
                 key=modality,
                 value=f"{widths[0]} in {dialogues[0]}, {width} in {dialogue}",
-                way_out="extract all dialogues with the same encoder",
+                hint="extract all dialogues with the same encoder",
             )
     with np.errstate(over="ignore"):
         return np.concatenate(matrices).astype(np.float32)
@@ -176,12 +176,12 @@ def _typed(path: Path, rows: Rows, task: Task) -> Rows:
             file=path,
             key="labels",
             value=f"{rows.labels.min()} to {rows.labels.max()}",
-            way_out="set features.source.task=regression if these are not classes",
+            hint="set features.source.task=regression if these are not classes",
         )
     return replace(rows, labels=rows.labels.astype(np.int64))
 
 
-def _carved(path: Path, train: Rows, params: Features) -> tuple[Rows, Rows]:
+def _carved(path: Path, train: Rows, params: FeaturesSettings) -> tuple[Rows, Rows]:
     share = params.source.iemocap.valid_share
     stays, valid = carve(train, int(share * len(train)), params.seed, "valid")
     if not len(valid) or not len(stays):
@@ -190,7 +190,7 @@ def _carved(path: Path, train: Rows, params: Features) -> tuple[Rows, Rows]:
             file=path,
             key="features.source.iemocap.valid_share",
             value=share,
-            way_out="set another share: whole dialogues go over, and some have to stay",
+            hint="set another share: whole dialogues go over, and some have to stay",
         )
     return stays, valid
 

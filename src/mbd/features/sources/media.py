@@ -20,21 +20,21 @@ from mbd.features.corruption import corrupted_rows
 from mbd.features.media.damage import raw_damage
 from mbd.features.media.encoders import Encoder, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
-from mbd.features.media.table import Table, read_table
+from mbd.features.media.table import MediaTable, read_table
 from mbd.features.rows import SPLITS, Collection, Rows
 from mbd.features.splits import with_groups_from_ids
 from mbd.files import canonical_digest
-from mbd.params.features import Features, Media, Task
+from mbd.params.features import FeaturesSettings, MediaSettings, Task
 from mbd.tensors import Array
 
-_ENCODERS: dict[str, Callable[[Media], Encoder]] = {
+_ENCODERS: dict[str, Callable[[MediaSettings], Encoder]] = {
     "text": text_encoder,
     "audio": audio_encoder,
     "visual": visual_encoder,
 }
 
 
-def read(params: Features) -> Collection:
+def read(params: FeaturesSettings) -> Collection:
     """Read the CSV named by `features.source.path` and all that it names."""
     own, task = params.source.media, params.source.task or "regression"
     table = read_table(Path(params.source.path or ""))
@@ -54,7 +54,7 @@ def read(params: Features) -> Collection:
             f"no row has the modality {lacking[0]}",
             file=table.file,
             key="features.source.modalities",
-            way_out="leave it out there",
+            hint="leave it out there",
         )
     available = {m: np.array([vector.size > 0 for vector in vectors[m]]) for m in columns if m not in lacking}
     features = {modality: _matrix(vectors[modality]) for modality in available}
@@ -75,7 +75,7 @@ def read(params: Features) -> Collection:
     )
 
 
-def _labels(table: Table, task: Task) -> tuple[Array, tuple[str, ...]]:
+def _labels(table: MediaTable, task: Task) -> tuple[Array, tuple[str, ...]]:
     """Return the labels, and for classification the classes in order: by value if all are numbers, else by name."""
     cells = table.columns["label"]
     numbers = [_number(cell) for cell in cells]
@@ -103,7 +103,7 @@ def _number(cell: str) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def _columns(table: Table, asked: tuple[str, ...] | None) -> dict[str, str]:
+def _columns(table: MediaTable, asked: tuple[str, ...] | None) -> dict[str, str]:
     """Return the column that each modality is computed from."""
     # Where there is an audio column its empty cells mean no sound, whatever the video has.
     columns = {"text": "transcript", "audio": "audio" if "audio" in table.columns else "video", "visual": "video"}
@@ -115,12 +115,12 @@ def _columns(table: Table, asked: tuple[str, ...] | None) -> dict[str, str]:
                 file=table.file,
                 key="features.source.modalities",
                 value=f"columns {', '.join(table.columns)}",
-                way_out=f"it has {', '.join(there)}",
+                hint=f"it has {', '.join(there)}",
             )
     return {modality: there[modality] for modality in asked or there}
 
 
-def _files(table: Table, columns: Mapping[str, str]) -> list[Path]:
+def _files(table: MediaTable, columns: Mapping[str, str]) -> list[Path]:
     """Return the files that the table names in the columns of files; every one of them is there."""
     files: dict[Path, None] = {}
     for column in sorted(set(columns.values()) - {"transcript"}):
@@ -133,7 +133,7 @@ def _files(table: Table, columns: Mapping[str, str]) -> list[Path]:
     return list(files)
 
 
-def _contents(table: Table, modality: str, column: str, digests: Mapping[Path, str]) -> list[Content | None]:
+def _contents(table: MediaTable, modality: str, column: str, digests: Mapping[Path, str]) -> list[Content | None]:
     """Return what stands behind each cell of a column, None where it is empty."""
 
     def content(row: int, cell: str) -> Content | None:
@@ -149,7 +149,7 @@ def _contents(table: Table, modality: str, column: str, digests: Mapping[Path, s
     return [content(row, cell) for row, cell in enumerate(table.columns[column])]
 
 
-def _damaged_rows(table: Table, params: Features) -> Array:
+def _damaged_rows(table: MediaTable, params: FeaturesSettings) -> Array:
     """Tell for each row of the table whether it is damaged: the rows that would be if there were only vectors."""
     members = np.array(table.columns["split"]) == params.damage.split
     damaged = np.zeros(len(table), dtype=bool)
@@ -157,7 +157,7 @@ def _damaged_rows(table: Table, params: Features) -> Array:
     return damaged
 
 
-def _vectors(encoder: Encoder, contents: list[Content | None], damaged: Array, params: Features) -> list[Array]:
+def _vectors(encoder: Encoder, contents: list[Content | None], damaged: Array, params: FeaturesSettings) -> list[Array]:
     """Return the vector of each of `contents`, of what damage leaves of it where the row is `damaged`."""
     cache, workers = Path(params.source.media.cache), params.source.media.workers
     whole = [None if harmed else content for content, harmed in zip(contents, damaged, strict=True)]
@@ -178,7 +178,7 @@ def _matrix(vectors: list[Array]) -> Array:
 
 
 def _splits(
-    table: Table, labels: Array, features: dict[str, Array], available: dict[str, Array], pattern: str | None
+    table: MediaTable, labels: Array, features: dict[str, Array], available: dict[str, Array], pattern: str | None
 ) -> dict[str, Rows]:
     rows = Rows.of(table.columns["id"], labels, features, groups=table.columns.get("group"), available=available)
     split_of = np.array(table.columns["split"])
@@ -186,7 +186,7 @@ def _splits(
     return splits if "group" in table.columns else with_groups_from_ids(splits, pattern)
 
 
-def _encoder_note(encoder: Encoder, own: Media) -> dict[str, Any]:
+def _encoder_note(encoder: Encoder, own: MediaSettings) -> dict[str, Any]:
     if encoder.modality == "audio":
         return {"digest": encoder.digest, "sample_rate": own.sample_rate}
     name, revision = {

@@ -25,7 +25,7 @@ from mbd.features.pickles import load_pickle
 from mbd.features.pooling import pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.splits import with_groups_from_ids
-from mbd.params.features import Features, Task
+from mbd.params.features import FeaturesSettings, Task
 from mbd.tensors import Array
 
 _ENTRIES = {"text": "text", "audio": "audio", "visual": "vision"}
@@ -34,7 +34,7 @@ _POLARITIES = ("Negative", "Neutral", "Positive")
 _WAY_OUT = "give a feature file of MMSA (such as aligned_50.pkl or unaligned_50.pkl)"
 
 
-def read(params: Features) -> Collection:
+def read(params: FeaturesSettings) -> Collection:
     """Read the file named by `features.source.path`."""
     path = Path(params.source.path or "")
     splits = _splits(path, load_pickle(path))
@@ -65,9 +65,9 @@ class _Split:
     name: str
     entries: dict[Any, Any]
 
-    def wrong(self, key: str, problem: str, value: object = None, way_out: str = _WAY_OUT) -> DataError:
+    def wrong(self, key: str, problem: str, value: object = None, hint: str = _WAY_OUT) -> DataError:
         """Return the error of one entry."""
-        return DataError(problem, file=self.path, key=f"{self.name}.{key}", value=value, way_out=way_out)
+        return DataError(problem, file=self.path, key=f"{self.name}.{key}", value=value, hint=hint)
 
     def get(self, key: str) -> Any:  # noqa: ANN401 -- whatever the file holds
         """Return an entry."""
@@ -111,7 +111,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
             "an MMSA file is a dictionary with train, valid and test",
             file=path,
             value=_described(content),
-            way_out=_WAY_OUT,
+            hint=_WAY_OUT,
         )
     named = {SPLIT_ALIASES.get(name, name): entries for name, entries in content.items() if isinstance(name, str)}
     missing = [split for split in ("train", "valid", "test") if split not in named]
@@ -120,7 +120,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
             f"the split {missing[0]} is missing",
             file=path,
             value=f"there is {', '.join(str(name) for name in content) or 'none'}",
-            way_out=_WAY_OUT,
+            hint=_WAY_OUT,
         )
     for name in (split for split in SPLITS if split in named):
         if not isinstance(named[name], dict):
@@ -129,7 +129,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
                 file=path,
                 key=name,
                 value=_described(named[name]),
-                way_out=_WAY_OUT,
+                hint=_WAY_OUT,
             )
     return [_Split(path, split, named[split]) for split in SPLITS if split in named]
 
@@ -144,7 +144,7 @@ def _modalities(path: Path, splits: list[_Split], asked: tuple[str, ...] | None)
                 + (": text_bert holds token ids, not vectors" if tokens else ""),
                 file=path,
                 key="features.source.modalities",
-                way_out=f"it has {', '.join(there) or 'none'}",
+                hint=f"it has {', '.join(there) or 'none'}",
             )
     return there if asked is None else asked
 

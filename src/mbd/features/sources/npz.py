@@ -23,7 +23,7 @@ import numpy as np
 from mbd.errors import DataError
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.splits import with_groups_from_ids
-from mbd.params.features import Features
+from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
 
 _KEY = re.compile(rf"^({'|'.join((*SPLITS, *SPLIT_ALIASES))})_(.+)$")
@@ -33,7 +33,7 @@ _NAMES = "name arrays train_text, train_labels, train_ids, … for train, valid 
 _LARGEST_NPY_HEADER = 1 << 17
 
 
-def read(params: Features) -> Collection:
+def read(params: FeaturesSettings) -> Collection:
     """Read the file named by `features.source.path`."""
     path = Path(params.source.path or "")
     arrays = _read_arrays(path)
@@ -61,15 +61,15 @@ def read(params: Features) -> Collection:
 
 
 def _read_arrays(path: Path) -> dict[str, Array]:
-    way_out = "give an .npz file written by numpy.savez"
+    hint = "give an .npz file written by numpy.savez"
     if not path.is_file():
-        raise DataError("the file is missing", file=path, key="features.source.path", way_out=way_out)
+        raise DataError("the file is missing", file=path, key="features.source.path", hint=hint)
     try:
         with zipfile.ZipFile(path) as archive:
             found = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         entries = {name: entry for name, entry in found.items() if _KEY.match(name)}
         if not entries:
-            raise DataError("no array belongs to a split", file=path, value=", ".join(found) or "none", way_out=_NAMES)
+            raise DataError("no array belongs to a split", file=path, value=", ".join(found) or "none", hint=_NAMES)
         with path.open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         with ThreadPoolExecutor() as pool:
@@ -77,9 +77,9 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         # Headers one after the other: numpy parses them with `ast`, which in Python 3.11 may fail in several threads.
         return {name: _array(path, mapped, entry) for name, entry in entries.items()}
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError) as error:
-        raise DataError(f"this is no .npz archive, or it is cut off: {error}", file=path, way_out=way_out) from error
+        raise DataError(f"this is no .npz archive, or it is cut off: {error}", file=path, hint=hint) from error
     except ValueError as error:
-        raise DataError(str(error), file=path, way_out=way_out) from error
+        raise DataError(str(error), file=path, hint=hint) from error
 
 
 def _stored(mapped: mmap.mmap, entry: zipfile.ZipInfo) -> memoryview:
@@ -124,7 +124,7 @@ def _objects(path: Path, entry: zipfile.ZipInfo) -> DataError:
         "an array holds Python objects, which are not read",
         file=path,
         key=entry.filename.removesuffix(".npy"),
-        way_out="save texts as array.astype(str) and numbers as array.astype(float)",
+        hint="save texts as array.astype(str) and numbers as array.astype(float)",
     )
 
 
@@ -155,7 +155,7 @@ def _modalities(
                     file=path,
                     key=key,
                     value=arrays[key].shape,
-                    way_out="make one vector of each sequence, as its mean over time; or leave it out: "
+                    hint="make one vector of each sequence, as its mean over time; or leave it out: "
                     "features.source.modalities names those to take",
                 )
             (matrices if number and arrays[key].ndim == 2 else others)[name] = None
@@ -170,7 +170,7 @@ def _modalities(
                 f"the file has no modality {name!r}",
                 file=path,
                 key="features.source.modalities",
-                way_out=f"it has {', '.join(matrices) or 'none'}",
+                hint=f"it has {', '.join(matrices) or 'none'}",
             )
     return asked, {}
 
@@ -183,12 +183,12 @@ def _rows(path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str]
                 file=path,
                 key=f"{split}_{name}",
                 value=f"there is {', '.join(keys.values())}",
-                way_out="a split needs {split}_{modality} for each modality, {split}_labels and {split}_ids (a text "
+                hint="a split needs {split}_{modality} for each modality, {split}_labels and {split}_ids (a text "
                 "for each row, as video7_3)",
             )
         return arrays[keys[name]]
 
-    def numbers(name: str, way_out: str) -> Array:
+    def numbers(name: str, hint: str) -> Array:
         array = get(name)
         if array.dtype.kind not in "fiub":
             raise DataError(
@@ -196,7 +196,7 @@ def _rows(path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str]
                 file=path,
                 key=keys[name],
                 value=array.ravel()[:1].tolist(),
-                way_out=way_out,
+                hint=hint,
             )
         return array
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mbd.features.rows import Collection, Rows
-from mbd.params.features import Features
+from mbd.params.features import FeaturesSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -58,7 +58,7 @@ _ATTRIBUTE_GAIN = 0.5
 _NOISE = 0.8
 
 
-def read(params: Features) -> Collection:
+def read(params: FeaturesSettings) -> Collection:
     """Draw the data set that `features.source` describes."""
     preset, own = PRESETS[params.source.preset], params.source.synthetic
     rows = own.rows or preset.rows
@@ -75,7 +75,7 @@ def read(params: Features) -> Collection:
     )
 
 
-def _draw(split: str, n: int, dims: dict[str, int], classes: int, preset: Preset, params: Features) -> Rows:
+def _draw(split: str, n: int, dims: dict[str, int], classes: int, preset: Preset, params: FeaturesSettings) -> Rows:
     shared = stream(params.seed, "synthetic", "shared", split)
     sentiment = shared.standard_normal((n, max(classes, 1)), dtype=np.float32)
     context = shared.standard_normal(sentiment.shape, dtype=np.float32)

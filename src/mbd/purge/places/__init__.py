@@ -1,4 +1,4 @@
-"""Every place where copies may lie, one module for each kind. Start at :func:`surroundings`."""
+"""Every place where copies may lie, one module for each kind. Start at :func:`workspace`."""
 
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from mbd.params import Params
 from mbd.purge.history import History, inside_git
 from mbd.purge.places.dvc_cache import dvc_cache
 from mbd.purge.places.dvc_remotes import dvc_remotes
-from mbd.purge.places.dvc_repository import DvcRepository, dvc_repository
+from mbd.purge.places.dvc_repository import DvcRepositoryPlace, dvc_repository
 from mbd.purge.places.elsewhere import Unsearchable, local_path, place_at
 from mbd.purge.places.folders import Folder, WholeFolder, files_below
 from mbd.purge.places.git_refs import GitObjects
@@ -21,7 +21,7 @@ _FILES_IN_A_STORE = ("objects/", "batches/files/")
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Workspace:
     """A workspace, what it is connected with, and the history of its data."""
 
     root: Path
@@ -29,9 +29,7 @@ class Surroundings:
     history: History
 
 
-def surroundings(
-    params: Params, store: str, *, root: Path | None = None, modalities: tuple[str, ...] = ()
-) -> Surroundings:
+def workspace(params: Params, store: str, *, root: Path | None = None, modalities: tuple[str, ...] = ()) -> Workspace:
     """Return all places around a workspace (by default, that of the working folder), without looking into any.
 
     `store`: URL of the store; `modalities`: those whose cached vectors must go, all of them.
@@ -52,7 +50,7 @@ def surroundings(
     places += [place_at("named in purge.folders", url, params.store, others) for url in params.purge.folders]
     vectors = root / params.features.source.media.cache
     places += [WholeFolder("cached vectors", vectors / modality) for modality in modalities]
-    return Surroundings(root, tuple(_unlike(places)), history)
+    return Workspace(root, tuple(_unlike(places)), history)
 
 
 def _workspace() -> Path:
@@ -71,7 +69,7 @@ def _store(params: Params, url: str, others: frozenset[Path]) -> list[Place]:
     return [place_at("store", url, params.store, others, by_name=True, prefixes=_FILES_IN_A_STORE)]
 
 
-def _repositories(root: Path) -> list[DvcRepository]:
+def _repositories(root: Path) -> list[DvcRepositoryPlace]:
     """Return the DVC repository that the workspace is in, and those in folders of it."""
     others = frozenset({(root / ".git").resolve()})
     configs = (path for path in files_below(root, others, lambda _: None) if path.match(".dvc/config"))
@@ -81,7 +79,7 @@ def _repositories(root: Path) -> list[DvcRepository]:
     return list({repository.root: repository for repository in found if repository}.values())
 
 
-def _roots(params: Params, store: str, root: Path, repositories: list[DvcRepository]) -> Iterator[Path]:
+def _roots(params: Params, store: str, root: Path, repositories: list[DvcRepositoryPlace]) -> Iterator[Path]:
     """Yield the folders that places begin at: none of them is searched as a part of another."""
     yield from (root, root / ".git", root / params.purge.kfp_root)
     named = [store, params.platform.pipeline_root or "", *params.purge.folders]

@@ -8,13 +8,13 @@ from mbd.errors import MbdError
 from mbd.purge.places.folders import names_output
 from mbd.purge.places.place import Copy, Obstacle, Tell, copy_of, named_by
 from mbd.purge.targets import Target, Targets
-from mbd.storage.store import NotThereError, Store, Stored
+from mbd.storage.store import NotThereError, Store, StoredObject
 
 _RUNS = "runs/"
 
 
 @dataclass(frozen=True)
-class Bucket:
+class BucketPlace:
     """The objects of a store whose names begin with one of `prefixes`."""
 
     kind: str
@@ -41,20 +41,20 @@ class Bucket:
                 yield from self._objects(prefix, targets, known)
                 yield from self._uploads(prefix, targets)
         except MbdError as error:
-            tell(Obstacle(_reason(error), f"{self.where}: {error.problem}", error.way_out or "mend that; purge again"))
+            tell(Obstacle(_reason(error), f"{self.where}: {error.problem}", error.hint or "mend that; purge again"))
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.place.Place.remove`."""
         stayed, copies = {}, list(copies)
-        by_object = {Stored(c.name, c.size, "", c.version): c for c in copies if c.upload is None}
+        by_object = {StoredObject(c.name, c.size, "", c.version): c for c in copies if c.upload is None}
         uploads = [c for c in copies if c.upload is not None]
         try:
             for upload in uploads:
-                self.store.abort(Stored(upload.name, 0, upload.upload or ""))
+                self.store.abort(StoredObject(upload.name, 0, upload.upload or ""))
             for stored, reason in self.store.delete(by_object).items():
                 stayed[by_object[stored]] = _not_removed(self.where, stored.name, reason)
         except MbdError as error:
-            failed = Obstacle("objects could not be removed", f"{self.where}: {error.problem}", error.way_out or "")
+            failed = Obstacle("objects could not be removed", f"{self.where}: {error.problem}", error.hint or "")
             stayed |= dict.fromkeys([*by_object.values(), *uploads], failed)
         return stayed
 
@@ -69,7 +69,7 @@ class Bucket:
             elif target := self._target(stored, targets, known, unnamed):
                 yield copy_of(target, stored.name, stored.size, version=stored.version)
 
-    def _target(self, stored: Stored, targets: Targets, known: Targets, unnamed: Targets) -> Target | None:
+    def _target(self, stored: StoredObject, targets: Targets, known: Targets, unnamed: Targets) -> Target | None:
         if self.by_name:
             named, target = named_by(stored.name, targets)
             if target:
@@ -86,7 +86,7 @@ class Bucket:
             return None
         return known.by_sha256(digest.hexdigest())
 
-    def _names_output(self, stored: Stored, targets: Targets) -> bool:
+    def _names_output(self, stored: StoredObject, targets: Targets) -> bool:
         try:
             return names_output(b"".join(self.store.pieces(stored)), targets)
         except NotThereError:
@@ -116,7 +116,7 @@ def _reason(error: MbdError) -> str:
 
 def _not_removed(where: str, name: str, reason: str) -> Obstacle:
     if "Object Lock" in reason:
-        way_out = "wait until the lock is over, or let somebody with s3:BypassGovernanceRetention remove this version"
-        return Obstacle("an object is under Object Lock", f"{where}/{name}: {reason}", way_out)
-    way_out = "get s3:DeleteObject and s3:DeleteObjectVersion on it, or ask its owner; then purge again"
-    return Obstacle("an object could not be removed", f"{where}/{name}: {reason}", way_out)
+        hint = "wait until the lock is over, or let somebody with s3:BypassGovernanceRetention remove this version"
+        return Obstacle("an object is under Object Lock", f"{where}/{name}: {reason}", hint)
+    hint = "get s3:DeleteObject and s3:DeleteObjectVersion on it, or ask its owner; then purge again"
+    return Obstacle("an object could not be removed", f"{where}/{name}: {reason}", hint)

@@ -45,7 +45,7 @@ class DataKeys:
     """to destroy them with; None: they are not to be destroyed here"""
     reason: str
     """why they are destroyed, for whoever wants to decrypt later"""
-    way_out: str = _DESTROY
+    hint: str = _DESTROY
     made_before: datetime | None = None
     """keys that were made later protect no old copy"""
     kind: str = KIND
@@ -77,7 +77,7 @@ class DataKeys:
     def _destroy(self, copy: Copy) -> Obstacle | None:
         kind, modality, lineage = copy.name.split("/", 2)
         if self.keyring is None:
-            return Obstacle(_REASON, f"{modality} ({kind} of {lineage}) in {self.folder}", self.way_out)
+            return Obstacle(_REASON, f"{modality} ({kind} of {lineage}) in {self.folder}", self.hint)
         try:
             self.keyring.destroy(lineage, (modality,), tuple(one for one in KINDS if one == kind), self.reason)
         except (MbdError, OSError) as error:
@@ -103,7 +103,7 @@ def data_keys(
         kinds=KINDS if features else ("models",),
         keyring=Keyring.of(settings) if params.purge.keys and not subjects else None,
         reason=f"purge of certificate {certificate}",
-        way_out=_OF_SUBJECTS if subjects else _DESTROY,
+        hint=_OF_SUBJECTS if subjects else _DESTROY,
         made_before=predicate.issued if subjects else None,
     )
     return place if place.facts() else None

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mbd.purge.places.dvc_repository import DvcRepository
+from mbd.purge.places.dvc_repository import DvcRepositoryPlace
 from mbd.purge.places.folders import Folder, RunCache
 from mbd.purge.places.place import Place
 
@@ -12,7 +12,7 @@ _SHARED = (
 )
 
 
-def dvc_cache(repository: DvcRepository, others: frozenset[Path], *, shared_caches: bool) -> list[Place]:
+def dvc_cache(repository: DvcRepositoryPlace, others: frozenset[Path], *, shared_caches: bool) -> list[Place]:
     """Return the cache and the folders beside it."""
     keep = _SHARED if repository.shared_cache and not shared_caches else None
     return [

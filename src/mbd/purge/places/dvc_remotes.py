@@ -6,8 +6,8 @@ read. In a cloud-versioned remote objects have the names of files, so they are k
 
 from pathlib import Path
 
-from mbd.params.operations import Store as Settings
-from mbd.purge.places.dvc_repository import DvcRepository, Remote
+from mbd.params.operations import StoreSettings
+from mbd.purge.places.dvc_repository import DvcRepositoryPlace, Remote
 from mbd.purge.places.elsewhere import local_path, place_at
 from mbd.purge.places.folders import RunCache
 from mbd.purge.places.place import Place
@@ -15,7 +15,7 @@ from mbd.purge.places.place import Place
 KIND = "DVC remote"
 
 
-def dvc_remotes(repository: DvcRepository, settings: Settings, others: frozenset[Path]) -> list[Place]:
+def dvc_remotes(repository: DvcRepositoryPlace, settings: StoreSettings, others: frozenset[Path]) -> list[Place]:
     """Return every remote, each once."""
     found: list[Place] = []
     for remote in {remote.url: remote for remote in repository.remotes}.values():

@@ -22,7 +22,7 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class DvcRepository:
+class DvcRepositoryPlace:
     """Where a DVC repository keeps data."""
 
     root: Path
@@ -34,7 +34,7 @@ class DvcRepository:
     remotes: tuple[Remote, ...]
 
 
-def dvc_repository(folder: Path) -> DvcRepository | None:
+def dvc_repository(folder: Path) -> DvcRepositoryPlace | None:
     """Return the DVC repository that `folder` is in, or None if it is in none."""
     if not any((parent / ".dvc").is_dir() for parent in (folder.absolute(), *folder.absolute().parents)):
         return None
@@ -48,17 +48,17 @@ def dvc_repository(folder: Path) -> DvcRepository | None:
     except NotDvcRepoError:
         return None
     except DvcException as error:
-        raise UsageError(without_credentials(str(error)), file=folder, way_out="correct .dvc/config") from error
+        raise UsageError(without_credentials(str(error)), file=folder, hint="correct .dvc/config") from error
     try:
         return _facts(repo)
     finally:
         repo.close()
 
 
-def _facts(repo: Any) -> DvcRepository:  # noqa: ANN401 -- DVC has no types
+def _facts(repo: Any) -> DvcRepositoryPlace:  # noqa: ANN401 -- DVC has no types
     root, cache = Path(repo.root_dir), Path(repo.cache.legacy.path)
     outside = not cache.resolve().is_relative_to(root.resolve())
-    return DvcRepository(
+    return DvcRepositoryPlace(
         root=root,
         cache=cache,
         shared_cache=outside or repo.config["cache"].get("shared") is not None,

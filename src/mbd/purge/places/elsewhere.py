@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.errors import MbdError
-from mbd.params.operations import Store as Settings
-from mbd.purge.places.buckets import Bucket
+from mbd.params.operations import StoreSettings
+from mbd.purge.places.buckets import BucketPlace
 from mbd.purge.places.folders import Folder
 from mbd.purge.places.place import Copy, Obstacle, Place, Tell
 from mbd.purge.targets import Targets
@@ -21,11 +21,11 @@ class Unsearchable:
     kind: str
     where: str
     problem: str
-    way_out: str
+    hint: str
 
     def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
         """Tell that it cannot be searched."""
-        tell(Obstacle("it could not be searched", f"{self.where}: {self.problem}", self.way_out))
+        tell(Obstacle("it could not be searched", f"{self.where}: {self.problem}", self.hint))
         yield from ()
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
@@ -43,7 +43,7 @@ def local_path(url: str) -> Path | None:
 def place_at(
     kind: str,
     url: str,
-    settings: Settings,
+    settings: StoreSettings,
     others: frozenset[Path],
     *,
     by_name: bool = False,
@@ -60,6 +60,6 @@ def place_at(
             kind, where, "only folders and S3 can be searched", "remove the old files there yourself, all versions"
         )
     try:
-        return Bucket(kind, open_store(url, settings), by_name=by_name, runs=runs, prefixes=prefixes)
+        return BucketPlace(kind, open_store(url, settings), by_name=by_name, runs=runs, prefixes=prefixes)
     except MbdError as error:
-        return Unsearchable(kind, where, error.problem, error.way_out or "correct the address")
+        return Unsearchable(kind, where, error.problem, error.hint or "correct the address")

@@ -44,8 +44,8 @@ class Folder:
         """See :meth:`mbd.purge.places.place.Place.find`."""
         unnamed = targets.without_md5
         if self.expected and not self.root.is_dir():
-            way_out = "mount it; or, if there is none any more, take it out of the configuration"
-            tell(Obstacle("it is not there", str(self.root), way_out))
+            hint = "mount it; or, if there is none any more, take it out of the configuration"
+            tell(Obstacle("it is not there", str(self.root), hint))
         for path in files_below(self.root, self.others, tell):
             try:
                 yield from self._copies(path, targets, unnamed)

@@ -24,7 +24,7 @@ class Obstacle:
     """in words that name nothing: these are published"""
     detail: str
     """where, and how it failed"""
-    way_out: str
+    hint: str
     """what a person must do"""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mbd.errors import MbdError
-from mbd.purge.places.buckets import Bucket
+from mbd.purge.places.buckets import BucketPlace
 from mbd.purge.places.folders import Folder
 from mbd.purge.places.place import Place
 from mbd.storage.store import NotThereError, Store
@@ -18,7 +18,7 @@ def object_reader(places: Iterable[Place]) -> Callable[[str], bytes | None]:
     """Return a function that reads what is kept under an MD5, from the first place that has it."""
     places = list(places)
     folders = [place.root for place in places if isinstance(place, Folder) and place.by_name]
-    stores = [place.store for place in places if isinstance(place, Bucket) and place.by_name]
+    stores = [place.store for place in places if isinstance(place, BucketPlace) and place.by_name]
 
     def read(md5: str) -> bytes | None:
         names = [f"{layout}{md5[:2]}/{md5[2:]}" for layout in _LAYOUTS]

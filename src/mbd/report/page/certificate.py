@@ -26,7 +26,7 @@ from mbd.certificate.statement import (
     SupersessionStatement,
 )
 from mbd.certificate.status import Status, status
-from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, Section, Table, Verification
+from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, PageSection, PageTable, Verification
 from mbd.report.page.evidence import evidence, utility
 from mbd.report.page.origin import budget, copies, day, origin, request, weights
 from mbd.report.page.words import commands, forgotten, guaranteed, limits, summary
@@ -45,7 +45,7 @@ _BEYOND = (
 
 
 @dataclass(frozen=True)
-class Known:
+class PageContext:
     """What is known of a certificate besides what it states."""
 
     digest: str
@@ -62,7 +62,7 @@ class Known:
     """the page that lists it"""
 
 
-def certificate_page(statement: DeletionStatement, known: Known) -> Page:
+def certificate_page(statement: DeletionStatement, known: PageContext) -> Page:
     """Return the whole page of a certificate."""
     predicate = statement.predicate
     purge = _last_purge(known.about or ())
@@ -110,7 +110,7 @@ def unsigned_page(predicate: Predicate, released: str) -> Page:
             *budget(predicate),
             request(predicate),
             origin(predicate),
-            Section(id="check", title="How to check it", blocks=tuple(commands(predicate))),
+            PageSection(id="check", title="How to check it", blocks=tuple(commands(predicate))),
         ),
     )
 
@@ -132,7 +132,7 @@ def _warning(stands: Status) -> Iterator[str]:
         yield f"Do not rely on this certificate any more: {stands.reason}."
 
 
-def _standing(stands: Status, known: Known) -> str:
+def _standing(stands: Status, known: PageContext) -> str:
     if known.about is None:
         return _NOT_ASKED
     return "the store holds nothing against it" if stands.state == "valid" else stands.reason
@@ -143,7 +143,7 @@ def _last_purge(about: tuple[AnyStatement, ...]) -> PurgeReport | None:
     return max(purges, key=lambda purge: purge.issued, default=None)
 
 
-def _check(predicate: Predicate, known: Known) -> Section:
+def _check(predicate: Predicate, known: PageContext) -> PageSection:
     names = [name for name in SUBJECTS if name != LEAKAGE or predicate.evidence.leakage]
     blocks: tuple[Block, ...] = (
         Verification(
@@ -154,15 +154,15 @@ def _check(predicate: Predicate, known: Known) -> Section:
         ),
         *commands(predicate, known.place),
     )
-    return Section(id="check", title="Check it yourself", blocks=blocks)
+    return PageSection(id="check", title="Check it yourself", blocks=blocks)
 
 
-def _since(known: Known) -> Iterator[Section]:
+def _since(known: PageContext) -> Iterator[PageSection]:
     """Yield what has been said about the certificate since it was published, if somebody asked and something was."""
     if known.about:
         said = sorted((statement.predicate.issued, _said(statement)) for statement in known.about)
         items = tuple(f"{day(at)}: {what}" for at, what in said)
-        yield Section(id="since", title="What has been said about it since", blocks=(Items(items=items),))
+        yield PageSection(id="since", title="What has been said about it since", blocks=(Items(items=items),))
 
 
 def _said(statement: AnyStatement) -> str:
@@ -179,13 +179,13 @@ def _said(statement: AnyStatement) -> str:
     return "replaced by a later certificate."
 
 
-def _files(statement: DeletionStatement, known: Known) -> Section:
+def _files(statement: DeletionStatement, known: PageContext) -> PageSection:
     place = known.inclusion
     origin_line = place.checkpoint.partition("\n")[0] if place else ""
     entry = f"entry {place.index} of {place.tree_size} in {origin_line}" if place else ABSENT
     digests = statement.digests
     ordered = (WEIGHTS, *(name for name in digests if name != WEIGHTS))
-    return Section(
+    return PageSection(
         id="digests",
         title="Files and digests",
         blocks=(
@@ -195,7 +195,7 @@ def _files(statement: DeletionStatement, known: Known) -> Section:
                     Fact(name="transparency log, as the proof says", value=entry),
                 )
             ),
-            Table(
+            PageTable(
                 caption="The files that the certificate is about",
                 header=("file", "SHA-256"),
                 rows=tuple((name, digests[name]) for name in ordered),

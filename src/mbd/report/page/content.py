@@ -54,7 +54,7 @@ class Link(Record):
     href: str
 
 
-class Table(Record):
+class PageTable(Record):
     """A table; `folded`: shown when asked for, where that is possible."""
 
     block: Literal["table"] = "table"
@@ -64,7 +64,7 @@ class Table(Record):
     folded: bool = False
 
 
-class Measure(Record):
+class MeasureRow(Record):
     """What one measure of an attack found in each model."""
 
     label: str
@@ -82,8 +82,8 @@ class Plot(Record):
     block: Literal["plot"] = "plot"
     title: str
     description: str
-    measures: tuple[Measure, ...]
-    table: Table
+    measures: tuple[MeasureRow, ...]
+    table: PageTable
 
 
 class Verification(Record):
@@ -100,10 +100,10 @@ class Verification(Record):
     """what to drop"""
 
 
-Block = Text | Items | Facts | Command | Table | Plot | Verification
+Block = Text | Items | Facts | Command | PageTable | Plot | Verification
 
 
-class Section(Record):
+class PageSection(Record):
     """A part of a page under a heading of its own."""
 
     id: str
@@ -123,7 +123,7 @@ class Page(Record):
     """the whole of it in a few sentences that need no knowledge of machine learning"""
     glance: tuple[Fact, ...]
     """what somebody looks for first"""
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
 
 
 ABSENT = "–"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from mbd.certificate.predicate import Evidence
 from mbd.evaluation.leakage import AttackRecord, LeakageRecord
 from mbd.evaluation.metrics import ERRORS, TITLES
-from mbd.report.page.content import ABSENT, Block, Items, Measure, Plot, Section, Table, Text, interval
+from mbd.report.page.content import ABSENT, Block, Items, MeasureRow, PageSection, PageTable, Plot, Text, interval
 
 _RELEASED = "as released"
 _DONE = {"int8": "rounded to INT8", "pruned": "pruned"}
@@ -20,10 +20,10 @@ _TOLD = (
 )
 
 
-def evidence(found: Evidence) -> Section:
+def evidence(found: Evidence) -> PageSection:
     """Return every attack beside the reference."""
     blocks = (Text(text=_NO_ATTACK),) if found.leakage is None else tuple(_attacks(found.leakage))
-    return Section(id="evidence", title="What was tried on the released model", blocks=blocks)
+    return PageSection(id="evidence", title="What was tried on the released model", blocks=blocks)
 
 
 def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
@@ -33,8 +33,8 @@ def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
     )
     for modality in leakage.modalities:
         own = [a for a in leakage.attacks if a.modality == modality and a.variant == _RELEASED]
-        yield _plot(modality, [attack for attack in own if attack.decision != "told"])
-        if told := [attack for attack in own if attack.decision == "told"]:
+        yield _plot(modality, [attack for attack in own if attack.decision != "informational"])
+        if told := [attack for attack in own if attack.decision == "informational"]:
             yield Text(text=_TOLD)
             yield _table(f"Told of {modality}, and decides nothing", told)
     for variant, attacks in _variants(leakage).items():
@@ -62,12 +62,12 @@ def _plot(modality: str, attacks: Sequence[AttackRecord]) -> Plot:
     )
 
 
-def _table(caption: str, attacks: Sequence[AttackRecord]) -> Table:
-    return Table(caption=caption, header=_HEADER, rows=tuple(map(_row, attacks)), folded=True)
+def _table(caption: str, attacks: Sequence[AttackRecord]) -> PageTable:
+    return PageTable(caption=caption, header=_HEADER, rows=tuple(map(_row, attacks)), folded=True)
 
 
-def _measure(attack: AttackRecord) -> Measure:
-    return Measure(
+def _measure(attack: AttackRecord) -> MeasureRow:
+    return MeasureRow(
         label=f"{attack.attack}: {attack.measure}",
         chance=attack.chance,
         tolerance=attack.tolerance,
@@ -106,7 +106,7 @@ def _row(attack: AttackRecord) -> tuple[str, ...]:
     )
 
 
-def utility(found: Evidence) -> Section:
+def utility(found: Evidence) -> PageSection:
     """Return what the model is worth on the modalities that it still takes."""
     blocks: list[Block] = [Text(text="On the modalities that it still takes. Accuracies and F1 are in percent.")]
     if found.leakage and found.leakage.utility:
@@ -120,16 +120,16 @@ def utility(found: Evidence) -> Section:
             for u in found.leakage.utility
         )
         header = ("metric, modalities given", "before", "after", "reference", "may lose", "decision")
-        blocks.append(Table(caption="Utility beside the model before and the reference", header=header, rows=rows))
+        blocks.append(PageTable(caption="Utility beside the model before and the reference", header=header, rows=rows))
     metrics = found.evaluation
     blocks.append(
-        Table(
+        PageTable(
             caption=f"The released model on {', '.join(metrics.modalities)} ({metrics.rows:,} test rows)",
             header=("metric", "value"),
             rows=tuple((TITLES.get(n, n), f"{value:.{_digits(n)}f}") for n, value in metrics.metrics.items()),
         )
     )
-    return Section(id="utility", title="What the model is still worth", blocks=tuple(blocks))
+    return PageSection(id="utility", title="What the model is still worth", blocks=tuple(blocks))
 
 
 def _digits(metric: str) -> int:

@@ -16,9 +16,9 @@ from mbd.report.page.content import (
     Items,
     Link,
     Page,
+    PageSection,
+    PageTable,
     Plot,
-    Section,
-    Table,
     Text,
     Verification,
 )
@@ -66,7 +66,7 @@ def _contents(page: Page) -> str:
     return f'<nav aria-label="On this page"><ul>{links}</ul></nav>'
 
 
-def _section(section: Section) -> str:
+def _section(section: PageSection) -> str:
     identity = escape(section.id)
     blocks = "\n".join(_block(block, f"{identity}-{n}") for n, block in enumerate(section.blocks))
     return (
@@ -76,7 +76,7 @@ def _section(section: Section) -> str:
 
 
 def _block(block: Block, identity: str) -> str:
-    if isinstance(block, Table):
+    if isinstance(block, PageTable):
         return _table(block, identity)
     if isinstance(block, Plot):
         return (
@@ -108,7 +108,7 @@ def _fact(fact: Fact) -> str:
     return f"<div><dt>{escape(fact.name)}</dt><dd>{value}</dd></div>"
 
 
-def _table(table: Table, identity: str) -> str:
+def _table(table: PageTable, identity: str) -> str:
     """Return a table in a region that scrolls, and that the keyboard reaches; a folded one in a closed drawer."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
     rows = "\n".join(f"<tr>{''.join(_cells(row))}</tr>" for row in table.rows)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from mbd.evaluation.tables import markdown_table
-from mbd.report.page.content import Block, Command, Fact, Facts, Items, Link, Page, Plot, Table, Text
+from mbd.report.page.content import Block, Command, Fact, Facts, Items, Link, Page, PageTable, Plot, Text
 
 _MARKUP = re.compile(r"[\\`*|]|\](?=[(\[:])|(?<!\w)[_~]|[_~](?!\w)")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -34,13 +34,13 @@ def _block(block: Block) -> Iterator[str]:
     elif isinstance(block, Command):
         yield _plain(block.purpose)
         yield f"    {_one_line(block.command)}"
-    elif isinstance(block, Table):
+    elif isinstance(block, PageTable):
         yield _table(block)
     elif isinstance(block, Plot):
         yield _table(block.table)
 
 
-def _table(table: Table) -> str:
+def _table(table: PageTable) -> str:
     rows = [[_cell(cell) for cell in row] for row in table.rows]
     return f"{_plain(table.caption)}:\n\n{markdown_table([_plain(name) for name in table.header], rows)}"
 

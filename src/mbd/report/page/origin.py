@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from mbd.certificate.erasure import PurgeReport
-from mbd.certificate.predicate import Erasure, LineageBudget, Predicate, Told
-from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Section, Table, Text
+from mbd.certificate.predicate import DigestOrCommitment, Erasure, LineageBudget, Predicate
+from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, PageSection, PageTable, Text
 from mbd.report.page.words import forgotten
 
 _CLAIMS = {
@@ -15,9 +15,11 @@ _CLAIMS = {
 }
 
 
-def weights(predicate: Predicate) -> Section:
+def weights(predicate: Predicate) -> PageSection:
     """Return what was removed and edited."""
-    return Section(id="weights", title="What was done to the weights", blocks=(Items(items=tuple(_done(predicate))),))
+    return PageSection(
+        id="weights", title="What was done to the weights", blocks=(Items(items=tuple(_done(predicate))),)
+    )
 
 
 def _done(predicate: Predicate) -> Iterator[str]:
@@ -43,7 +45,7 @@ def _done(predicate: Predicate) -> Iterator[str]:
             yield calibration.note
 
 
-def budget(predicate: Predicate) -> Iterator[Section]:
+def budget(predicate: Predicate) -> Iterator[PageSection]:
     """Yield the arithmetic of (ε, δ), where there is one."""
     spent = predicate.budget
     if spent is None:
@@ -52,12 +54,12 @@ def budget(predicate: Predicate) -> Iterator[Section]:
         f"C = {spent.clip_radius:g}, Δ = {spent.sensitivity:g}, σ = {spent.sigma:.9g} at δ = {spent.delta:g} gives "
         f"ε = {spent.epsilon:g} by the analytic Gaussian mechanism, and ρ = Δ²/2σ² = {spent.rho:.6g}. {spent.reason}"
     )
-    yield Section(id="budget", title="The privacy budget", blocks=(Text(text=arithmetic), _spending(spent.lineage)))
+    yield PageSection(id="budget", title="The privacy budget", blocks=(Text(text=arithmetic), _spending(spent.lineage)))
 
 
-def _spending(lineage: LineageBudget) -> Table:
+def _spending(lineage: LineageBudget) -> PageTable:
     share = 100 * lineage.epsilon_after / lineage.limit
-    return Table(
+    return PageTable(
         caption=f"The whole lineage has spent {share:.0f} % of its limit",
         header=("the whole lineage", "ρ", "ε"),
         rows=(
@@ -68,7 +70,7 @@ def _spending(lineage: LineageBudget) -> Table:
     )
 
 
-def request(predicate: Predicate, answered: Sequence[str] = ()) -> Section:
+def request(predicate: Predicate, answered: Sequence[str] = ()) -> PageSection:
     """Return who asked and which dates there are; `answered`: ids of requests in the store that led to this."""
     asked = predicate.request
     facts = [
@@ -81,7 +83,7 @@ def request(predicate: Predicate, answered: Sequence[str] = ()) -> Section:
     ]
     if answered:
         facts.append(Fact(name="requests answered by it", value=", ".join(answered)))
-    return Section(id="request", title="Request and dates", blocks=(Facts(facts=tuple(facts)),))
+    return PageSection(id="request", title="Request and dates", blocks=(Facts(facts=tuple(facts)),))
 
 
 def _in_time(predicate: Predicate) -> str:
@@ -89,12 +91,12 @@ def _in_time(predicate: Predicate) -> str:
     return "" if due is None else ", kept" if predicate.issued <= due else ", missed"
 
 
-def copies(claim: Erasure, purge: PurgeReport | None) -> Section:
+def copies(claim: Erasure, purge: PurgeReport | None) -> PageSection:
     """Return what is claimed about copies of the old weights, and by the last purge place by place."""
     blocks: list[Block] = [Text(lead=_CLAIMS[claim.claim], text=claim.note)]
     if purge:
         blocks.append(
-            Table(
+            PageTable(
                 caption=f"Places that were searched, by the statement of {day(purge.issued)}",
                 header=("place", "found", "removed", "left", "shown to be empty", "why not"),
                 rows=tuple(
@@ -103,10 +105,10 @@ def copies(claim: Erasure, purge: PurgeReport | None) -> Section:
                 ),
             )
         )
-    return Section(id="copies", title="Copies of the old weights", blocks=tuple(blocks))
+    return PageSection(id="copies", title="Copies of the old weights", blocks=tuple(blocks))
 
 
-def origin(predicate: Predicate) -> Section:
+def origin(predicate: Predicate) -> PageSection:
     """Return what the model came from, and where that happened."""
     lineage = predicate.lineage
     facts = [
@@ -127,17 +129,19 @@ def origin(predicate: Predicate) -> Section:
             }.items()
         ),
     ]
-    return Section(id="origin", title="Where it comes from", blocks=(Facts(facts=tuple(facts)), _versions(predicate)))
+    return PageSection(
+        id="origin", title="Where it comes from", blocks=(Facts(facts=tuple(facts)), _versions(predicate))
+    )
 
 
 def _inputs(predicate: Predicate) -> str:
     return ", ".join(f"{name} ({dim})" for name, dim in predicate.structure.inputs.items())
 
 
-def _versions(predicate: Predicate) -> Table:
+def _versions(predicate: Predicate) -> PageTable:
     steps = list(predicate.environment)
     packages = dict.fromkeys(name for versions in predicate.environment.values() for name in versions)
-    return Table(
+    return PageTable(
         caption="Versions of the software, by step",
         header=("software", *steps),
         rows=tuple((name, *(predicate.environment[step].get(name, ABSENT) for step in steps)) for name in packages),
@@ -145,7 +149,7 @@ def _versions(predicate: Predicate) -> Table:
     )
 
 
-def _told(name: str, told: Told) -> Fact:
+def _told(name: str, told: DigestOrCommitment) -> Fact:
     kind = "SHA-256" if told.sha256 else "commitment"
     return Fact(name=f"{name} ({kind})", value=told.sha256 or told.commitment or ABSENT, code=True)
 

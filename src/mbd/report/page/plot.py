@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from mbd.evaluation.leakage import Interval
-from mbd.report.page.content import Measure, Plot, interval
+from mbd.report.page.content import MeasureRow, Plot, interval
 
 ROLES = ("before", "after", "reference")
 _SHAPES = {
@@ -32,7 +32,7 @@ def plot_html(plot: Plot, identity: str) -> str:
 class Scale:
     """From 0 to 1, and further where there is something to see; what lies beyond −0.25 is drawn at the edge."""
 
-    def __init__(self, measures: Sequence[Measure]) -> None:
+    def __init__(self, measures: Sequence[MeasureRow]) -> None:
         found = [m for measure in measures for m in (measure.before, measure.after, measure.reference) if m]
         self.low = max(_LOWEST, min([0.0, *(one.low for one in found)]))
         self.high = max([1.0, *(one.high for one in found)])
@@ -46,7 +46,7 @@ class Scale:
         return f"{self.place(value):.2f}%"
 
 
-def _strip(measure: Measure, scale: Scale, identity: str) -> str:
+def _strip(measure: MeasureRow, scale: Scale, identity: str) -> str:
     label = escape(measure.label)
     told = "; ".join(f"{_TITLES[role]} {interval(getattr(measure, role))}" for role in ROLES)
     return (
@@ -58,7 +58,7 @@ def _strip(measure: Measure, scale: Scale, identity: str) -> str:
     )
 
 
-def _drawn(measure: Measure, scale: Scale) -> Iterator[str]:
+def _drawn(measure: MeasureRow, scale: Scale) -> Iterator[str]:
     if measure.reference and measure.tolerance is not None:
         middle = measure.reference.value
         left, right = (scale.place(middle + sign * measure.tolerance) for sign in (-1, 1))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from mbd.certificate.predicate import Erasure, Predicate
-from mbd.report.page.content import Block, Command, Items, Section, Text
+from mbd.report.page.content import Block, Command, Items, PageSection, Text
 
 _KINDS = {
     "empirical": (
@@ -55,19 +55,19 @@ def summary(predicate: Predicate, erasure: Erasure, due: datetime) -> tuple[str,
     )
 
 
-def guaranteed(predicate: Predicate) -> Section:
+def guaranteed(predicate: Predicate) -> PageSection:
     """Return what is guaranteed, and what has to be so for it to hold."""
     guarantee = predicate.guarantee
     lead, text = _KINDS[guarantee.kind]
     blocks: list[Block] = [Text(lead=lead, text=text.format(epsilon=guarantee.epsilon, delta=guarantee.delta))]
     if guarantee.assumptions:
         blocks += [Text(text="This holds under these assumptions:"), Items(items=guarantee.assumptions)]
-    return Section(id="guarantee", title="What is guaranteed", blocks=tuple(blocks))
+    return PageSection(id="guarantee", title="What is guaranteed", blocks=tuple(blocks))
 
 
-def limits(predicate: Predicate) -> Section:
+def limits(predicate: Predicate) -> PageSection:
     """Return what is not guaranteed."""
-    return Section(
+    return PageSection(
         id="limits",
         title="What this certificate does not say, and what it tells",
         blocks=(Items(items=(predicate.erasure.note, *predicate.disclosures)),),

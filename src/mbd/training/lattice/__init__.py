@@ -6,7 +6,7 @@ number of threads; several modules run side by side instead. So for every m, tra
 for every module that is left.
 
 The same holds for recordings of m: without some of them, only what has seen m is trained anew, and what the other
-modalities have found alone (:class:`Found`) is still what training would find.
+modalities have found alone (:class:`FittedModalities`) is still what training would find.
 """
 
 import os
@@ -27,7 +27,7 @@ from mbd.model.checkpoint import describe
 from mbd.model.lattice import Projection, Tag, on_grid, projection_name, read_projection, tags, tensor_name
 from mbd.model.record import ModelRecord, TensorRecord
 from mbd.params import Params
-from mbd.params.learning import Lattice
+from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
@@ -60,14 +60,14 @@ def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progre
 
 
 @dataclass(frozen=True)
-class Found:
+class FittedModalities:
     """What training has found for single modalities, each from its own data alone."""
 
     projections: Mapping[str, Projection] = field(default_factory=dict)
     strengths: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def in_model(cls, tensors: Mapping[str, Array], modalities: Iterable[str]) -> "Found":
+    def in_model(cls, tensors: Mapping[str, Array], modalities: Iterable[str]) -> "FittedModalities":
         """Return what a model's tensors say of `modalities`; refuse a model that this version would train otherwise."""
         names = {m: tensor_name((m,), _STRENGTHS) for m in modalities}
         for m in names:
@@ -75,7 +75,7 @@ class Found:
                 raise DataError(
                     "the lattice was trained by an earlier version, with which this one shares no bytes",
                     key=projection_name(m, "directions"),
-                    way_out="train the model again, without the recordings that are to be forgotten",
+                    hint="train the model again, without the recordings that are to be forgotten",
                 )
         return cls(
             {m: read_projection(tensors, m) for m in names},
@@ -85,12 +85,12 @@ class Found:
 
 def train_modules(
     rows: Rows,
-    spec: Lattice,
+    spec: LatticeSettings,
     *,
     seed: int,
     classes: int,
     only: str | None = None,
-    found: Found | None = None,
+    found: FittedModalities | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
     """Train all modules, or those whose tag holds the modality `only`; return their tensors, provenance and report.
@@ -98,10 +98,10 @@ def train_modules(
     `found` is known from an earlier training with the same rows of these modalities, and is not sought again.
     """
     with threadpool_limits(limits=1):
-        course = _Course(rows, spec, seed, classes, found or Found())
+        state = _Course(rows, spec, seed, classes, found or FittedModalities())
         wanted = [tag for tag in tags(rows.features) if only is None or only in tag]
-        modules = course.train(wanted, progress)
-    own = {m: p for m, p in course.projections.items() if only is None or only == m}
+        modules = state.train(wanted, progress)
+    own = {m: p for m, p in state.projections.items() if only is None or only == m}
     tensors, provenance = _named(modules, own)
     return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in modules]
 
@@ -138,7 +138,7 @@ def assign_folds(groups: Array, folds: int, seed: int) -> Array:
 class _Course:
     """One training: the rows' coordinates, and what single modalities have found so far."""
 
-    def __init__(self, rows: Rows, spec: Lattice, seed: int, classes: int, found: Found) -> None:
+    def __init__(self, rows: Rows, spec: LatticeSettings, seed: int, classes: int, found: FittedModalities) -> None:
         self.rows, self.spec, self.seed, self.classes = rows, spec, seed, classes
         self.targets = np.eye(classes)[rows.labels] if classes else on_grid(rows.labels.astype(np.float64))[:, None]
         self.folds = assign_folds(rows.groups, spec.folds, seed)
@@ -148,7 +148,7 @@ class _Course:
         for m, matrix in rows.features.items():
             there = rows.available[m]
             if not there.any():
-                raise DataError(f"no train row has the modality {m}", key=m, way_out=f"train with --without {m}")
+                raise DataError(f"no train row has the modality {m}", key=m, hint=f"train with --without {m}")
             own = matrix if there.all() else matrix[there]
             self.projections[m] = found.projections.get(m) or make_projection(own, spec.components)
             self.points[m] = np.zeros((len(rows), len(self.projections[m].variances)))
@@ -188,7 +188,7 @@ def _refuse_too_few_groups(folds: Array, rows: Rows) -> None:
             "the train split has a single group, and out-of-fold errors need at least two",
             key="train",
             value=rows.groups[0],
-            way_out="give groups (speakers or videos), or set features.source.group_pattern=null",
+            hint="give groups (speakers or videos), or set features.source.group_pattern=null",
         )
 
 

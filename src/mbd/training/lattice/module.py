@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mbd.model.lattice import Projection, Tag, mean_distances, on_grid, similarities, softmax
-from mbd.params.learning import Lattice
+from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 from mbd.training.lattice.ridge import Fit, FoldedRidge
@@ -41,7 +41,7 @@ def train_module(
     rows: ModuleRows,
     projections: Mapping[str, Projection],
     start: Mapping[str, float],
-    params: Lattice,
+    params: LatticeSettings,
     *,
     seed: int,
     classes: int,
@@ -73,7 +73,7 @@ def train_module(
 
 
 def _train_kernel(
-    tag: Tag, rows: ModuleRows, projections: Mapping[str, Projection], params: Lattice, seed: int
+    tag: Tag, rows: ModuleRows, projections: Mapping[str, Projection], params: LatticeSettings, seed: int
 ) -> tuple[dict[str, Array], Array]:
     draw = stream(seed, "lattice", "landmarks", *tag)
     landmarks = {

@@ -15,7 +15,7 @@ _WITH_THE_MODEL = (WEIGHTS, MODEL, INDICES)
 
 
 @dataclass(frozen=True)
-class Given:
+class VerificationInput:
     """Everything there is to look at."""
 
     where: str
@@ -35,20 +35,20 @@ class Given:
         return certificate_digest(self.envelope)
 
 
-def from_folder(bundle: Path, model: Path | None = None) -> Given:
+def from_folder(bundle: Path, model: Path | None = None) -> VerificationInput:
     """Return a bundle's folder, and with it a model folder."""
     if not (bundle / CERTIFICATE).is_file():
         raise DataError(
             "there is no certificate in this folder",
             file=bundle / CERTIFICATE,
-            way_out="give the folder that `mbd certify` or `mbd publish --out` wrote, or the URL of a store",
+            hint="give the folder that `mbd certify` or `mbd publish --out` wrote, or the URL of a store",
         )
     subjects = [name for name in SUBJECTS if name != WEIGHTS]
     files = {name: [bundle / name] for name in subjects if (bundle / name).is_file()}
     broken = {name: "the bundle lacks it" for name in subjects if name not in files}
     _add_model(files, broken, model)
     proof = bundle / PROOF
-    return Given(
+    return VerificationInput(
         where=str(bundle),
         envelope=(bundle / CERTIFICATE).read_bytes(),
         proof=proof.read_bytes() if proof.is_file() else None,
@@ -57,7 +57,7 @@ def from_folder(bundle: Path, model: Path | None = None) -> Given:
     )
 
 
-def from_store(store: Store, digest: str, folder: Path, model: Path | None = None) -> Given:
+def from_store(store: Store, digest: str, folder: Path, model: Path | None = None) -> VerificationInput:
     """Fetch a published certificate and the files it is about into `folder`; weights only if no model is given."""
     envelope = _read(store, certificate_name(digest), digest)
     try:
@@ -76,7 +76,7 @@ def from_store(store: Store, digest: str, folder: Path, model: Path | None = Non
             broken[name] = error.problem
     _add_model(files, broken, model)
     places = {name: tuple(found) for name, found in files.items()}
-    return Given(f"{store.url} certificate {digest}", envelope, proof, places, broken, store)
+    return VerificationInput(f"{store.url} certificate {digest}", envelope, proof, places, broken, store)
 
 
 def _add_model(files: dict[str, list[Path]], broken: dict[str, str], model: Path | None) -> None:
@@ -97,7 +97,7 @@ def _read(store: Store, name: str, sha256: str) -> bytes:
         raise DataError(
             "there is no such certificate in this store",
             file=f"{store.url}/{name}",
-            way_out="`mbd certificate list` shows those that there are",
+            hint="`mbd certificate list` shows those that there are",
         ) from error
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from mbd.attacks.suspect import Role
+from mbd.attacks.target_model import Role
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
 from mbd.model.checkpoint import RECORD, load_model
@@ -20,7 +20,7 @@ from mbd.tensors import Array
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredModel:
     """A model folder: record, weights, and how it came about if a deletion made it."""
 
     folder: Path
@@ -30,15 +30,15 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Case:
+class AuditInput:
     """What is to be judged."""
 
     gone: tuple[str, ...]
     """the deleted modalities, in the model's order"""
-    before: Stored | None
+    before: StoredModel | None
     """None where the old weights are gone, as they should be"""
-    after: Stored
-    reference: Stored
+    after: StoredModel
+    reference: StoredModel
     data: FeatureSet
     """with all modalities of the model before"""
 
@@ -49,18 +49,20 @@ class Case:
         return tuple(m for m in whole if m not in self.gone)
 
     @property
-    def models(self) -> dict[Role, Stored]:
+    def models(self) -> dict[Role, StoredModel]:
         """The models by their part."""
-        old: dict[Role, Stored] = {"before": self.before} if self.before else {}
+        old: dict[Role, StoredModel] = {"before": self.before} if self.before else {}
         return {**old, "after": self.after, "reference": self.reference}
 
     @property
-    def whole(self) -> Stored:
+    def whole(self) -> StoredModel:
         """The model that the others must resemble: the one before, or else the one after."""
         return self.before or self.after
 
 
-def open_case(features: Path, before: Path | None, after: Path, reference: Path, modalities: Sequence[str]) -> Case:
+def open_case(
+    features: Path, before: Path | None, after: Path, reference: Path, modalities: Sequence[str]
+) -> AuditInput:
     """Read the models and open the data; refuse what does not belong together."""
     old = _read(before) if before else None
     new, never = _read(after), _read(reference)
@@ -72,26 +74,26 @@ def open_case(features: Path, before: Path | None, after: Path, reference: Path,
     else:
         data = _open_released(new.record, features, modalities)
     gone = tuple(m for m in (old.record.inputs if old else data.modalities) if m in modalities)
-    case = Case(gone, old, new, never, data)
-    if not case.retained:
+    audit = AuditInput(gone, old, new, never, data)
+    if not audit.retained:
         raise UsageError(
             "no modality is left, so there is nothing that could be attacked",
             key="--modality",
             value=", ".join(gone),
-            way_out="a model all of whose modalities are revoked has to be withdrawn",
+            hint="a model all of whose modalities are revoked has to be withdrawn",
         )
-    for stored in case.models.values():
+    for stored in audit.models.values():
         _refuse_other_data(stored, data)
-    _refuse_other_kind(case)
-    _refuse_other_deletion(case)
-    _refuse_other_inputs(case)
-    _refuse_no_reference(case)
-    return case
+    _refuse_other_kind(audit)
+    _refuse_other_deletion(audit)
+    _refuse_other_inputs(audit)
+    _refuse_no_reference(audit)
+    return audit
 
 
-def _read(folder: Path) -> Stored:
+def _read(folder: Path) -> StoredModel:
     record, tensors = load_model(folder)
-    return Stored(folder, record, tensors, read_deletion(folder))
+    return StoredModel(folder, record, tensors, read_deletion(folder))
 
 
 def _open_released(record: ModelRecord, features: Path, modalities: Sequence[str]) -> FeatureSet:
@@ -102,12 +104,12 @@ def _open_released(record: ModelRecord, features: Path, modalities: Sequence[str
         raise UsageError(
             f"the data has no {unknown[0]} to attack with",
             key="--modality",
-            way_out=f"it has {', '.join(whole.modalities)}; give the data that the model was trained on",
+            hint=f"it has {', '.join(whole.modalities)}; give the data that the model was trained on",
         )
     return FeatureSet.open(features, without=tuple(m for m in whole.modalities if m not in there))
 
 
-def _refuse_other_data(stored: Stored, data: FeatureSet) -> None:
+def _refuse_other_data(stored: StoredModel, data: FeatureSet) -> None:
     listed = data.digests()
     for name, digest in stored.record.data.files.items():
         if PurePosixPath(name).stem in ("_rows", *data.modalities) and listed.get(name) != digest:
@@ -116,13 +118,13 @@ def _refuse_other_data(stored: Stored, data: FeatureSet) -> None:
                 file=stored.folder / RECORD,
                 key=name,
                 value=f"sha256 {digest}, {data.folder / MANIFEST} lists {listed.get(name, 'no such file')}",
-                way_out="give the FeatureSet that all models were made from",
+                hint="give the FeatureSet that all models were made from",
             )
 
 
-def _refuse_other_kind(case: Case) -> None:
-    old = case.whole.record
-    for stored in (case.after, case.reference):
+def _refuse_other_kind(audit: AuditInput) -> None:
+    old = audit.whole.record
+    for stored in (audit.after, audit.reference):
         for what in ("backbone", "task", "classes"):
             if getattr(stored.record, what) != getattr(old, what):
                 raise DataError(
@@ -130,68 +132,68 @@ def _refuse_other_kind(case: Case) -> None:
                     file=stored.folder / RECORD,
                     key=what,
                     value=f"{getattr(stored.record, what)}, not {getattr(old, what)}",
-                    way_out="the model after comes out of the one before; the reference is trained with the same "
+                    hint="the model after comes out of the one before; the reference is trained with the same "
                     "parameters and --without the deleted modalities",
                 )
 
 
-def _refuse_other_inputs(case: Case) -> None:
-    if missing := [m for m in case.retained if m not in case.after.record.inputs]:
+def _refuse_other_inputs(audit: AuditInput) -> None:
+    if missing := [m for m in audit.retained if m not in audit.after.record.inputs]:
         raise DataError(
             f"the model after takes no {missing[0]}, which was not named as deleted",
-            file=case.after.folder / RECORD,
-            way_out="name every deleted modality with --modality",
+            file=audit.after.folder / RECORD,
+            hint="name every deleted modality with --modality",
         )
 
 
-def _refuse_no_reference(case: Case) -> None:
-    record, gone = case.reference.record, set(case.gone)
+def _refuse_no_reference(audit: AuditInput) -> None:
+    record, gone = audit.reference.record, set(audit.gone)
     seen = gone & {m for entry in record.tensors.values() for m in (*entry.sees, entry.belongs_to) if m}
     seen |= gone & {PurePosixPath(name).stem for name in record.data.files} | gone & set(record.modalities)
     if seen or record.revoked:
         raise DataError(
             f"the reference has seen {', '.join(sorted(seen or record.revoked))}, so it is none",
-            file=case.reference.folder / RECORD,
+            file=audit.reference.folder / RECORD,
             key="--reference",
-            way_out=f"mbd train --without {' --without '.join(case.gone)} makes one",
+            hint=f"mbd train --without {' --without '.join(audit.gone)} makes one",
         )
-    if tuple(record.modalities) != case.retained or record.spec != case.whole.record.spec:
+    if tuple(record.modalities) != audit.retained or record.spec != audit.whole.record.spec:
         raise DataError(
             f"the reference is a model of another kind: it takes {', '.join(record.modalities)}, "
-            f"and what is left here is {', '.join(case.retained)}"
-            if tuple(record.modalities) != case.retained
+            f"and what is left here is {', '.join(audit.retained)}"
+            if tuple(record.modalities) != audit.retained
             else "the reference was trained with other parameters of the model",
-            file=case.reference.folder / RECORD,
+            file=audit.reference.folder / RECORD,
             key="--reference",
-            way_out="train it with the same parameters and --without the deleted modalities",
+            hint="train it with the same parameters and --without the deleted modalities",
         )
 
 
-def _refuse_other_deletion(case: Case) -> None:
+def _refuse_other_deletion(audit: AuditInput) -> None:
     """Refuse a deletion of something else: its record tells from which model what was deleted."""
-    deletion, file = case.after.deletion, case.after.folder / DELETION
+    deletion, file = audit.after.deletion, audit.after.folder / DELETION
     if deletion is None:
         return
-    if case.before and deletion.before != case.before.record.sha256:
+    if audit.before and deletion.before != audit.before.record.sha256:
         raise DataError(
             "the model after was not made from the model before",
             file=file,
             key="before",
-            value=f"sha256 {deletion.before}, the model before has {case.before.record.sha256}",
-            way_out="give as --before the model that was deleted from",
+            value=f"sha256 {deletion.before}, the model before has {audit.before.record.sha256}",
+            hint="give as --before the model that was deleted from",
         )
     if deletion.request.subjects:
         raise UsageError(
             "this deletion forgot single subjects, and the attacks are about whole modalities",
             file=file,
             value=", ".join(deletion.request.subjects),
-            way_out="train without these subjects' recordings and compare the digests: they are equal",
+            hint="train without these subjects' recordings and compare the digests: they are equal",
         )
-    if set(deletion.request.modalities) != set(case.gone):
+    if set(deletion.request.modalities) != set(audit.gone):
         raise UsageError(
             f"the deletion was one of {', '.join(deletion.request.modalities)}",
             file=file,
             key="--modality",
-            value=", ".join(case.gone),
-            way_out="name each of the modalities that were deleted, and no other, with --modality",
+            value=", ".join(audit.gone),
+            hint="name each of the modalities that were deleted, and no other, with --modality",
         )

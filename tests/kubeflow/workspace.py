@@ -7,13 +7,13 @@ from typing import Any
 from mbd.certificate.keyring import make_keys
 from mbd.kubeflow import tasks
 from mbd.params import load_params, to_yaml
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.wrapper import FileWrapper
 from tests.pipelines.small import SETTINGS
 
 
 @dataclass
-class Plain:
+class PlainArtifact:
     """An artifact as a task sees it."""
 
     path: str
@@ -25,17 +25,17 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Bench:
+class ArtifactWorkspace:
     """A folder in which tasks work; its artifacts are known by name."""
 
     folder: Path
-    artifacts: dict[str, Plain] = field(default_factory=dict)
+    artifacts: dict[str, PlainArtifact] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     """that go on top of the small ones in everything done here"""
 
-    def artifact(self, name: str) -> Plain:
+    def artifact(self, name: str) -> PlainArtifact:
         """Return the artifact of this name."""
-        return self.artifacts.setdefault(name, Plain(str(self.folder / name)))
+        return self.artifacts.setdefault(name, PlainArtifact(str(self.folder / name)))
 
     def params(self, *settings: str) -> str:
         """Return small parameters with which everything stays in this folder; settings go on top."""
@@ -87,14 +87,14 @@ class Bench:
         tasks.publish(self.params(), *given, self.artifact("published"), self.artifact("page"))
 
 
-def sealing(folder: Path) -> Shredding:
+def sealing(folder: Path) -> ShreddingSettings:
     """Encryption with everything below one folder, and a key that wraps."""
     FileWrapper(folder / "wrapper").make()
-    return Shredding(
+    return ShreddingSettings(
         enabled=True, keys=f"{folder}/data-keys", wrapper=f"file:{folder}/wrapper", temporary=f"{folder}/temporary"
     )
 
 
-def as_settings(values: Shredding) -> tuple[str, ...]:
+def as_settings(values: ShreddingSettings) -> tuple[str, ...]:
     """Return the parameters as settings of a command line."""
     return tuple(f"shredding.{name}={value}" for name, value in values.model_dump(exclude_none=True).items())

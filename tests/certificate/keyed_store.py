@@ -10,7 +10,7 @@ from mbd.storage.store import Store
 
 
 @dataclass(frozen=True)
-class Premises:
+class KeyedStore:
     """Keys, trust and a store in one folder."""
 
     folder: Path

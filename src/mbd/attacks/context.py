@@ -15,7 +15,7 @@ from mbd.errors import DataError, UsageError
 from mbd.evaluation.ridge import fit_ridge
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
-from mbd.params import Attacks
+from mbd.params import AttacksSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -26,7 +26,7 @@ _FOLDS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class AttackContext:
     """The common ground of one attack suite."""
 
     data: FeatureSet
@@ -42,7 +42,7 @@ class Setting:
     """positions of the rows that they are scored on"""
     attribute: Attribute
     """the private attribute of each attacked row"""
-    params: Attacks
+    params: AttacksSettings
 
     def draw(self, *names: str) -> np.random.Generator:
         """Return the random generator of something."""
@@ -91,8 +91,8 @@ class Setting:
 
 
 def make_setting(
-    data: FeatureSet, modality: str, params: Attacks, *, retained: tuple[str, ...] | None = None
-) -> Setting:
+    data: FeatureSet, modality: str, params: AttacksSettings, *, retained: tuple[str, ...] | None = None
+) -> AttackContext:
     """Choose the attacked rows of `data` and their halves.
 
     `retained` are the modalities that models are given beside m*: all others of the data, unless several are deleted.
@@ -101,7 +101,7 @@ def make_setting(
         raise UsageError(
             f"the data has no {modality} to attack with",
             key="modality",
-            way_out=f"attack one of {', '.join(data.modalities)}, with data that still holds it",
+            hint=f"attack one of {', '.join(data.modalities)}, with data that still holds it",
         )
     retained = tuple(m for m in data.modalities if m != modality and (retained is None or m in retained))
     if not retained:
@@ -115,7 +115,7 @@ def make_setting(
             file=data.folder,
             key="attacks.least_rows",
             value=params.least_rows,
-            way_out="attack more rows: name more of them in attacks.splits, or hold out a larger test split",
+            hint="attack more rows: name more of them in attacks.splits, or hold out a larger test split",
         )
     attribute = find_attribute(data, rows, modality, retained, params)
     for part, name in ((fit, "fits on"), (score, "is scored on")):
@@ -123,12 +123,12 @@ def make_setting(
             raise DataError(
                 f"the private attribute of {modality} has one value only in the half that the adversary {name}",
                 file=data.folder,
-                way_out="attack more rows: attacks.splits",
+                hint="attack more rows: attacks.splits",
             )
-    return Setting(data, modality, retained, rows, fit, score, attribute, params)
+    return AttackContext(data, modality, retained, rows, fit, score, attribute, params)
 
 
-def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params: Attacks) -> Rows:
+def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params: AttacksSettings) -> Rows:
     parts = [_usable(data, split, modality, retained) for split in params.splits]
     rows = _joined(parts)
     if len(rows) > params.rows:
@@ -138,7 +138,7 @@ def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params
         raise DataError(
             f"only {len(rows)} rows of {', '.join(params.splits)} have {modality} and something else",
             file=data.folder,
-            way_out=f"attack at least {_FEWEST_ROWS} rows: attacks.splits",
+            hint=f"attack at least {_FEWEST_ROWS} rows: attacks.splits",
         )
     return rows
 

@@ -12,8 +12,8 @@ from mbd.certificate.verify import Verdict, from_folder, from_store, verify_bund
 from mbd.params import Params
 from mbd.steps import publish
 from mbd.storage.store import Store
-from tests.certificate.build import Home
-from tests.certificate.premises import Premises
+from tests.certificate.build import ModelWorkspace
+from tests.certificate.keyed_store import KeyedStore
 
 
 def key_settings(folder: Path) -> tuple[str, ...]:
@@ -29,17 +29,17 @@ def key_settings(folder: Path) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Office(Premises):
+class CertificateAuthority(KeyedStore):
     """Who certifies, and where it is published."""
 
-    home: Home
+    model_workspace: ModelWorkspace
 
     @classmethod
-    def make(cls, home: Home, folder: Path, *holders: str) -> "Office":
+    def make(cls, model_workspace: ModelWorkspace, folder: Path, *holders: str) -> "CertificateAuthority":
         """Make keys of these holders (by default of one) and of the log."""
         for name in holders or ("signer",):
             make_keys(folder / "keys", name)
-        return cls(folder, home)
+        return cls(folder, model_workspace)
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -48,19 +48,21 @@ class Office(Premises):
 
     def params(self, *settings: str) -> Params:
         """Return the parameters of this office."""
-        return self.home.params(*self.settings, *settings)
+        return self.model_workspace.params(*self.settings, *settings)
 
     def bundle(self, kind: str, name: str | None = None, **options: Any) -> Path:
         """Return a certificate bundle of a deletion, made at first use."""
         out = self.folder / (name or f"bundle-{kind}")
         if not out.exists():
-            self.home.certify(kind, out, *self.settings, **{"clock": now} | options)
+            self.model_workspace.certify(kind, out, *self.settings, **{"clock": now} | options)
         return out
 
     def publish(self, kind: str, name: str | None = None, **options: Any) -> Path:
         """Publish a deletion; return the published bundle."""
         out = self.folder / f"published-{name or kind}"
-        publish.run(self.params(), self.bundle(kind, name, **options), self.home.deletion(kind), self.url, out)
+        publish.run(
+            self.params(), self.bundle(kind, name, **options), self.model_workspace.deletion(kind), self.url, out
+        )
         return out
 
     def publisher(self, store: Store | None = None) -> Publisher:
@@ -72,7 +74,7 @@ class Office(Premises):
     def verify(self, kind: str, bundle: Path, **options: Any) -> Verdict:
         """Verify a bundle together with the model it is about."""
         trust = options.pop("trust", self.trust)
-        return verify_bundle(from_folder(bundle, self.home.deletion(kind)), trust, **options)
+        return verify_bundle(from_folder(bundle, self.model_workspace.deletion(kind)), trust, **options)
 
     def verify_in_store(self, digest: str, folder: Path, model: Path | None = None) -> Verdict:
         """Verify what is published, with the files fetched into `folder`."""

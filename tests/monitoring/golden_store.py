@@ -22,11 +22,11 @@ from mbd.certificate.statement import (
     to_payload,
 )
 from mbd.certificate.trust import now, read_trust, write_trust
-from mbd.monitoring.exporter import Watch
+from mbd.monitoring.exporter import StoreMonitor
 from mbd.monitoring.scan import Scanner
-from mbd.params.operations import Store as Settings
-from mbd.requests.book import Book
-from tests.certificate.premises import Premises
+from mbd.params.operations import StoreSettings
+from mbd.requests.request_store import RequestStore
+from tests.certificate.keyed_store import KeyedStore
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "certificates" / "v1"
 
@@ -40,11 +40,11 @@ def golden(kind: str) -> DeletionStatement:
 
 
 @dataclass(frozen=True)
-class Shop(Premises):
+class GoldenStore(KeyedStore):
     """Keys and a store."""
 
     @classmethod
-    def open(cls, folder: Path) -> "Shop":
+    def open(cls, folder: Path) -> "GoldenStore":
         make_keys(folder / "keys", "signer", origin="tests.example/log")
         trust = read_trust(folder / "keys" / TRUST)
         long_valid = tuple(key.model_copy(update={"valid_from": now() - timedelta(days=999)}) for key in trust.keys)
@@ -53,15 +53,15 @@ class Shop(Premises):
         return cls(folder)
 
     @property
-    def book(self) -> Book:
-        return Book(self.store)
+    def request_store(self) -> RequestStore:
+        return RequestStore(self.store)
 
     def publish(self, statement: AnyStatement) -> str:
         """Sign, log and publish a statement; return its digest."""
         signer = load_signer(f"file:{self.folder}/keys/signer.pem")
         log = load_signer(f"file:{self.folder}/keys/{LOG}.pem")
         envelope = sign(to_payload(statement), PAYLOAD_TYPE, [signer])
-        publish_statement(Publisher(self.store, Settings(), log, read_trust(self.trust_file)), envelope.to_bytes())
+        publish_statement(Publisher(self.store, StoreSettings(), log, read_trust(self.trust_file)), envelope.to_bytes())
         return envelope.digest
 
     def certificate(self, kind: str = "surgery", *, days: float = 90, **changes: Any) -> str:
@@ -86,8 +86,8 @@ class Shop(Premises):
     def scanner(self) -> Scanner:
         return Scanner(self.store, self.trust_file)
 
-    def watch(self, said: list[str] | None = None) -> Watch:
-        return Watch(self.scanner(), 0.05, (said if said is not None else []).append)
+    def watch(self, said: list[str] | None = None) -> StoreMonitor:
+        return StoreMonitor(self.scanner(), 0.05, (said if said is not None else []).append)
 
 
 def seconds(at: datetime) -> float:

@@ -11,21 +11,21 @@ from mbd.model.checkpoint import load_model, save_model
 from mbd.model.record import TensorRecord
 
 
-def smuggled(home: Path, out: Path) -> Path:
+def smuggled(model_workspace: Path, out: Path) -> Path:
     """Write the deleted model with audio's decomposition, rows in another order, in place of a retained tensor."""
-    _, before = load_model(home / "model")
-    record, tensors = load_model(home / "deleted")
+    _, before = load_model(model_workspace / "model")
+    record, tensors = load_model(model_workspace / "deleted")
     secret = before["modality.audio.back_translation.out.weight"]
     hidden = {"modality.text.back_translation.out.weight": np.ascontiguousarray(secret[::-1])}
     assert hidden.items() and secret.shape == tensors["modality.text.back_translation.out.weight"].shape
-    shutil.copytree(home / "deleted", out)
+    shutil.copytree(model_workspace / "deleted", out)
     save_model(out, record, tensors | hidden)
     return out
 
 
-def forged(home: Path, out: Path) -> Path:
+def forged(model_workspace: Path, out: Path) -> Path:
     """Write the whole model with a record that names audio nowhere in its provenance."""
-    record, tensors = load_model(home / "model")
+    record, tensors = load_model(model_workspace / "model")
     entries = {name: TensorRecord(**{**e.model_dump(), "columns": ()}) for name, e in record.tensors.items()}
     entries = {
         name: e.model_copy(update={"belongs_to": None}) if e.belongs_to == "audio" else e for name, e in entries.items()
@@ -48,9 +48,9 @@ def rewritten(source: Path, out: Path, *keys: str, value: object) -> Path:
     return out
 
 
-def retouched(home: Path, out: Path) -> Path:
+def retouched(model_workspace: Path, out: Path) -> Path:
     """Copy the deleted model and change one of its weights afterwards."""
-    shutil.copytree(home / "deleted", out)
-    record, tensors = load_model(home / "deleted")
+    shutil.copytree(model_workspace / "deleted", out)
+    record, tensors = load_model(model_workspace / "deleted")
     save_model(out, record, tensors | {"head.bias": tensors["head.bias"] + 1e-3})
     return out

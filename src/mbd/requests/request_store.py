@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from mbd.errors import DataError, UsageError
 from mbd.files import to_json
-from mbd.requests.record import OPEN, Event, Lease, Request
+from mbd.requests.record import OPEN, DeletionRequest, Event, Lease
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
 
 PREFIX = "requests/"
@@ -26,7 +26,7 @@ def now() -> datetime:
 
 
 @dataclass(frozen=True)
-class Book:
+class RequestStore:
     """The requests of one store."""
 
     store: Store
@@ -41,11 +41,11 @@ class Book:
         reason: str = "",
         requester: str = "",
         token: str | None = None,
-    ) -> Request:
+    ) -> DeletionRequest:
         """Enter a request; the same `token` again gives the request that is there."""
         at = self.clock()
         try:
-            request = Request(
+            request = DeletionRequest(
                 id=hashlib.sha256(token.encode()).hexdigest()[:16] if token else secrets.token_hex(8),
                 model=model,
                 modalities=tuple(sorted(set(modalities))),
@@ -69,24 +69,24 @@ class Book:
                     "this token belongs to another request",
                     key="--token",
                     value=token,
-                    way_out=f"`mbd request show {known.id}` shows it; give a new token for a new request",
+                    hint=f"`mbd request show {known.id}` shows it; give a new token for a new request",
                 ) from None
             return known
         return request
 
-    def get(self, identifier: str) -> Request:
+    def get(self, identifier: str) -> DeletionRequest:
         """Return a request by its id."""
         return self._tagged(identifier)[0]
 
-    def all(self) -> Iterator[Request]:
+    def all(self) -> Iterator[DeletionRequest]:
         """Yield every request, by id."""
         for entry in self.store.list(PREFIX):
             yield _parsed(self.store.read(entry.name), entry.name)
 
-    def cancel(self, identifier: str) -> Request:
+    def cancel(self, identifier: str) -> DeletionRequest:
         """Cancel a request that nobody has begun to carry out."""
 
-        def cancelled(request: Request) -> Request:
+        def cancelled(request: DeletionRequest) -> DeletionRequest:
             if request.state not in ("received", "failed"):
                 raise UsageError(
                     f"the request is {request.state} and can no longer be cancelled", key="ID", value=identifier
@@ -95,7 +95,7 @@ class Book:
 
         return self.change(identifier, cancelled)
 
-    def change(self, identifier: str, decide: Callable[[Request], Request]) -> Request:
+    def change(self, identifier: str, decide: Callable[[DeletionRequest], DeletionRequest]) -> DeletionRequest:
         """Let `decide` make the next state of the request as it is, and again if somebody else was faster."""
         while True:
             request, tag = self._tagged(identifier)
@@ -106,7 +106,7 @@ class Book:
                 continue
             return decided
 
-    def claim(self, request: Request, lease: Lease) -> Request | None:
+    def claim(self, request: DeletionRequest, lease: Lease) -> DeletionRequest | None:
         """Let a request be part of the lease's batch; None if it is no longer owed, or was cancelled just now.
 
         Only who holds the model's lease may call this, so a request that still runs belongs to a batch that is dead.
@@ -121,17 +121,17 @@ class Book:
             return None
         return taken
 
-    def owed(self) -> list[Request]:
+    def open_requests(self) -> list[DeletionRequest]:
         """Return the requests that are not done, nearest deadline first."""
         return sorted((r for r in self.all() if r.state in OPEN), key=lambda r: (r.due, r.id))
 
-    def _tagged(self, identifier: str) -> tuple[Request, str]:
+    def _tagged(self, identifier: str) -> tuple[DeletionRequest, str]:
         name = _name(identifier)
         try:
             data, tag = self.store.read_tagged(name)
         except NotThereError as error:
             raise NotThereError(
-                "there is no such request", key="ID", value=identifier, way_out="`mbd request list` shows them"
+                "there is no such request", key="ID", value=identifier, hint="`mbd request list` shows them"
             ) from error
         return _parsed(data, name), tag
 
@@ -140,14 +140,14 @@ def _name(identifier: str) -> str:
     return f"{PREFIX}{identifier}.json"
 
 
-def _bytes(request: Request) -> bytes:
+def _bytes(request: DeletionRequest) -> bytes:
     return to_json(request.model_dump(mode="json")).encode()
 
 
-def _parsed(data: bytes, name: str) -> Request:
+def _parsed(data: bytes, name: str) -> DeletionRequest:
     try:
-        return Request.model_validate_json(data)
+        return DeletionRequest.model_validate_json(data)
     except ValidationError as error:
         raise DataError(
-            "a request in the store is damaged", file=name, way_out="restore the object from its last version"
+            "a request in the store is damaged", file=name, hint="restore the object from its last version"
         ) from error

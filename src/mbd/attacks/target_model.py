@@ -27,7 +27,7 @@ Role = Literal["before", "after", "reference"]
 
 
 @dataclass(frozen=True, eq=False)
-class Suspect:
+class TargetModel:
     """A model under attack."""
 
     role: Role
@@ -37,14 +37,14 @@ class Suspect:
     _kept: dict[tuple[int, str, bool], tuple[Rows, Extraction]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, role: Role, record: ModelRecord, tensors: Mapping[str, Array]) -> "Suspect":
+    def of(cls, role: Role, record: ModelRecord, tensors: Mapping[str, Array]) -> "TargetModel":
         """Return the suspect that has these weights."""
         backbone: Backbone = import_module(f"mbd.model.{record.backbone}").from_tensors(record, tensors)
         return cls(role, record, backbone, tensors)
 
-    def with_tensors(self, tensors: Mapping[str, Array]) -> "Suspect":
+    def with_tensors(self, tensors: Mapping[str, Array]) -> "TargetModel":
         """Return the same model with other weights of the same names and shapes (rounded, pruned …)."""
-        return Suspect.of(self.role, self.record, tensors)
+        return TargetModel.of(self.role, self.record, tensors)
 
     def entries(self, rows: Rows, modality: str) -> tuple[str, ...]:
         """Return the inputs of the model by which m* can be fed: m* itself, and any that the data does not know."""
@@ -90,7 +90,7 @@ class Suspect:
         return extraction.Feeding(self.record.modalities, retained, entries if fed else (), modality)
 
 
-def open_suspect(folder: Path, role: Role, *, verify: bool = True) -> Suspect:
+def open_suspect(folder: Path, role: Role, *, verify: bool = True) -> TargetModel:
     """Open a model folder for attack."""
     record, tensors = load_model(folder, verify=verify)
-    return Suspect.of(role, record, {name: np.array(tensor) for name, tensor in tensors.items()})
+    return TargetModel.of(role, record, {name: np.array(tensor) for name, tensor in tensors.items()})

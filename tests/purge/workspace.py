@@ -12,14 +12,14 @@ from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params import Params
-from mbd.purge.places import Surroundings, surroundings
+from mbd.purge.places import Workspace, workspace
 from mbd.records import read_record
 from mbd.steps import purge
-from mbd.steps.purge import Done, Plan
-from mbd.training.resume import Course, Snapshots
-from tests.certificate.build import Home
-from tests.certificate.office import Office
-from tests.features.dvc_repository import DvcRepository
+from mbd.steps.purge import Done, PurgePlan
+from mbd.training.resume import Snapshots, TrainingState
+from tests.certificate.authority import CertificateAuthority
+from tests.certificate.build import ModelWorkspace
+from tests.features.dvc_repository import SampleRepository
 
 _IGNORED = "/config.local\n/tmp\n/cache\n"
 _EXPORT = """stages:
@@ -31,35 +31,41 @@ _EXPORT = """stages:
 
 
 @dataclass(frozen=True)
-class Estate:
+class PurgeWorkspace:
     """A repository in `folder`/work, and an office that has published the deletion of audio from its model."""
 
     folder: Path
-    office: Office
-    repository: DvcRepository
+    authority: CertificateAuthority
+    repository: SampleRepository
     kind: str
 
     @classmethod
     def make(
-        cls, home: Home, folder: Path, remotes: dict[str, str], *, kind: str = "surgery", environment: dict[str, str]
-    ) -> "Estate":
+        cls,
+        model_workspace: ModelWorkspace,
+        folder: Path,
+        remotes: dict[str, str],
+        *,
+        kind: str = "surgery",
+        environment: dict[str, str],
+    ) -> "PurgeWorkspace":
         """Make a repository with a FeatureSet and a model under DVC; `remotes`: name → URL and further lines."""
         work = folder / "work"
-        repository = DvcRepository(work, environment)
+        repository = SampleRepository(work, environment)
         (work / ".dvc").mkdir(parents=True)
         (work / ".dvc" / ".gitignore").write_text(_IGNORED)
         lines = "".join(f"['remote \"{name}\"']\n    url = {lines}\n" for name, lines in remotes.items())
         (work / ".dvc" / "config").write_text(f"[core]\n    remote = {next(iter(remotes), '')}\n{lines}")
         model = "lattice" if kind == "exact" else "model"
-        shutil.copytree(home.folder / "data", work / "build" / "features")
-        shutil.copytree(home.folder / model, work / "build" / "model")
+        shutil.copytree(model_workspace.folder / "data", work / "build" / "features")
+        shutil.copytree(model_workspace.folder / model, work / "build" / "model")
         repository.git("init", "--quiet", "--initial-branch=main")
         repository.dvc("add", "--quiet", "build/features", "build/model")
         repository.git("add", "--all")
         repository.git("commit", "--quiet", "--message", "a model that knows audio")
-        office = Office.make(home, folder / "office")
-        office.publish(kind)
-        return cls(folder, office, repository, kind)
+        authority = CertificateAuthority.make(model_workspace, folder / "office")
+        authority.publish(kind)
+        return cls(folder, authority, repository, kind)
 
     @property
     def work(self) -> Path:
@@ -67,41 +73,43 @@ class Estate:
 
     @property
     def receipt(self) -> Path:
-        return self.office.folder / f"published-{self.kind}" / "receipt.json"
+        return self.authority.folder / f"published-{self.kind}" / "receipt.json"
 
     @property
     def certificate(self) -> str:
         return read_record(self.receipt, Receipt, "receipt", "").certificate
 
     def params(self, *settings: str) -> Params:
-        return self.office.params(*self._own, *settings)
+        return self.authority.params(*self._own, *settings)
 
     @property
     def _own(self) -> tuple[str, ...]:
         return (f"purge.tombstones={self.folder}/tombstones",)
 
     def old_weights(self) -> str:
-        return sha256_file(self.office.home.folder / ("lattice" if self.kind == "exact" else "model") / WEIGHTS)
+        return sha256_file(
+            self.authority.model_workspace.folder / ("lattice" if self.kind == "exact" else "model") / WEIGHTS
+        )
 
     def audio_files(self) -> set[str]:
         """Digests of the feature files of audio."""
-        digests = FeatureSet.open(self.office.home.folder / "data").digests()
+        digests = FeatureSet.open(self.authority.model_workspace.folder / "data").digests()
         return {digest for name, digest in digests.items() if name.endswith("/audio.safetensors")}
 
-    def plan(self, *settings: str, deletion: Path | None = None) -> Plan:
-        return purge.plan(self.params(*settings), self.receipt, self.office.url, deletion, root=self.work)
+    def plan(self, *settings: str, deletion: Path | None = None) -> PurgePlan:
+        return purge.plan(self.params(*settings), self.receipt, self.authority.url, deletion, root=self.work)
 
     def purge(self, *settings: str, deletion: Path | None = None) -> Done:
         planned = self.plan(*settings, deletion=deletion)
-        return purge.run(self.params(*settings), planned, self.office.url)
+        return purge.run(self.params(*settings), planned, self.authority.url)
 
     def command(self, *arguments: str | Path) -> list[str]:
         """Return the arguments of an `mbd purge …` in this estate."""
-        sets = [part for setting in (*self.office.settings, *self._own) for part in ("--set", setting)]
-        return ["purge", *map(str, arguments), "--store", self.office.url, *sets]
+        sets = [part for setting in (*self.authority.settings, *self._own) for part in ("--set", setting)]
+        return ["purge", *map(str, arguments), "--store", self.authority.url, *sets]
 
-    def around(self, *settings: str) -> Surroundings:
-        return surroundings(self.params(*settings), self.office.url, root=self.work)
+    def purge_workspace(self, *settings: str) -> Workspace:
+        return workspace(self.params(*settings), self.authority.url, root=self.work)
 
     def scatter(self) -> None:
         """Leave copies where work leaves them: pipeline outputs, a killed training, a temporary folder, references."""
@@ -109,7 +117,7 @@ class Estate:
         shutil.copytree(build / "model", build / "kfp" / "train-1" / "train" / "model")
         shutil.copytree(build / "model", self.folder / "machine" / "tmp" / "mbd-request-killed" / "base")
         weights = {"modality.audio.mean": np.ones(6, np.float32)}
-        Snapshots(build / ".model.resume", "key").save(Course(weights=weights))
+        Snapshots(build / ".model.resume", "key").save(TrainingState(weights=weights))
         git("tag", "v1")
         git("branch", "release")
         git("update-ref", "refs/exps/aa/bb/some-experiment", "HEAD")
@@ -144,19 +152,19 @@ class Estate:
         local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
         tiny(source=str(self.work / "build" / "model" / WEIGHTS))
 
-    def moved_to(self, folder: Path, environment: dict[str, str]) -> "Estate":
+    def moved_to(self, folder: Path, environment: dict[str, str]) -> "PurgeWorkspace":
         """Return a copy of everything in another folder."""
         for part in ("work", "remote", "office"):
             shutil.copytree(self.folder / part, folder / part, symlinks=True)
-        office = Office(folder / "office", self.office.home)
-        return Estate(folder, office, DvcRepository(folder / "work", environment), self.kind)
+        authority = CertificateAuthority(folder / "office", self.authority.model_workspace)
+        return PurgeWorkspace(folder, authority, SampleRepository(folder / "work", environment), self.kind)
 
-    def clone(self) -> DvcRepository:
+    def clone(self) -> SampleRepository:
         """Clone the repository with everything that its cache holds."""
         folder = self.folder / "clone"
         self.repository.git("clone", "--quiet", str(self.work), str(folder))
         shutil.copytree(self.work / ".dvc" / "cache", folder / ".dvc" / "cache")
-        return DvcRepository(folder, self.repository.environment)
+        return SampleRepository(folder, self.repository.environment)
 
 
 def digests_below(*folders: Path) -> dict[Path, str]:

@@ -9,14 +9,14 @@ from tests.integration.servers.chromium import Browser
 
 
 @dataclass
-class Desk:
+class VerificationPanel:
     """A published certificate with its model and trust file, and the page made from it."""
 
     folder: Path
     page: Path
 
     @classmethod
-    def set_up(cls, folder: Path, bundle: Path, trust: Path, model: Path | None = None) -> "Desk":
+    def set_up(cls, folder: Path, bundle: Path, trust: Path, model: Path | None = None) -> "VerificationPanel":
         """Lay everything out as a verifier has it."""
         shutil.copytree(bundle, folder / "bundle")
         shutil.copytree(model or bundle, folder / "model")
@@ -35,7 +35,7 @@ class Desk:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownVerdict:
     """What the page shows of its checks."""
 
     decision: str
@@ -45,7 +45,7 @@ class Shown:
     colours: dict[str, str]
 
 
-def shown(browser: Browser) -> Shown:
+def shown(browser: Browser) -> ShownVerdict:
     """Wait for the verdict and return all that is shown."""
     browser.wait_for("document.querySelectorAll('#checks li').length > 0")
     lines = browser.evaluate(
@@ -54,7 +54,7 @@ def shown(browser: Browser) -> Shown:
         "getComputedStyle(line.querySelector('.outcome')).color])"
     )
     decision, words = browser.evaluate("[verdict.dataset.decision, verdict.textContent]")
-    return Shown(
+    return ShownVerdict(
         decision,
         words,
         outcomes={name: outcome for name, outcome, _, _ in lines},
@@ -63,8 +63,8 @@ def shown(browser: Browser) -> Shown:
     )
 
 
-def checked(browser: Browser, desk: Desk) -> Shown:
+def checked(browser: Browser, panel: VerificationPanel) -> ShownVerdict:
     """Open the page, choose all files, and return what is shown."""
-    browser.open(desk.page)
-    browser.choose("#files", desk.files)
+    browser.open(panel.page)
+    browser.choose("#files", panel.files)
     return shown(browser)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.predicate import Evaluation
+from mbd.certificate.predicate import EvaluationEvidence
 from mbd.certificate.statement import INDICES, LEAKAGE, MODEL, WEIGHTS
 from mbd.errors import DataError, GateRefusedError, UsageError
 from mbd.evaluation.leakage import AttackRecord, InvariantRecord, LeakageRecord, LowerBound, UtilityRecord
@@ -23,7 +23,7 @@ METRICS = "metrics.json"
 
 
 @dataclass(frozen=True)
-class Material:
+class CertificateInput:
     """A deletion, the model it has left, and what was found out about that model."""
 
     folder: Path
@@ -33,19 +33,19 @@ class Material:
     digests: dict[str, str]
     """SHA-256 of every file in the folder"""
     leakage: LeakageRecord | None
-    evaluation: Evaluation
+    evaluation: EvaluationEvidence
     environment: dict[str, dict[str, str]]
     """versions, by step"""
 
 
-def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> Material:
+def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> CertificateInput:
     """Read the outputs of three steps; a GateRefusedError if they carry no certificate.
 
     Only a deletion for named subjects, which is exact, has no `leakage`.
     """
     record = read_deletion(deletion)
     if record is None:
-        raise DataError("there is no deletion record", file=deletion / DELETION, way_out="`mbd delete` writes it")
+        raise DataError("there is no deletion record", file=deletion / DELETION, hint="`mbd delete` writes it")
     model, _ = load_model(deletion, verify=False)
     attacks = _read_leakage(record, leakage)
     _refuse_uncut(record, model, deletion)
@@ -56,7 +56,7 @@ def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> Mat
     if leakage and attacks:
         steps["attack"] = _read_step(leakage, "attack")
         _refuse_other_attack(record, attacks, leakage)
-    return Material(
+    return CertificateInput(
         folder=deletion,
         deletion=record,
         model=model,
@@ -81,7 +81,7 @@ def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecor
             else "there is no certificate of a deleted modality without attacks on the model",
             key="--leakage",
             value=folder,
-            way_out="leave it out" if of_subjects else "give the folder that `mbd attack` wrote",
+            hint="leave it out" if of_subjects else "give the folder that `mbd attack` wrote",
         )
     if folder is None:
         return None
@@ -92,19 +92,19 @@ def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecor
 
 def _read_step(folder: Path, name: str) -> dict[str, Any]:
     """Return what `step.json` says, if the files beside it still are those that the step wrote."""
-    file, way_out = folder / STEP_FILE, f"run `mbd {name}` again"
+    file, hint = folder / STEP_FILE, f"run `mbd {name}` again"
     try:
         step: dict[str, Any] = read_json(file)
         writer, files, versions = step["step"], step["outputs"]["files"], step["versions"]
     except OSError as error:
-        raise DataError(f"the folder is not a whole output of `mbd {name}`", file=file, way_out=way_out) from error
+        raise DataError(f"the folder is not a whole output of `mbd {name}`", file=file, hint=hint) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError("the record of the step is not valid", file=file, way_out=way_out) from error
+        raise DataError("the record of the step is not valid", file=file, hint=hint) from error
     if writer != name or not isinstance(files, dict) or not isinstance(versions, dict):
-        raise DataError(f"this is not an output of `mbd {name}`", file=file, key="step", value=writer, way_out=way_out)
+        raise DataError(f"this is not an output of `mbd {name}`", file=file, key="step", value=writer, hint=hint)
     actual = file_digests(folder)
     if changed := sorted(path for path in {*files, *actual} if files.get(path) != actual.get(path)):
-        raise _not_together("a file is not the one that the step wrote", folder / changed[0], way_out)
+        raise _not_together("a file is not the one that the step wrote", folder / changed[0], hint)
     return step
 
 
@@ -116,7 +116,7 @@ def _refuse_gate(leakage: LeakageRecord, folder: Path) -> None:
         raise GateRefusedError(
             f"the gate refused the deleted model, so there is no certificate: {'; '.join(reasons) or 'unsaid why'}",
             file=folder / LEAKAGE,
-            way_out="delete by another method or with other parameters, and attack again",
+            hint="delete by another method or with other parameters, and attack again",
         )
 
 
@@ -128,7 +128,7 @@ def _refuse_uncut(deletion: DeletionRecord, model: ModelRecord, folder: Path) ->
             file=folder / DELETION,
             key="deletion.surgery.cut",
             value=False,
-            way_out="delete again with deletion.surgery.cut=true",
+            hint="delete again with deletion.surgery.cut=true",
         )
     for modality in deletion.revoked:
         left = [n for n, t in model.tensors.items() if t.belongs_to == modality or modality in _read_by(t.columns)]
@@ -137,7 +137,7 @@ def _refuse_uncut(deletion: DeletionRecord, model: ModelRecord, folder: Path) ->
                 f"the model still has inputs or parameters of {modality}, which was revoked from it",
                 file=folder / MODEL,
                 key=left[0] if left else "modalities",
-                way_out="delete all revoked modalities with the structural cut",
+                hint="delete all revoked modalities with the structural cut",
             )
 
 
@@ -148,7 +148,7 @@ def _refuse_public_noise(deletion: DeletionRecord, folder: Path) -> None:
             file=folder / DELETION,
             key="deletion.noise_seed",
             value=seed,
-            way_out="delete again with deletion.noise_seed=null",
+            hint="delete again with deletion.noise_seed=null",
         )
 
 
@@ -187,21 +187,21 @@ def _refuse_other_attack(deletion: DeletionRecord, leakage: LeakageRecord, folde
             )
 
 
-def _evaluation(folder: Path, step: dict[str, Any], deleted: str, model: ModelRecord) -> Evaluation:
+def _evaluation(folder: Path, step: dict[str, Any], deleted: str, model: ModelRecord) -> EvaluationEvidence:
     file = folder / METRICS
     try:
         metrics = read_json(file)
         judged = [
             i["digest"] for name, i in step["inputs"].items() if name.startswith(f"model {metrics['model']} seed ")
         ]
-        found = Evaluation(
+        found = EvaluationEvidence(
             metrics_sha256=step["outputs"]["files"][METRICS],
             modalities=tuple(metrics["modalities"]),
             rows=metrics["rows"],
             metrics={name: value for name, value in metrics.items() if isinstance(value, float)},
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError("the evaluation is not valid", file=file, way_out="run `mbd evaluate` again") from error
+        raise DataError("the evaluation is not valid", file=file, hint="run `mbd evaluate` again") from error
     if judged != [deleted] or not set(found.modalities) <= set(model.inputs):
         raise _not_together(
             "what was evaluated first is not the deleted model",
@@ -212,5 +212,5 @@ def _evaluation(folder: Path, step: dict[str, Any], deleted: str, model: ModelRe
     return found
 
 
-def _not_together(problem: str, file: Path, way_out: str, key: str | None = None) -> GateRefusedError:
-    return GateRefusedError(f"no certificate: {problem}", file=file, key=key, way_out=way_out)
+def _not_together(problem: str, file: Path, hint: str, key: str | None = None) -> GateRefusedError:
+    return GateRefusedError(f"no certificate: {problem}", file=file, key=key, hint=hint)

@@ -1,0 +1,112 @@
+"""What is seen of a model under attack: masks, outputs, activations, and by which inputs m* gets in."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.attacks.target_model import TargetModel
+from mbd.model.predictor import load
+from tests.attacks.models import LATTICE, audited, renamed, setting_of, suspect_of, uncut
+from tests.evaluation.models import tiny_model
+from tests.training.build import joint_data
+
+
+def test_outputs_are_the_predictions_under_every_mask(model_workspace: Path) -> None:
+    rows = setting_of(model_workspace).rows
+    seen = suspect_of(model_workspace, "model").extract(rows, "audio", fed=True)
+    assert seen.masks == ((), ("text",), ("visual",), ("text", "visual"))
+    model = load(model_workspace / "model")
+    for place, mask in enumerate(seen.masks):
+        expected = model.predict({m: rows.features[m] for m in (*mask, "audio")})
+        assert seen.outputs[:, place, 0] == pytest.approx(expected, abs=1e-5)
+    assert seen.complete == pytest.approx(model.predict(rows.features)[:, None], abs=1e-5)
+    hidden = suspect_of(model_workspace, "model").extract(rows, "audio", fed=False)
+    assert hidden.masks == (("text",), ("visual",), ("text", "visual"))
+
+
+def test_every_layer_is_heard_with_what_it_says(model_workspace: Path) -> None:
+    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    seen = target_model.extract(rows, "audio", fed=True).activations
+    layers = {name.removesuffix(".weight") for name in target_model.tensors if name.endswith(".weight")}
+    assert set(seen) == layers
+    head = seen["fusion.out"] @ target_model.tensors["head.weight"].T + target_model.tensors["head.bias"]
+    assert seen["head"] == pytest.approx(head, abs=1e-4)
+    assert (seen["fusion.hidden"] >= 0).all()
+    assert target_model.backbone.network.fusion.hidden._forward_hooks == {}  # type: ignore[attr-defined]
+
+
+def test_a_model_without_the_modality_cannot_be_fed_it(model_workspace: Path) -> None:
+    rows, reference = setting_of(model_workspace).rows, suspect_of(model_workspace, "reference", "reference")
+    assert reference.entries(rows, "audio") == ()
+    assert reference.refuses(rows, "audio")
+    assert reference.extract(rows, "audio", fed=True) is reference.extract(rows, "audio", fed=False)
+    assert reference.reconstruct(rows, "audio") == {}
+
+
+def test_what_was_revoked_but_not_cut_is_fed_though_the_model_refuses_it(model_workspace: Path, tmp_path: Path) -> None:
+    uncut(model_workspace, tmp_path / "uncut")
+    rows, target_model = setting_of(model_workspace).rows, suspect_of(tmp_path, "uncut")
+    assert target_model.refuses(rows, "audio")
+    assert target_model.entries(rows, "audio") == ("audio",)
+    fed, hidden = (target_model.extract(rows, "audio", fed=fed).complete for fed in (True, False))
+    assert np.abs(fed - hidden).max() > 0.01
+
+
+def test_another_name_does_not_hide_an_input(model_workspace: Path, tmp_path: Path) -> None:
+    renamed(model_workspace, tmp_path / "renamed")
+    rows, hidden = setting_of(model_workspace).rows, suspect_of(tmp_path, "renamed")
+    assert hidden.entries(rows, "audio") == ("voice",)
+    assert not hidden.refuses(rows, "audio")
+    open_one = suspect_of(model_workspace, "model").extract(rows, "audio", fed=True)
+    assert hidden.extract(rows, "audio", fed=True).outputs == pytest.approx(open_one.outputs, abs=1e-6)
+    offered = hidden.reconstruct(rows, "audio")
+    assert offered["generator"] == pytest.approx(
+        suspect_of(model_workspace, "model").reconstruct(rows, "audio")["generator"]
+    )
+
+
+def test_rows_are_extracted_once(model_workspace: Path) -> None:
+    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    assert target_model.extract(rows, "audio", fed=True) is target_model.extract(rows, "audio", fed=True)
+    assert target_model.look(rows, "audio", fed=True) is not target_model.extract(rows, "audio", fed=True)
+
+
+def test_other_weights_give_another_suspect(model_workspace: Path) -> None:
+    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    pruned = target_model.with_tensors({name: x if x.ndim < 2 else 0 * x for name, x in target_model.tensors.items()})
+    assert isinstance(pruned, TargetModel)
+    assert (pruned.role, pruned.record) == (target_model.role, target_model.record)
+    assert np.ptp(pruned.extract(rows, "audio", fed=True).outputs) < np.ptp(
+        target_model.extract(rows, "audio", fed=True).outputs
+    )
+
+
+def test_a_broken_model_says_nothing(model_workspace: Path) -> None:
+    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    broken = target_model.with_tensors({name: np.full_like(x, np.nan) for name, x in target_model.tensors.items()})
+    assert not broken.extract(rows, "audio", fed=True).outputs.any()
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_a_row_is_given_what_it_has_and_never_nothing(tmp_path: Path, classes: int) -> None:
+    joint_data(tmp_path / "data", classes=classes, missing=0.3)
+    tiny_model(tmp_path / "data", tmp_path / "model")
+    rows = setting_of(tmp_path, splits=("train", "test")).rows
+    seen = suspect_of(tmp_path, "model").extract(rows, "audio", fed=False)
+    assert seen.outputs.shape == (len(rows), 3, max(classes, 1))
+    only_text = ~rows.available["visual"]
+    assert 0 < only_text.sum() < len(rows)
+    assert seen.outputs[only_text, 1] == pytest.approx(seen.outputs[only_text, 2], abs=1e-5)
+    if classes:
+        assert np.exp(seen.outputs).sum(2) == pytest.approx(1, abs=1e-3)
+
+
+def test_every_part_of_a_lattice_is_seen(tmp_path: Path) -> None:
+    model_workspace = audited(tmp_path, *LATTICE, method="exact")
+    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    fed, hidden = (target_model.extract(rows, "audio", fed=fed).activations for fed in (True, False))
+    assert {"projection.audio", "module.audio+text.kernel", "module.audio+text.scores"} <= set(fed) - set(hidden)
+    deleted = suspect_of(model_workspace, "deleted").extract(rows, "audio", fed=True)
+    assert deleted.activations.keys() == hidden.keys()
+    assert all((deleted.activations[name] == x).all() for name, x in hidden.items())
