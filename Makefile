@@ -3,7 +3,7 @@ VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Servers of Debian's packages lie in sbin, which not everybody has in the path.
+# Debian installs servers in sbin, which is not always in the path.
 export PATH := $(abspath $(VENV))/bin:$(PATH):/usr/sbin:/sbin
 export DVC_NO_ANALYTICS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

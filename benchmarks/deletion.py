@@ -4,7 +4,7 @@
    and backward pass over the same rows.
 2. At the size of MOSEI (`--mosei`) surgery is more than 270 times faster than training again without the modality (the
    paper's figure), and exact deletion at least 1,000 times at any size. A certified deletion is mostly its fine-tuning.
-   To forget three subjects exactly, the modules that have seen the modality (4 of 7) are trained anew: always faster
+   To forget three subjects exactly, the modules that have seen the modality (4 of 7) are trained again: always faster
    than training everything, by how much depends on the modality.
 3. From 1× to 8× the width the cost of a parameter stays flat, and peak memory grows with the parameters, not the rows.
 """

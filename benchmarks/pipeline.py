@@ -1,9 +1,9 @@
-"""Claims about what the faces of the steps cost, measured on one whole deletion by each of them.
+"""Claims about what the interfaces of the steps cost, measured on one whole deletion by each of them.
 
 1. Beyond what starting processes and importing packages takes, `mbd pipeline run delete --runner subprocess` adds less
    than 10 % to the steps' own work (the sum of `duration_seconds` in their step.json), and `dvc repro` about a second
    for each stage, whose outputs it hashes and caches: 10 to 15 % at the size of MOSI.
-2. Starting a step costs about the same by every face.
+2. Starting a step costs about the same by every interface.
 
     python benchmarks/pipeline.py [--size tiny|mosi]
 
@@ -39,9 +39,9 @@ ONLY_DVC = "evaluate"  # the pipeline measures only what is left
 
 @dataclass(frozen=True)
 class Run:
-    """One whole deletion by one face."""
+    """One whole deletion by one interface."""
 
-    face: str
+    interface: str
     seconds: float
     work: float
     """the steps' own"""
@@ -53,8 +53,8 @@ class Run:
         """Return what was measured as a row of the table."""
         over, beyond = self.seconds - self.work, self.seconds - self.work - self.starts
         return (
-            f"{self.face:<22} {self.seconds:8.1f} {self.work:8.1f} {over / self.work:10.2f} {beyond / self.work:12.2f} "
-            f"{over / self.steps:12.2f}"
+            f"{self.interface:<22} {self.seconds:8.1f} {self.work:8.1f} {over / self.work:10.2f} "
+            f"{beyond / self.work:12.2f} {over / self.steps:12.2f}"
         )
 
 
@@ -114,7 +114,7 @@ def by_shell(clone: Clone) -> tuple[Run, dict[str, float], dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What the faces of the steps cost.")
+    parser = argparse.ArgumentParser(description="What the interfaces of the steps cost.")
     parser.add_argument("--size", choices=["tiny", "mosi"], default="tiny")
     size = parser.parse_args().size
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def main() -> None:
         own = sum(clone.work("build/kfp/*/*/*/step.json")) + work["features"]
         starts = shell.starts - (seconds[ONLY_DVC] - work[ONLY_DVC])
         pipeline = Run("pipeline, subprocess", whole, own, starts, shell.steps - 1)
-    print(f"one deletion ({size}) by each face; overhead as a share of the steps' own work")
+    print(f"one deletion ({size}) by each interface; overhead as a share of the steps' own work")
     print(f"{'':<22} {'seconds':>8} {'work':>8} {'overhead':>10} {'beyond start':>12} {'s each step':>12}")
     for run in (shell, dvc, pipeline):
         print(run.line())

@@ -3,7 +3,7 @@
 With N objects in the bucket (20,000, or the number given as an argument), all of which must go but a few:
 
 1. listing and removing go by the thousand: N / 1,000 requests each, and for the listing more where the server gives
-   short pages (Ceph's are a third full where single files have thousands of versions, whoever asks);
+   short pages (Ceph's are a third full where single files have thousands of versions, for every client);
 2. memory does not grow with N: the same purge of N / 10 objects needs at least 0.7 of it;
 3. no object is touched that must stay.
 

@@ -1,6 +1,6 @@
-"""Write what the handbook says by the code: commands.md, parameters.md, and the rooms in architecture.md.
+"""Write the pages that follow from the code: commands.md, parameters.md, and the packages in architecture.md.
 
-Run `python docs/generate.py` after a change of a command, a parameter or a room; a test fails while a page is stale.
+Run `python docs/generate.py` after a change of a command, a parameter or a package; a test fails while a page is stale.
 """
 
 import ast
@@ -50,32 +50,35 @@ def parameters_page() -> str:
 
 
 def architecture_page() -> str:
-    """Return the page as it is, with its table of rooms as tests/test_architecture.py has them."""
+    """Return the page as it is, with its table of packages as tests/test_architecture.py has them."""
     page = (HERE / "architecture.md").read_text(encoding="utf-8")
-    rooms = "\n".join(_rooms())
+    packages = "\n".join(_packages())
     return re.sub(
-        r"(<!-- rooms -->\n).*(<!-- /rooms -->)", lambda mark: f"{mark[1]}{rooms}\n{mark[2]}", page, flags=re.DOTALL
+        r"(<!-- packages -->\n).*(<!-- /packages -->)",
+        lambda mark: f"{mark[1]}{packages}\n{mark[2]}",
+        page,
+        flags=re.DOTALL,
     )
 
 
 PAGES = {"commands.md": commands_page, "parameters.md": parameters_page, "architecture.md": architecture_page}
 
 
-def _rooms() -> Iterator[str]:
+def _packages() -> Iterator[str]:
     sys.path.insert(0, str(HERE.parent))  # the rule is a part of the tests, not of the package
     from tests.test_architecture import LAYERS, NEIGHBOURS, ONLY_HERE, SOURCE, TOOLS, WITHOUT_TORCH  # noqa: PLC0415
 
-    yield "| level | room | what it is | never imports torch |\n| --- | --- | --- | --- |"
-    for level, rooms in enumerate(LAYERS, 1):
-        for room in sorted(rooms):
-            about = (ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text())) or "").splitlines()[0]
+    yield "| level | package | what it is | never imports torch |\n| --- | --- | --- | --- |"
+    for level, names in enumerate(LAYERS, 1):
+        for name in sorted(names):
+            about = (ast.get_docstring(ast.parse((SOURCE / name / "__init__.py").read_text())) or "").splitlines()[0]
             about = re.sub(r":\w+:`([^`]+)`", r"`\1`", about)
-            yield f"| {level} | `{room}` | {_cell(about)} | {'yes' if room in WITHOUT_TORCH else ''} |"
+            yield f"| {level} | `{name}` | {_cell(about)} | {'yes' if name in WITHOUT_TORCH else ''} |"
     exceptions = ", ".join(f"`{one}` may import `{other}`" for one, other in sorted(NEIGHBOURS))
-    yield f"\nBetween neighbours: {exceptions}. Tools: {', '.join(f'`{tool}`' for tool in sorted(TOOLS))}."
+    yield f"\nWithin a level: {exceptions}. Tools: {', '.join(f'`{tool}`' for tool in sorted(TOOLS))}."
     yield "\n| package | imported only in |\n| --- | --- |"
     for package, places in ONLY_HERE.items():
-        yield f"| `{package}` | {', '.join(f'`{place}`' for place in sorted(places)) or 'none of the rooms'} |"
+        yield f"| `{package}` | {', '.join(f'`{place}`' for place in sorted(places)) or 'none of them'} |"
 
 
 def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:

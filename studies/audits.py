@@ -52,7 +52,7 @@ MEMBERSHIP = AuditMeasure("membership", "AUC of all together")
 
 
 def kind_of(record: DeletionRecord) -> Kind:
-    """Tell which of the deletions it is: the paper's own is without the cut, and takes the least important first."""
+    """Return which of the deletions it is: the paper's own is without the cut, and takes the least important first."""
     if record.method != "surgery":
         return record.method
     settings = record.parameters["surgery"]

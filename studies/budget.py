@@ -154,7 +154,7 @@ def _valid(composed: Mapping[float, Composed]) -> Finding:
         judged(not below),
         f"It is below the exact ε in {below} of {sum(len(f.rho) for f in composed.values())} cases, and up to "
         f"{100 * (loose - 1):.0f} % above it; the best Rényi order is up to {100 * (tight - 1):.0f} % above. Our "
-        "ledger adds up ρ and tells all three.",
+        "ledger adds up ρ and reports all three.",
     )
 
 

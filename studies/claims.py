@@ -42,8 +42,8 @@ def lead_claim(claim: str, scores: Mapping[str, Scores], regimes: Sequence[str],
     return Finding(
         claim,
         judged(wins == cells),
-        f"{start}{listed(parts)}. The paper's rivals are not run here: beside its model stand the lattice and plain "
-        f"ridge regressions, which the paper leaves out.{more}",
+        f"{start}{listed(parts)}. The paper's competitors are not run here: its model is compared with the lattice and "
+        f"plain ridge regressions, which the paper leaves out.{more}",
     )
 
 

@@ -1,8 +1,8 @@
 """Certified-deletion diagnostics: what is left of the modality after every deletion, and what the model is worth.
 
-Every number of a deleted model stands beside the full model and the reference, which never saw the modality. Accuracies
-are on the retained modalities. ΔL_re is the reconstruction loss of the modality, per standardised dimension, minus that
-of the reference (which has no generator for it, and so says the mean).
+Every number of a deleted model is shown next to the full model and the reference, which never saw the modality.
+Accuracies are on the retained modalities. ΔL_re is the reconstruction loss of the modality, per standardised dimension,
+minus that of the reference (which has no generator for it, and so says the mean).
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def study(layout: Layout) -> StudyOutcome:
         title="Certified-deletion diagnostics",
         question=(
             f"What is left of {layout.plan.revoked} after each deletion, and what is the model still worth? Every "
-            "number stands beside the model before and beside the reference, which never saw it."
+            "number is shown next to the model before deletion and the reference, which never saw it."
         ),
         tables=[
             _main_table(deleted, beside, losses, METRICS[scores.primary]),
@@ -128,7 +128,7 @@ def _leakage_table(deleted: Sequence[DeletedLine], beside: Beside) -> StudyTable
         own = [d for d in deleted if d.backbone == backbone]
         rows += [[line.name, *line.leaks[2:]] for line in (others["before"], *own, others["reference"])]
     return StudyTable(
-        "More attacks: does anything move with the modality, can it be told from the model, who was trained on?",
+        "More attacks: does anything move with the modality, does the model reveal who it was trained on?",
         ["model", *TITLES[2:]],
         rows,
         digits=3,

@@ -92,12 +92,12 @@ def _significant(as_printed: Sequence[DeletedLine]) -> Finding:
         tests[d.name] = paired_t_test(WHITE_BOX.values(d.records, "after"), WHITE_BOX.values(d.records, "before"))
     if all(test.p is None and test.pairs < 2 for test in tests.values()):
         return Finding(claim, "not comparable", "One seed has no t-test.")
-    told = listed([f"{name} {test.difference:+.1f} points ({p_text(test)})" for name, test in tests.items()])
+    differences = listed([f"{name} {test.difference:+.1f} points ({p_text(test)})" for name, test in tests.items()])
     lower = all(test.p is not None and test.p < SIGNIFICANT and test.difference < 0 for test in tests.values())
     return Finding(
         claim,
         judged(lower),
-        f"White-box success after minus before, over {next(iter(tests.values())).pairs} seeds: {told}. A test "
+        f"White-box success after minus before, over {next(iter(tests.values())).pairs} seeds: {differences}. A test "
         "against the model before cannot show that nothing is left; the gate compares with the reference.",
     )
 
@@ -158,7 +158,7 @@ def _certificate(as_printed: Sequence[DeletedLine], ours: Sequence[DeletedLine])
         return Finding(
             "A certificate corresponds to reduced recoverable information.",
             "holds",
-            f"No attack tells {listed(list(refusing))} from the reference.",
+            f"No attack distinguishes {listed(list(refusing))} from the reference.",
         )
     shut = [name for name, names in refusing.items() if names]
     return Finding(

@@ -65,17 +65,17 @@ def _with_page(root: Path) -> list[Path]:
 
 def measured(folder: Path) -> list[str]:
     """Return what was measured in a result folder: the task, rows and modalities of each data set."""
-    told = []
+    lines = []
     for data in sorted(found.name for found in (folder / "evaluation" / "sets").glob("*")):
         manifest = FeatureSet.open(folder / "features" / data).manifest
         rows = ", ".join(f"{split} {entry.rows}" for split, entry in manifest.splits.items())
         widths = ", ".join(f"{modality} {width}" for modality, width in manifest.modalities.items())
-        told.append(f"- {called(folder.name)}, {data}: {manifest.task}; rows: {rows}; dimensions: {widths}")
-    return told
+        lines.append(f"- {called(folder.name)}, {data}: {manifest.task}; rows: {rows}; dimensions: {widths}")
+    return lines
 
 
 def chapter(results: Results, data: Sequence[str]) -> str:
-    """Return the chapter about one or more results; `data` tells what was measured."""
+    """Return the chapter about one or more results; `data` describes what was measured."""
     parts = ["# What we found", *_introduction(results, "\n".join(data)), "## All claims", _claims(results)]
     for folder, study in _first(results).values():
         parts += [f"## {study.title}", study.question]
@@ -99,7 +99,7 @@ def _first(results: Results) -> dict[str, tuple[str, Study]]:
 
 
 def _introduction(results: Results, data: str) -> list[str]:
-    """Tell what reproduces and what does not, and where the reasons are."""
+    """Summarise what reproduces and what does not, and where the reasons are."""
     judged = [
         f"on {called(name)}, of {len(_findings(studies))} claims {counted(_findings(studies))}"
         for name, studies in results.items()
@@ -126,7 +126,7 @@ def _introduction(results: Results, data: str) -> list[str]:
                 by_study.setdefault(study, []).append(claim)
             lines = [f"- [{titles[study]}](#{_anchor(titles[study])}): {' '.join(c)}" for study, c in by_study.items()]
             parts += [f"**{heading}**", "\n".join(lines)]
-    return [*parts, "Below stands why, with the numbers, and what this project does instead."]
+    return [*parts, "The sections below give the reasons, the numbers, and what this project does instead."]
 
 
 def _by_verdict(results: Results) -> dict[str, list[Claim]]:

@@ -1,6 +1,6 @@
 """Backbones with all modalities there, beside the paper's comparison tables (MOSI, MOSEI, IEMOCAP).
 
-The paper's rivals are not run here: each needs its own code and its own features. Beside the paper's model stand the
+The paper's competitors are not run here: each needs its own code and features. The paper's model is compared with the
 lattice and three plain ridge regressions on the very same rows, which a better model has to beat.
 """
 

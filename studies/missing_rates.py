@@ -64,7 +64,7 @@ def study(layout: Layout) -> StudyOutcome:
 
 
 def _rate(regime: str) -> str:
-    """Return the row of the paper's table that a regime stands for."""
+    """Return the row of the paper's table that a regime represents."""
     return regime.removeprefix("η=")
 
 

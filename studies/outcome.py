@@ -37,7 +37,7 @@ class StudyTable:
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one claim of the paper; `reason` tells the numbers, and what we do instead."""
+    """What became of one claim of the paper; `reason` gives the numbers and what we do instead."""
 
     claim: str
     verdict: Verdict

@@ -16,7 +16,7 @@ from mbd.files import locked, write_file
 PLAN = Path("studies/params.yaml")
 SYNTHETIC = "synthetic"
 _OWN = "_npz"
-_WAS = " #was"  # a line of the plan that stands for a while: what stood there before comes after this
+_WAS = " #was"  # a temporary line of the plan; the original line follows this mark
 
 
 class StudyBudget(BaseModel):
@@ -29,7 +29,7 @@ class StudyBudget(BaseModel):
 
 
 class StudyPlan(BaseModel):
-    """What is measured; names stand for parameters, see `settings`."""
+    """What is measured; names refer to parameters, see `settings`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
@@ -48,7 +48,7 @@ class StudyPlan(BaseModel):
     settings: dict[str, dict[str, Any]]
 
     def options(self, *names: str) -> list[str]:
-        """Return the `--set` options that `names` stand for."""
+        """Return the `--set` options that `names` refer to."""
         settings = {key: value for name in names for key, value in self.settings[name].items()}
         return [part for key, value in settings.items() for part in ("--set", f"{key}={_text(value)}")]
 

@@ -1,4 +1,4 @@
-"""Proxy error and over-delete (the paper's Table A2 and scatter): what L_q tells of the cost of removing w_q.
+"""Proxy error and over-delete (the paper's Table A2 and scatter): what L_q says about the cost of removing w_q.
 
     swiftprune      ½ w² / (1 − χ)                the paper's
     gauss_newton    −w g + ½ w² h                 ours
@@ -57,7 +57,7 @@ def study(layout: Layout) -> StudyOutcome:
     return StudyOutcome(
         name="proxy",
         title="Error of the importance proxies",
-        question="Does the importance of a parameter tell what removing it really costs?",
+        question="Does the importance of a parameter predict what removing it costs?",
         tables=[_table(qualities), _printed_table()],
         findings=findings(qualities, main),
         figures={f"proxy-{sample}": scatter(main, sample) for sample in SAMPLES},
@@ -108,7 +108,7 @@ def _table(qualities: Iterable[Quality]) -> StudyTable:
         rows,
         note=(
             "OverDelete counts every parameter whose removal lowers the loss (ΔL < 0), whatever the proxy; so it is "
-            "also told of those with ΔL > 0."
+            "also given for those with ΔL > 0."
         ),
     )
 
@@ -205,7 +205,7 @@ def _upper(paper: Sequence[Quality], main: Increments) -> Finding:
         judged(least.upper.mean == 100),
         f"It is in {text(least.upper)} % of the parameters ({least.data}). But its median is "
         f"{median['swiftprune']:.1e} where that of |ΔL| is {median['increment']:.1e}: a bound so "
-        "far away tells nothing of what is bounded.",
+        "far away says nothing about what is bounded.",
     )
 
 

@@ -24,7 +24,7 @@ _PATIENCE = 2.0  # seconds
 
 @dataclass(frozen=True)
 class Stages:
-    """Names of stages, what each of them depends on, and in which pipeline file it stands."""
+    """Names of stages, what each of them depends on, and which pipeline file defines it."""
 
     needs: Mapping[str, frozenset[str]]
     files: Mapping[str, str]

@@ -235,7 +235,8 @@ def _reduction(work: Work, training: Work, deletions: Mapping[str, Work], kinds:
         f"Counted as rows × gradients × parameters, training takes {training.products:.2g} and {work.name} "
         f"{work.products:.2g}: a ratio of {times:.1f}; {100 * COMPARABLE:g} % of the printed one count as reached. "
         f"The printed ratio would need {epochs:.0f} epochs on these {training.rows} train rows, and the model here is "
-        f"trained for {training.epochs}. The ratio tells how long one trains, not how cheap a deletion is.{instead}",
+        f"trained for {training.epochs}. The ratio shows how long training takes, not how cheap a deletion "
+        f"is.{instead}",
     )
 
 

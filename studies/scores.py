@@ -149,7 +149,7 @@ def _gap(a: Mapping[str, float], b: Mapping[str, float]) -> Spread:
 
 
 def difference(ours: EvaluatedMethod, theirs: EvaluatedMethod, regime: str, metric: str) -> Comparison:
-    """Compare two methods over seeds; a baseline stands beside every seed."""
+    """Compare two methods over seeds; a baseline is paired with every seed."""
     found = compare(ours, theirs, Condition(regime), metric)
     if found is None:
         raise ValueError(f"{ours.name} and {theirs.name} have no seed in common in {regime}")

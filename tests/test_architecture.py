@@ -1,4 +1,4 @@
-"""The rooms of the house: imports go one way, and small installs stay small."""
+"""Layers: imports go one way, and small installs stay small."""
 
 import ast
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ TOOLS = {
     "tombstones",
     "__version__",
 }
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 WITHOUT_TORCH = {"certificate", "purge", "storage", "shredding", "monitoring", "params", "cli"}
 ONLY_HERE = {
     "dvc": {"features/revision.py", "purge/places/dvc_repository.py", "doctor"},
@@ -66,25 +66,25 @@ def imported(file: Path) -> Iterator[str]:
             yield from ([f"mbd.{alias.name}" for alias in node.names] if node.module == "mbd" else [node.module])
 
 
-def room(file: Path) -> str:
+def package_of(file: Path) -> str:
     return file.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 @pytest.mark.parametrize("file", modules(), ids=lambda file: str(file.relative_to(SOURCE)))
 def test_imports_go_one_way(file: Path) -> None:
-    here = room(file)
+    here = package_of(file)
     if here == "__init__":
         return
-    assert here in LEVEL or here in TOOLS, f"{here} has no place in the house: give it one in LAYERS"
+    assert here in LEVEL or here in TOOLS, f"{here} is in no layer: add it to LAYERS"
     for name in imported(file):
         parts = name.split(".")
         if parts[0] != "mbd" or len(parts) == 1 or parts[1] in TOOLS:
             continue
         if here in TOOLS:
-            raise AssertionError(f"{file.name} is a tool for every room and may not import {name}")
+            raise AssertionError(f"{file.name} is a tool for every package and may not import {name}")
         assert LEVEL[parts[1]] >= LEVEL[here], f"{here} may not import {name}"
         if LEVEL[parts[1]] == LEVEL[here] and parts[1] != here:
-            assert (here, parts[1]) in NEIGHBOURS, f"{here} and {parts[1]} are neighbours"
+            assert (here, parts[1]) in NEIGHBOURS, f"{here} and {parts[1]} are on one level"
 
 
 @pytest.mark.parametrize("package", ONLY_HERE)

@@ -1,4 +1,4 @@
-"""Safetensors files: the library writes, we map; damaged files are told apart from good ones."""
+"""Safetensors files: the library writes, we map; damaged files are recognised."""
 
 import json
 import tempfile

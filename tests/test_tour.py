@@ -1,6 +1,6 @@
 """The notebook docs/tour.ipynb runs from top to bottom, leaves nothing behind, and is committed with what it printed.
 
-`python -m tests.test_tour` runs it and writes its outputs anew.
+`python -m tests.test_tour` runs it and saves its outputs.
 """
 
 import re

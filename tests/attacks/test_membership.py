@@ -20,7 +20,6 @@ from mbd.tensors import Array
 from tests.attacks.models import LATTICE, audited, constant, setting_of, suspect_of, untrained
 from tests.features.build import write_npz
 
-MOSI = Path(__file__).parents[3] / "shared" / "data" / "mosi.npz"
 OVERFITTED = ("model.joint.hidden=64", "training.epochs=30")
 WIDE = "features.source.synthetic.dims={text: 96, audio: 12, visual: 64}"
 
@@ -172,9 +171,9 @@ def test_an_overfitted_model_leaks_clearly_more_than_the_reference(tmp_path: Pat
     assert above(model_workspace, setting_of(model_workspace), "AUC of the reconstruction") > 0.03
 
 
-@pytest.mark.skipif(not MOSI.exists(), reason="needs the real vectors")
-def test_a_model_of_real_text_leaks_clearly_more_than_the_reference(tmp_path: Path) -> None:
-    with np.load(MOSI, allow_pickle=False) as file:
+@pytest.mark.real_data
+def test_a_model_of_real_text_leaks_clearly_more_than_the_reference(real_mosi: Path, tmp_path: Path) -> None:
+    with np.load(real_mosi, allow_pickle=False) as file:
         arrays = {
             f"{split}_{name}": file[f"{split}_{key}"]
             for split in ("train", "valid", "test")

@@ -24,7 +24,6 @@ from tests.attacks.models import (
     untrained,
 )
 
-REAL = Path(__file__).parents[2] / "../shared/data/mosi.npz"
 ADVERSARIES = (pathway, whitebox, blackbox, reconstruction)
 VARIETY = {
     "two modalities": ((), ("features.source.synthetic.dims={text: 20, audio: 12}",), "surgery"),
@@ -98,9 +97,9 @@ def test_the_same_attack_gives_the_same_evidence(model_workspace: Path) -> None:
     assert [evidence.rows.tolist() for evidence in one] == [evidence.rows.tolist() for evidence in same]
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="the real vectors are not there")
-def test_real_models_leak_before_deletion(tmp_path: Path) -> None:
-    source = ("kind=npz", f"path={REAL}", "modalities=[text, audio, visual]")
+@pytest.mark.real_data
+def test_real_models_leak_before_deletion(real_mosi: Path, tmp_path: Path) -> None:
+    source = ("kind=npz", f"path={real_mosi}", "modalities=[text, audio, visual]")
     params = load_params(None, [*(f"features.source.{value}" for value in source), "training.epochs=3"])
     features.run(params, tmp_path / "data")
     train.run(params, tmp_path / "data", tmp_path / "model")

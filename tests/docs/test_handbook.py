@@ -44,7 +44,7 @@ def test_the_architecture_names_every_folder() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     folders = {name.partition("/")[0] for name in tracked.split() if "/" in name and not name.startswith(".")}
     text = (REPOSITORY / "docs" / "architecture.md").read_text()
-    output = text[text.index("## What is where") : text.index("## The rooms")]
+    output = text[text.index("## What is where") : text.index("## Packages and layers")]
     assert folders == set(re.findall(r"`(\w+)/(?:mbd/)?`", output))
 
 

@@ -16,7 +16,7 @@ from tests.studies.deletions import about, attacked, bytes_of, passing
 
 @pytest.fixture(scope="module")
 def lines(revoked: Layout) -> tuple[list[DeletedLine], Beside]:
-    """The deletions, and what stands beside them."""
+    """The deletions, and the models they are compared with."""
     scores = read_scores(revoked.evaluation("deleted"))
     deleted = read_deleted(revoked, revoked.plan.deletions, scores)
     return deleted, read_beside(revoked, deleted, scores)

@@ -1,4 +1,4 @@
-"""A study is made anew when any module that it is made by has changed."""
+"""A study runs again when any module that it uses has changed."""
 
 import ast
 from pathlib import Path
@@ -48,12 +48,12 @@ def test_each_study_is_a_stage() -> None:
 
 
 def test_cells_depend_on_the_data_and_on_the_rooms_whose_commands_they_run() -> None:
-    rooms = {"features": "features", "train": "training", "delete": "deletion", "attack": "attacks"}
+    packages = {"features": "features", "train": "training", "delete": "deletion", "attack": "attacks"}
     for file in STUDIES.glob("cells/*/dvc.yaml"):
         for name, stage in yaml.safe_load(file.read_text())["stages"].items():
             commands, deps = str(stage.get("do", stage)["cmd"]), stage.get("do", stage)["deps"]
-            for command, room in rooms.items():
+            for command, package in packages.items():
                 if f"studies.cell {command} " in commands:
-                    assert f"../src/mbd/{room}" in deps, name
+                    assert f"../src/mbd/{package}" in deps, name
             if "studies.cell features " in commands:
                 assert "${source}" in deps, name

@@ -73,7 +73,7 @@ def test_after_a_run_the_plan_is_what_it_was_even_if_the_run_before_was_killed(f
     data = tmp_path / "talks.npz"
     data.write_bytes(b"")
     before = file.read_bytes()
-    use_data(data, "voice", file)  # and nobody takes it back
+    use_data(data, "voice", file)  # and it is never restored
     with pytest.raises(RuntimeError), using(data, "voice", file):
         assert read_plan(file).revoked == "voice"
         raise RuntimeError
