@@ -1,10 +1,11 @@
-"""The one check that keeps purged files away: whatever a step reads or writes is held against a list of digests.
+"""The one check that keeps purged files away: what a step reads or writes is compared with a list of digests.
 
-Where the list comes from is said once (:func:`use`, by the command line from `purge.tombstones`); it is read when the
-first digest is checked. Without a list, or with an empty one, nothing is refused and nothing is read.
+The list is set for the time of a step (:func:`used`; :mod:`mbd.steps.context` does it, from `purge.tombstones`). It is
+read when the first digest is checked. Without a list, or with an empty one, nothing is refused.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from mbd.errors import DataError
@@ -12,10 +13,15 @@ from mbd.errors import DataError
 _read: Callable[[], frozenset[str]] | None = None
 
 
-def use(read: Callable[[], frozenset[str]] | None) -> None:
-    """Let `read` (called at most once) say which SHA-256 digests are refused from now on; None: none is."""
-    global _read  # noqa: PLW0603 -- one list for the process, as for its working folder
-    _read = cache(read) if read else None
+@contextmanager
+def used(read: Callable[[], frozenset[str]]) -> Iterator[None]:
+    """Within: the SHA-256 digests that `read` returns are refused. It is called once at most."""
+    global _read  # noqa: PLW0603 -- one list for the process and all its threads
+    before, _read = _read, cache(read)
+    try:
+        yield
+    finally:
+        _read = before
 
 
 def refuse(digests: Iterable[str], where: object, hint: str) -> None:

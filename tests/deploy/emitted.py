@@ -9,7 +9,7 @@ from mbd.cli import group
 from mbd.files import to_json, write_file
 from mbd.monitoring.purge import add_purge_scan
 from mbd.params import load_params
-from mbd.steps.reporting import reporting, tell
+from mbd.steps.metrics_reporting import reporting, tell
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -25,14 +25,8 @@ from tests.integration.command import mbd
 from tests.purge.workspace import PurgeWorkspace, holding
 
 
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    yield
-    tombstones.use(None)
-
-
-def use(params: Params) -> None:
-    tombstones.use(lambda: listed(params))
+def use(params: Params) -> AbstractContextManager[None]:
+    return tombstones.used(lambda: listed(params))
 
 
 def test_a_purge_leaves_tombstones_that_steps_refuse_wherever_the_list_is(
@@ -45,32 +39,30 @@ def test_a_purge_leaves_tombstones_that_steps_refuse_wherever_the_list_is(
         purge_workspace.params(),
         purge_workspace.params(f"purge.tombstones={purge_workspace.authority.url}"),
     ):
-        use(params)
-        with pytest.raises(DataError, match="must not come back"):
-            load_model(model_workspace.folder / "model")
-        with pytest.raises(DataError, match="must not come back") as refused:
-            FeatureSet.open(model_workspace.folder / "data").split("train")
-        assert str(refused.value.value).removeprefix("sha256 ") in audio
-    record, _ = load_model(model_workspace.deletion("surgery"))
-    assert len(open_for(record, model_workspace.folder / "data").split("train")) > 0
-    assert FeatureSet.open(model_workspace.folder / "data", without=("audio",)).split(
-        "test"
-    ).load().features.keys() == {
-        "text",
-        "visual",
-    }
+        with use(params):
+            with pytest.raises(DataError, match="must not come back"):
+                load_model(model_workspace.folder / "model")
+            with pytest.raises(DataError, match="must not come back") as refused:
+                FeatureSet.open(model_workspace.folder / "data").split("train")
+            assert str(refused.value.value).removeprefix("sha256 ") in audio
+            record, _ = load_model(model_workspace.deletion("surgery"))
+            assert len(open_for(record, model_workspace.folder / "data").split("train")) > 0
+            without = FeatureSet.open(model_workspace.folder / "data", without=("audio",))
+            assert without.split("test").load().features.keys() == {"text", "visual"}
+    load_model(model_workspace.folder / "model")
 
 
 def test_no_step_takes_in_or_puts_out_a_purged_file(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     weights = model_workspace.folder / "model" / WEIGHTS
     write_file(tmp_path / "list", f"{sha256_file(weights)}\n")
-    use(model_workspace.params(f"purge.tombstones={tmp_path / 'list'}"))
+    params, refused = model_workspace.params(f"purge.tombstones={tmp_path / 'list'}"), "must not come back"
     with (
-        pytest.raises(DataError, match="must not come back"),
+        use(params),
+        pytest.raises(DataError, match=refused),
         step_run("some", tmp_path / "a", {}, model=weights.parent),
     ):
         raise AssertionError("it should not begin")
-    with pytest.raises(DataError, match="must not come back"), step_run("some", tmp_path / "b", {}) as step:
+    with use(params), pytest.raises(DataError, match=refused), step_run("some", tmp_path / "b", {}) as step:
         shutil.copyfile(weights, step.folder / "renamed.bin")
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
@@ -79,12 +71,12 @@ def test_no_step_takes_in_or_puts_out_a_purged_file(model_workspace: ModelWorksp
 def test_without_a_list_nothing_is_refused_and_the_list_is_read_once(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
-    use(model_workspace.params(f"purge.tombstones={tmp_path / 'nothing'}"))
-    load_model(model_workspace.folder / "model")
-    reads = []
-    tombstones.use(lambda: frozenset(reads.append("read") or ()))  # type: ignore[func-returns-value]
-    for _ in range(3):
+    with use(model_workspace.params(f"purge.tombstones={tmp_path / 'nothing'}")):
         load_model(model_workspace.folder / "model")
+    reads = []
+    with tombstones.used(lambda: frozenset(reads.append("read") or ())):  # type: ignore[func-returns-value]
+        for _ in range(3):
+            load_model(model_workspace.folder / "model")
     assert reads == ["read"]
 
 

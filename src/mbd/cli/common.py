@@ -2,20 +2,18 @@
 
 import difflib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.opening import opened_options
-
 if TYPE_CHECKING:
-    from mbd.params import Params
+    from mbd.steps.context import StepContext
 
 Command = Callable[..., Any]
 FOLDER = click.Path(file_okay=False, path_type=Path)
+READ = {"features", "model", "models", "before", "after", "reference", "against", "deletion"}
+"""options that name FeatureSets and models that a command reads: it gets the plain form of encrypted ones"""
 _NO_LIMIT = 1000
 
 
@@ -52,13 +50,15 @@ def with_params(command: Command) -> Command:
     """Add `--params FILE` and repeated `--set a.b=value`; the command gets them as one argument `params`."""
 
     def wrapped(params_file: Path | None, settings: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401
-        from mbd import tombstones
         from mbd.params import load_params
+        from mbd.steps.context import step_context
 
-        params = load_params(params_file, settings)
-        tombstones.use(partial(_tombstones, params))
-        with _reporting(params), opened_options(params, options) as plain:
-            command(params=params, **plain)
+        params, context = load_params(params_file, settings), click.get_current_context()
+        if context.invoked_subcommand:  # which has parameters and a context of its own
+            command(params=params, **options)
+            return
+        with step_context(params, _name(context), warn=lambda text: click.echo(text, err=True)) as step:
+            command(params=params, **{name: _plain(step, name, value) for name, value in options.items()})
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__dict__.update(command.__dict__)
@@ -74,21 +74,18 @@ def with_params(command: Command) -> Command:
     return file(settings(wrapped))
 
 
-def _tombstones(params: "Params") -> frozenset[str]:
-    """Return the digests that no step may read or write."""
-    from mbd.purge.tombstones import listed
-
-    return listed(params)
-
-
-def _reporting(params: "Params") -> AbstractContextManager[None]:
-    """Return what tells Prometheus how the command that runs now has ended."""
-    context, names = click.get_current_context(), list[str]()
-    if params.monitoring.mode == "none" or context.invoked_subcommand:
-        return nullcontext()
-    from mbd.steps.reporting import reporting
-
+def _name(context: click.Context) -> str:
+    """Return the name of a command below `mbd`, as `certificate-reaudit`."""
+    names = list[str]()
     while context.parent:
         names.insert(0, context.info_name or "")
         context = context.parent
-    return reporting("-".join(names), params)
+    return "-".join(names)
+
+
+def _plain(context: "StepContext", option: str, value: Any) -> Any:  # noqa: ANN401 -- of any option
+    if option not in READ:
+        return value
+    if isinstance(value, tuple):
+        return tuple(map(context.plain, value))
+    return context.plain(value) if isinstance(value, Path) else value

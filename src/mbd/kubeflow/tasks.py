@@ -183,7 +183,7 @@ def reaudit(params: str, certificate: str, leakage: Artifact) -> None:
 def notify(params: str, pipeline: str, state: str, message: str) -> None:
     """Tell Prometheus how a run of a pipeline has ended, as the step `pipeline-NAME`. Nothing here fails the run."""
     try:
-        from mbd.steps.reporting import Report  # noqa: PLC0415 -- whatever is wrong with it, the run goes on
+        from mbd.steps.metrics_reporting import Report  # noqa: PLC0415 -- whatever is wrong with it, the run goes on
 
         say(f"{pipeline}: {state}{f': {message}' if message else ''}")
         with settled(params) as (_, values):

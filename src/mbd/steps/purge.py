@@ -37,7 +37,7 @@ from mbd.purge.targets import Target, Targets
 from mbd.purge.tombstones import bring_up_to_date, buried, bury
 from mbd.records import read_record
 from mbd.shredding.record import ShreddingFacts
-from mbd.steps.reporting import tell
+from mbd.steps.metrics_reporting import tell
 from mbd.steps.step import step_run
 from mbd.storage import open_store
 

@@ -14,7 +14,7 @@ from mbd.evaluation.leakage import LeakageRecord
 from mbd.files import to_json, write_file
 from mbd.monitoring import metrics
 from mbd.params import Params, load_params
-from mbd.steps.reporting import reason_of, reporting, tell
+from mbd.steps.metrics_reporting import reason_of, reporting, tell
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
