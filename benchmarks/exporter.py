@@ -32,7 +32,7 @@ from mbd.certificate.log.tiles import claim_name, node_in
 from mbd.certificate.statement import DeletionStatement, parse_payload, to_payload
 from mbd.certificate.trust import now, read_trust
 from mbd.certificate.verify.signing import proof_bytes
-from mbd.monitoring.scan import Scanner
+from mbd.monitoring.store_scanner import StoreScanner
 from mbd.storage import open_store
 from mbd.storage.store import Store
 
@@ -124,7 +124,7 @@ def scrape_times(address: str) -> list[float]:
 
 def looks(url: str, keys: Path) -> tuple[float, float, int]:
     """Return the CPU seconds of a first and a second look, and how many objects the second one read."""
-    scanner = Scanner(open_store(url), keys / TRUST)
+    scanner = StoreScanner(open_store(url), keys / TRUST)
     times = [time.process_time()]
     for _ in range(2):
         found = scanner.scan()

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from mbd.cli import group
 from mbd.files import to_json, write_file
-from mbd.monitoring.purge import add_purge_scan
+from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import load_params
 from mbd.steps.metrics_reporting import reporting, tell
 from mbd.steps.step import step_run
@@ -23,9 +23,9 @@ def exporter_page(folder: Path) -> str:
     lifecycle_store = GoldenStore.open(folder)
     lifecycle_store.certificate("certified")
     lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
-    watch = lifecycle_store.watch()
-    watch.look()
-    return watch.text()
+    monitor = lifecycle_store.monitor()
+    monitor.scan()
+    return monitor.text()
 
 
 def steps_pages(folder: Path) -> list[str]:

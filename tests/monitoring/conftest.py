@@ -1,4 +1,4 @@
-"""A store for each test."""
+"""A new store for each test."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A store with certificates of its own keys, made from the golden ones in milliseconds: no model is trained."""
+"""A store with its own keys, filled with certificates copied from the golden ones: no model is trained."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ from mbd.certificate.statement import (
 )
 from mbd.certificate.trust import now, read_trust, write_trust
 from mbd.monitoring.exporter import StoreMonitor
-from mbd.monitoring.scan import Scanner
+from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params.operations import StoreSettings
 from mbd.requests.request_store import RequestStore
 from tests.certificate.keyed_store import KeyedStore
@@ -33,7 +33,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "certificates" / "v1"
 
 @cache
 def golden(kind: str) -> DeletionStatement:
-    """Return what a golden certificate states."""
+    """Return the statement of a golden certificate."""
     statement = parse_payload(Envelope.parse((GOLDEN / kind / "bundle" / CERTIFICATE).read_bytes()).content)
     assert isinstance(statement, DeletionStatement)
     return statement
@@ -65,7 +65,7 @@ class GoldenStore(KeyedStore):
         return envelope.digest
 
     def certificate(self, kind: str = "surgery", *, days: float = 90, **changes: Any) -> str:
-        """Publish a certificate of a kind, to be audited again in `days`."""
+        """Publish a certificate of a kind, with the next re-audit due in `days`."""
         statement, at = golden(kind), now()
         changes = {"issued": at, "reaudit_by": at + timedelta(days=days), "supersedes": None} | changes
         predicate = statement.predicate.model_copy(update=changes)
@@ -75,7 +75,7 @@ class GoldenStore(KeyedStore):
         return self.publish(revocation(certificate, "for the test", now()))
 
     def audit(self, certificate: str, *, days: float = 200, kind: str = "surgery", **changes: Any) -> str:
-        """Publish an audit of a certificate's model."""
+        """Publish a re-audit of a certificate."""
         leakage = golden(kind).predicate.evidence.leakage
         assert leakage
         predicate = Reaudit(
@@ -83,11 +83,11 @@ class GoldenStore(KeyedStore):
         )
         return self.publish(ReauditStatement(subject=subjects_of({CERTIFICATE: certificate}), predicate=predicate))
 
-    def scanner(self) -> Scanner:
-        return Scanner(self.store, self.trust_file)
+    def scanner(self) -> StoreScanner:
+        return StoreScanner(self.store, self.trust_file)
 
-    def watch(self, said: list[str] | None = None) -> StoreMonitor:
-        return StoreMonitor(self.scanner(), 0.05, (said if said is not None else []).append)
+    def monitor(self) -> StoreMonitor:
+        return StoreMonitor(self.scanner(), 0.05)
 
 
 def seconds(at: datetime) -> float:

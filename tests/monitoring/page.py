@@ -1,4 +1,4 @@
-"""A page of metrics, as Prometheus reads it."""
+"""The metrics page, parsed as Prometheus does."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -6,7 +6,7 @@ from mbd.monitoring.metrics import Metric
 
 
 class ExporterPage:
-    """The values of a page by metric and labels."""
+    """The values of a metrics page by metric and labels."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""The exporter: what its page says, what it says of itself, how it ends."""
+"""The exporter: its metrics page, its health endpoints, and how it stops."""
 
 import os
 import signal
@@ -22,14 +22,14 @@ from tests.monitoring.golden_store import GoldenStore, days_from_now, golden, se
 from tests.monitoring.page import ExporterPage
 
 
-def looked(watch: StoreMonitor) -> ExporterPage:
-    watch.look()
-    return ExporterPage(watch.text())
+def scanned_page(monitor: StoreMonitor) -> ExporterPage:
+    monitor.scan()
+    return ExporterPage(monitor.text())
 
 
 @contextmanager
-def served(watch: StoreMonitor) -> Iterator[str]:
-    server = Exporter("127.0.0.1", 0, watch)
+def served(monitor: StoreMonitor) -> Iterator[str]:
+    server = Exporter("127.0.0.1", 0, monitor)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -38,7 +38,7 @@ def served(watch: StoreMonitor) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
-        watch.stop()
+        monitor.stop()
 
 
 def get(url: str) -> tuple[int, str]:
@@ -56,13 +56,13 @@ def wait_for(what: str, url: str) -> None:
         time.sleep(0.02)
 
 
-def test_requests_by_state_with_age_and_deadline(lifecycle_store: GoldenStore) -> None:
+def test_requests_are_counted_by_state_with_age_and_deadline(lifecycle_store: GoldenStore) -> None:
     request_store = lifecycle_store.request_store
     first = request_store.submit("sentiment", ["audio"], due_days=30, token="a")
     request_store.submit("sentiment", ["visual"], due_days=10, token="b")
     request_store.cancel(request_store.submit("other", ["audio"], due_days=1, token="c").id)
     request_store.claim(first, Lease(worker="w", until=days_from_now(1), batch="b"))
-    page = looked(lifecycle_store.watch())
+    page = scanned_page(lifecycle_store.monitor())
     states = {key: count for key, count in page[metrics.REQUESTS].items() if count}
     assert states == {("sentiment", "running"): 1, ("sentiment", "received"): 1, ("other", "cancelled"): 1}
     assert page[metrics.REQUESTS]["sentiment", "certified"] == 0
@@ -77,17 +77,19 @@ def test_requests_by_state_with_age_and_deadline(lifecycle_store: GoldenStore) -
     }
 
 
-def test_ages_move_on_between_two_looks(lifecycle_store: GoldenStore) -> None:
+def test_ages_advance_between_two_scans(lifecycle_store: GoldenStore) -> None:
     lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
-    watch = lifecycle_store.watch()
-    before = looked(watch)
+    monitor = lifecycle_store.monitor()
+    before = scanned_page(monitor)
     time.sleep(0.05)
-    after = ExporterPage(watch.text())
+    after = ExporterPage(monitor.text())
     assert after[metrics.OLDEST_PENDING]["sentiment",] > before[metrics.OLDEST_PENDING]["sentiment",]
     assert after[metrics.NEAREST_DEADLINE]["sentiment",] < before[metrics.NEAREST_DEADLINE]["sentiment",]
 
 
-def test_certificates_by_kind_and_state_and_the_date_of_the_next_audit(lifecycle_store: GoldenStore) -> None:
+def test_certificates_are_counted_by_kind_and_state_with_the_date_of_the_next_audit(
+    lifecycle_store: GoldenStore,
+) -> None:
     model = golden("surgery").predicate.model
     lifecycle_store.revoke(lifecycle_store.certificate("surgery"))
     replaced = lifecycle_store.certificate("exact", days=10)
@@ -97,7 +99,7 @@ def test_certificates_by_kind_and_state_and_the_date_of_the_next_audit(lifecycle
         "surgery", days=0.5, model="late", issued=days_from_now(-40), reaudit_by=days_from_now(-1)
     )
     lifecycle_store.audit(audited, days=100)
-    page = looked(lifecycle_store.watch())
+    page = scanned_page(lifecycle_store.monitor())
     counts = {key: count for key, count in page[metrics.CERTIFICATES].items() if count}
     assert counts == {
         (model, "empirical", "revoked"): 1,
@@ -115,11 +117,11 @@ def test_certificates_by_kind_and_state_and_the_date_of_the_next_audit(lifecycle
     assert page[metrics.LOG_MISSING][()] == 0
 
 
-def test_budget_and_evidence_of_the_last_certificate(lifecycle_store: GoldenStore) -> None:
+def test_budget_and_evidence_are_those_of_the_last_certificate(lifecycle_store: GoldenStore) -> None:
     budget = golden("certified").predicate.budget
     assert budget
     lifecycle_store.certificate("certified")
-    page = looked(lifecycle_store.watch())
+    page = scanned_page(lifecycle_store.monitor())
     model = golden("certified").predicate.model
     assert page[metrics.BUDGET_SPENT] == {(model,): budget.lineage.epsilon_after}
     assert page[metrics.BUDGET_LIMIT] == {(model,): budget.lineage.limit}
@@ -129,65 +131,70 @@ def test_budget_and_evidence_of_the_last_certificate(lifecycle_store: GoldenStor
     assert page[metrics.GATE_ROOM]
 
 
-def test_the_last_audit_is_the_newer_evidence(lifecycle_store: GoldenStore) -> None:
+def test_a_newer_audit_replaces_the_evidence_of_the_certificate(lifecycle_store: GoldenStore) -> None:
     leakage = golden("surgery").predicate.evidence.leakage
     assert leakage
-    certificate, watch = lifecycle_store.certificate(issued=days_from_now(-1)), lifecycle_store.watch()
-    assert len({attack for _, _, attack, _ in looked(watch)[metrics.LEAKAGE]}) > 1
+    certificate, monitor = lifecycle_store.certificate(issued=days_from_now(-1)), lifecycle_store.monitor()
+    assert len({attack for _, _, attack, _ in scanned_page(monitor)[metrics.LEAKAGE]}) > 1
     lifecycle_store.audit(certificate, attacks=leakage.attacks[:1])
-    assert {attack for _, _, attack, _ in looked(watch)[metrics.LEAKAGE]} == {leakage.attacks[0].attack}
+    assert {attack for _, _, attack, _ in scanned_page(monitor)[metrics.LEAKAGE]} == {leakage.attacks[0].attack}
 
 
-def test_what_does_not_verify_is_counted_and_so_is_what_is_missing(lifecycle_store: GoldenStore) -> None:
-    damaged, gone, watch = lifecycle_store.certificate(), lifecycle_store.certificate("exact"), lifecycle_store.watch()
-    assert set(looked(watch)[metrics.UNVERIFIED].values()) == {0}
+def test_invalid_and_missing_certificates_are_counted(lifecycle_store: GoldenStore) -> None:
+    damaged, gone, monitor = (
+        lifecycle_store.certificate(),
+        lifecycle_store.certificate("exact"),
+        lifecycle_store.monitor(),
+    )
+    assert set(scanned_page(monitor)[metrics.UNVERIFIED].values()) == {0}
     (lifecycle_store.folder / "store" / certificate_name(damaged)).write_bytes(b"{}")
     (lifecycle_store.folder / "store" / certificate_name(gone)).unlink()
-    page = looked(watch)
+    page = scanned_page(monitor)
     assert page[metrics.UNVERIFIED] == {("certificate",): 2, ("request",): 0, ("log",): 0}
     assert page[metrics.LOG_MISSING][()] == 2
 
 
-def test_a_store_that_goes_away_is_told_and_what_was_known_stays(lifecycle_store: GoldenStore) -> None:
-    said: list[str] = []
+def test_an_unreachable_store_is_reported_and_the_last_values_stay(
+    lifecycle_store: GoldenStore, caplog: pytest.LogCaptureFixture
+) -> None:
     lifecycle_store.certificate()
-    watch = lifecycle_store.watch(said)
-    known = looked(watch)
+    monitor = lifecycle_store.monitor()
+    known = scanned_page(monitor)
     assert known[metrics.STORE_UP][()] == 1
     (lifecycle_store.folder / "store").rename(lifecycle_store.folder / "away")
-    away = looked(watch)
+    away = scanned_page(monitor)
     assert away[metrics.STORE_UP][()] == 0
     assert away[metrics.CERTIFICATES] == known[metrics.CERTIFICATES]
     assert away[metrics.SCAN_TIME] == known[metrics.SCAN_TIME]
     assert away[metrics.SCAN_FAILURES][()] == 1
-    assert "there is no folder" in said[0]
+    assert "the folder of the store does not exist" in caplog.text
     (lifecycle_store.folder / "away").rename(lifecycle_store.folder / "store")
-    back = looked(watch)
+    back = scanned_page(monitor)
     assert back[metrics.STORE_UP][()] == 1
     assert back[metrics.SCAN_READ] == known[metrics.SCAN_READ]
 
 
-def test_pages_and_when_they_answer(lifecycle_store: GoldenStore) -> None:
+def test_the_endpoints_answer_by_the_state_of_the_monitor(lifecycle_store: GoldenStore) -> None:
     lifecycle_store.certificate()
-    watch = lifecycle_store.watch()
-    with served(watch) as url:
-        assert get(f"{url}/healthz")[0] == 503
+    monitor = lifecycle_store.monitor()
+    with served(monitor) as url:
+        assert get(f"{url}/healthz") == (503, "the store monitor is not running\n")
         assert get(f"{url}/readyz")[0] == 503
-        watch.start()
+        monitor.start()
         wait_for("mbd_store_up 1.0", url)
         assert get(f"{url}/healthz") == (200, "ok\n")
         assert get(f"{url}/readyz") == (200, "ok\n")
         assert get(f"{url}/nothing")[0] == 404
         lifecycle_store.certificate("exact")
         wait_for("mbd_log_entries 2.0", url)
-    assert not watch.alive
+    assert not monitor.alive
 
 
-def test_it_is_ready_although_the_store_is_away_so_that_this_is_told(lifecycle_store: GoldenStore) -> None:
+def test_it_is_ready_with_an_unreachable_store_so_that_prometheus_sees_it(lifecycle_store: GoldenStore) -> None:
     (lifecycle_store.folder / "store").rmdir()
-    watch = lifecycle_store.watch()
-    with served(watch) as url:
-        watch.start()
+    monitor = lifecycle_store.monitor()
+    with served(monitor) as url:
+        monitor.start()
         wait_for("mbd_store_up 0.0", url)
         assert get(f"{url}/readyz")[0] == 200
 
@@ -200,7 +207,7 @@ def _options(lifecycle_store: GoldenStore) -> list[str]:
     return ["exporter", "--store", lifecycle_store.url, "--trust", str(lifecycle_store.trust_file)]
 
 
-def test_the_command_ends_well_when_it_is_told_to(lifecycle_store: GoldenStore) -> None:
+def test_the_command_stops_cleanly_on_sigterm(lifecycle_store: GoldenStore) -> None:
     lifecycle_store.certificate()
     process = subprocess.Popen(command(lifecycle_store, "--port", "0"), stdout=subprocess.PIPE, text=True)
     with process:
@@ -211,8 +218,8 @@ def test_the_command_ends_well_when_it_is_told_to(lifecycle_store: GoldenStore) 
         assert process.wait(10) == 0
 
 
-def test_a_port_that_is_taken_is_a_wrong_option(lifecycle_store: GoldenStore) -> None:
-    with served(lifecycle_store.watch()) as url:
+def test_a_port_in_use_is_a_usage_error(lifecycle_store: GoldenStore) -> None:
+    with served(lifecycle_store.monitor()) as url:
         port = url.rpartition(":")[2]
         done = subprocess.run(command(lifecycle_store, "--port", port), capture_output=True, text=True, check=False)
     assert done.returncode == 2

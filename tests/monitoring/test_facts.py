@@ -1,4 +1,4 @@
-"""Where a certificate stands: the same as the certificate's own module says."""
+"""The state of a certificate: the exporter and the certificate package agree."""
 
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ def audit(passed: bool, days: int) -> ReauditStatement:
     return ReauditStatement(subject=subjects_of({CERTIFICATE: DIGEST}), predicate=predicate)
 
 
-REMARKS = st.one_of(
+STATEMENTS = st.one_of(
     st.builds(audit, st.booleans(), st.integers(2, 400)),
     st.just(revocation(DIGEST, "it was wrong", START)),
     st.just(supersession(DIGEST, "b" * 64, "a new one", START)),
@@ -32,13 +32,13 @@ REMARKS = st.one_of(
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.lists(REMARKS, max_size=4), st.integers(0, 500))
+@given(st.lists(STATEMENTS, max_size=4), st.integers(0, 500))
 def test_facts_and_statements_lead_to_the_same_state(about: list[AnyStatement], days: int) -> None:
     at = START + timedelta(days=days)
     wanted = status(golden("surgery"), about, at)
     certificate = facts_of(DIGEST, golden("surgery"))
-    remarks = [facts_of("c" * 64, said) for said in about]
+    statements = [facts_of("c" * 64, statement) for statement in about]
     assert isinstance(certificate, CertificateFacts)
-    known = [remark for remark in remarks if isinstance(remark, StatementFacts)]
+    known = [one for one in statements if isinstance(one, StatementFacts)]
     assert state_of(certificate, known, at.timestamp()) == wanted.state
     assert reaudit_by(certificate, known) == wanted.reaudit_by.timestamp()

@@ -1,4 +1,4 @@
-"""Names that end in base units, labels that stay bounded, one text for each."""
+"""Naming of metrics: base units, bounded labels, a help text for each."""
 
 import re
 
@@ -41,7 +41,7 @@ COUNTED = {
 UNITS = {"seconds", "ratio", "epsilon", "error"}
 
 
-def test_every_metric_has_a_name_of_its_own() -> None:
+def test_every_metric_has_a_unique_name() -> None:
     assert len({metric.name for metric in ALL}) == len(ALL) > 30
 
 
@@ -54,7 +54,7 @@ def test_names_end_in_what_is_counted_or_in_a_base_unit(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
-def test_labels_are_those_that_stay_bounded_and_help_is_a_sentence(metric: Metric) -> None:
+def test_labels_have_bounded_values_and_help_texts_are_sentences(metric: Metric) -> None:
     assert set(metric.labels) <= BOUNDED
     assert metric.help[0].isupper()
     assert metric.help.endswith(".")

@@ -1,4 +1,4 @@
-"""Samples: only with their labels, and as Prometheus reads them."""
+"""Samples: exactly the labels of their metric, in the text format of Prometheus."""
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +9,7 @@ from mbd.monitoring.samples import Samples
 from tests.monitoring.page import ExporterPage
 
 
-def test_a_label_that_is_missing_or_unknown_is_refused() -> None:
+def test_a_missing_or_unknown_label_is_refused() -> None:
     samples = Samples()
     with pytest.raises(ValueError, match="mbd_requests has the labels"):
         samples.set(metrics.REQUESTS, 1, model="sentiment")
@@ -17,11 +17,11 @@ def test_a_label_that_is_missing_or_unknown_is_refused() -> None:
         samples.set(metrics.REQUESTS, 1, model="sentiment", state="received", id="0123")
 
 
-def test_nothing_but_these_samples_is_told() -> None:
+def test_the_text_holds_only_these_samples_without_creation_times() -> None:
     samples = Samples()
     samples.set(metrics.SCAN_READ, 3)
     assert samples.text() == (
-        "# HELP mbd_store_objects_read_total Objects that were read because they were new or changed.\n"
+        "# HELP mbd_store_objects_read_total Objects read from the store because they were new or changed.\n"
         "# TYPE mbd_store_objects_read_total counter\n"
         "mbd_store_objects_read_total 3.0\n"
     )
@@ -29,7 +29,7 @@ def test_nothing_but_these_samples_is_told() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.tuples(st.text(), st.text()), st.floats(allow_nan=False), max_size=5))
-def test_any_text_in_a_label_arrives_as_it_is(values: dict[tuple[str, str], float]) -> None:
+def test_any_text_in_a_label_survives_the_text_format(values: dict[tuple[str, str], float]) -> None:
     samples = Samples()
     for (model, state), value in values.items():
         samples.set(metrics.REQUESTS, value, model=model, state=state)

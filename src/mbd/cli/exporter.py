@@ -24,21 +24,21 @@ def command(params: "Params", url: str | None, port: int, address: str, trust: P
     """Serve what the store says now to Prometheus: /metrics, /healthz, /readyz."""
     from mbd.certificate.trust import read_trust
     from mbd.monitoring.exporter import StoreMonitor
-    from mbd.monitoring.scan import Scanner
+    from mbd.monitoring.store_scanner import StoreScanner
     from mbd.storage import open_store
 
     trust = trust or Path(params.certificate.trust)
     read_trust(trust)  # a wrong file is told at once, not by a metric
     store = open_store(url or params.store.url, params.store)
-    watch = StoreMonitor(Scanner(store, trust), params.monitoring.scan_seconds, lambda what: click.echo(what, err=True))
+    monitor = StoreMonitor(StoreScanner(store, trust), params.monitoring.scan_seconds)
     if once:
-        watch.look()
-        click.echo(watch.text(), nl=False)
+        monitor.scan()
+        click.echo(monitor.text(), nl=False)
     else:
-        _serve(watch, address, port, store.url)
+        _serve(monitor, address, port, store.url)
 
 
-def _serve(watch: "StoreMonitor", address: str, port: int, store: str) -> None:
+def _serve(monitor: "StoreMonitor", address: str, port: int, store: str) -> None:
     """Serve until somebody ends it."""
     import signal
     import threading
@@ -46,7 +46,7 @@ def _serve(watch: "StoreMonitor", address: str, port: int, store: str) -> None:
     from mbd.monitoring.exporter import Exporter
 
     try:
-        server = Exporter(address, port, watch)
+        server = Exporter(address, port, monitor)
     except OSError as error:
         raise UsageError(
             f"nothing can be served here: {error.strerror}", key="--port", value=f"{address}:{port}"
@@ -54,10 +54,10 @@ def _serve(watch: "StoreMonitor", address: str, port: int, store: str) -> None:
     end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.set())
-    watch.start()
+    monitor.start()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     click.echo(f"{server.url}/metrics serves what {store} says")
     end.wait()
     server.shutdown()
     server.server_close()
-    watch.stop()
+    monitor.stop()

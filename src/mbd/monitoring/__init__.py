@@ -1,1 +1,1 @@
-"""What Prometheus is told: every metric in one place, and the ways it gets there."""
+"""Metrics for Prometheus: their definitions, the exporter, and delivery by Pushgateway or textfile."""

@@ -1,15 +1,15 @@
-"""The exporter: a page for Prometheus with what the store says, looked up in the background.
+"""The exporter: serves metrics of a store to Prometheus. A background thread scans the store.
 
-    /metrics    the last look at the store, and how it went
-    /healthz    200 while looks are taken at all
-    /readyz     200 once a first look has ended; a store that is away is told by `mbd_store_up`, not by silence
+    /metrics    the result of the last scan, and metrics about the scan itself
+    /healthz    200 while the store monitor is running
+    /readyz     200 once the first scan has ended; a store that is unreachable shows as `mbd_store_up 0`
 
-While the store is away, what was known last is still told.
+While the store is unreachable, the last known values are served.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Callable
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from platform import python_version
@@ -20,80 +20,82 @@ from mbd import __version__
 from mbd.errors import MbdError
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
-from mbd.monitoring.scan import Scanner, StoppedError
-from mbd.monitoring.summary import EvidenceSamples, Summary
+from mbd.monitoring.store_samples import EvidenceSamples, StoreSamples
+from mbd.monitoring.store_scanner import ScanStoppedError, StoreScanner
 
 _EVIDENCE_KEPT = 4096
-_GOODBYE_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+_log = logging.getLogger(__name__)
 
 
 class StoreMonitor:
-    """Looks at the store every `pause` seconds, in a thread of its own, and tells what it saw last."""
+    """Scans a store every `interval` seconds in a background thread, and keeps the last result."""
 
-    def __init__(self, scanner: Scanner, pause: float, say: Callable[[str], object]) -> None:
-        self._scanner, self._pause, self._say = scanner, pause, say
+    def __init__(self, scanner: StoreScanner, interval: float) -> None:
+        self._scanner, self._interval = scanner, interval
         self._evidence = lru_cache(maxsize=_EVIDENCE_KEPT)(self._read_evidence)
-        self._summary: Summary | None = None
+        self._store: StoreSamples | None = None
         self._own = Samples()
         self._failures = self._read = 0
-        self.looked = threading.Event()
+        self.scanned = threading.Event()
+        """set once a first scan has ended, successfully or not"""
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="looks at the store", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
 
     @property
     def alive(self) -> bool:
-        """Whether looks are taken."""
+        """Whether the background thread is running."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the background thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, also in the middle of a look."""
+        """Stop the background thread; a scan in progress is cancelled."""
         self._stop.set()
         if self.alive:
-            self._thread.join(_GOODBYE_SECONDS)
+            self._thread.join(_STOP_SECONDS)
 
     def text(self) -> str:
-        """Return everything as of now, as Prometheus reads it."""
-        return (self._summary.text(time.time()) if self._summary else "") + self._own.text()
+        """Return all metrics as of now, in the text format of Prometheus."""
+        return (self._store.text(time.time()) if self._store else "") + self._own.text()
 
-    def look(self) -> None:
-        """Take one look."""
+    def scan(self) -> None:
+        """Scan the store once. Failures are logged and counted, not raised."""
         own, start = Samples(), time.perf_counter()
         own.update([self._own])
         own.set(metrics.BUILD, 1, version=__version__, python=python_version())
         try:
-            found = self._scanner.scan(self._stop.is_set)
-            self._summary = Summary(found, time.time(), self._evidence)
-        except StoppedError:
+            snapshot = self._scanner.scan(self._stop.is_set)
+            self._store = StoreSamples(snapshot, time.time(), self._evidence)
+        except ScanStoppedError:
             return
-        except Exception as error:  # whatever it is, the next look may come through
+        except Exception as error:  # the next scan may succeed, whatever the reason
             self._failures += 1
-            self._say(f"the store could not be looked at: {error if isinstance(error, MbdError) else repr(error)}")
+            _log.warning("scanning the store failed: %s", error if isinstance(error, MbdError) else repr(error))
             own.set(metrics.STORE_UP, 0)
         else:
-            self._read += found.read
+            self._read += snapshot.read
             own.set(metrics.STORE_UP, 1)
             own.set(metrics.SCAN_TIME, time.time())
             own.set(metrics.SCAN_DURATION, time.perf_counter() - start)
         own.set(metrics.SCAN_FAILURES, self._failures)
         own.set(metrics.SCAN_READ, self._read)
         self._own = own
-        self.looked.set()
+        self.scanned.set()
 
     def _read_evidence(self, digest: str, model: str, modalities: tuple[str, ...]) -> EvidenceSamples:
         return EvidenceSamples.of(self._scanner.leakage(digest), model, modalities)
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.look()
-            self._stop.wait(self._pause)
+            self.scan()
+            self._stop.wait(self._interval)
 
 
-class _Page(BaseHTTPRequestHandler):
-    """One request; its server is an :class:`Exporter`."""
+class _RequestHandler(BaseHTTPRequestHandler):
+    """Answers one HTTP request."""
 
     server: "Exporter"
     timeout = 10
@@ -101,17 +103,17 @@ class _Page(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a GET."""
-        watch = self.server.watch
+        monitor = self.server.monitor
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(200, watch.text().encode(), CONTENT_TYPE_PLAIN_0_0_4)
+            self._answer(200, monitor.text().encode(), CONTENT_TYPE_PLAIN_0_0_4)
         elif path == "/healthz":
-            self._answer(200, b"ok\n") if watch.alive else self._answer(503, b"nobody looks at the store\n")
+            self._answer(200, b"ok\n") if monitor.alive else self._answer(503, b"the store monitor is not running\n")
         elif path == "/readyz":
-            looked = watch.looked.is_set()
-            self._answer(200, b"ok\n") if looked else self._answer(503, b"the first look at the store goes on\n")
+            ready = monitor.scanned.is_set()
+            self._answer(200, b"ok\n") if ready else self._answer(503, b"the first scan of the store has not ended\n")
         else:
-            self._answer(404, b"there are /metrics, /healthz and /readyz\n")
+            self._answer(404, b"not found: use /metrics, /healthz or /readyz\n")
 
     def _answer(self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)
@@ -121,20 +123,20 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing of every scrape."""
+        """Do not log every scrape."""
 
 
 class Exporter(ThreadingHTTPServer):
-    """The server; `serve_forever` until `shutdown`."""
+    """The HTTP server; call `serve_forever`, and `shutdown` from another thread."""
 
     daemon_threads = True
 
-    def __init__(self, address: str, port: int, watch: StoreMonitor) -> None:
-        super().__init__((address, port), _Page)
-        self.watch = watch
+    def __init__(self, address: str, port: int, monitor: StoreMonitor) -> None:
+        super().__init__((address, port), _RequestHandler)
+        self.monitor = monitor
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address that it listens on."""
         host = str(self.server_address[0])
         return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}"

@@ -1,4 +1,4 @@
-"""What the exporter keeps of each object of the store: little, so that ten thousand of them stay small."""
+"""What the exporter keeps in memory of each object in the store: a few fields, so that 10,000 objects stay small."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ CERTIFICATE_STATES: tuple[CertificateState, ...] = ("valid", "overdue", "refuted
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """A certificate that verifies; times in seconds."""
+    """A verified certificate; times in seconds since the epoch."""
 
     digest: str
     model: str
@@ -29,7 +29,7 @@ class CertificateFacts:
     reaudit_by: float
     supersedes: str | None
     spent: float | None
-    """ε that its lineage has spent, where that is counted"""
+    """ε that its lineage has spent; None without a budget"""
     limit: float | None
 
 
@@ -46,14 +46,14 @@ class StatementFacts:
 
 @dataclass(frozen=True, slots=True)
 class InvalidEntry:
-    """Something that is not what it should be."""
+    """An object that does not verify or cannot be parsed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """A request; times in seconds."""
+    """A request; times in seconds since the epoch."""
 
     model: str
     modalities: tuple[str, ...]
@@ -61,11 +61,11 @@ class RequestFacts:
     received: float
     due: float
     reached: tuple[tuple[State, float], ...]
-    """when it came into each of its states last"""
+    """when it last entered each of its states"""
 
 
 def facts_of(digest: str, statement: AnyStatement) -> CertificateFacts | StatementFacts:
-    """Return what is kept of a statement."""
+    """Return the facts of a statement."""
     if isinstance(statement, DeletionStatement):
         predicate = statement.predicate
         budget = predicate.budget.lineage if predicate.budget else None
@@ -94,7 +94,7 @@ def facts_of(digest: str, statement: AnyStatement) -> CertificateFacts | Stateme
 
 
 def facts_of_request(request: DeletionRequest) -> RequestFacts:
-    """Return what is kept of a request."""
+    """Return the facts of a request."""
     return RequestFacts(
         model=request.model,
         modalities=request.modalities,
@@ -106,14 +106,14 @@ def facts_of_request(request: DeletionRequest) -> RequestFacts:
 
 
 def reaudit_by(certificate: CertificateFacts, about: Iterable[StatementFacts]) -> float:
-    """Return by when the model is to be attacked again, as the last audit that it passed has set it."""
-    return max([certificate.reaudit_by, *(remark.reaudit_by for remark in about if remark.kind == "passed")])
+    """Return when the next re-audit is due, as set by the certificate or the last audit that passed."""
+    return max([certificate.reaudit_by, *(one.reaudit_by for one in about if one.kind == "passed")])
 
 
 def state_of(certificate: CertificateFacts, about: Iterable[StatementFacts], at: float) -> CertificateState:
-    """Return where a certificate stands, as :func:`mbd.certificate.status.status` has it."""
+    """Return the state of a certificate, by the same rule as :func:`mbd.certificate.status.status`."""
     about = list(about)
-    kinds = {remark.kind for remark in about}
+    kinds = {one.kind for one in about}
     for state in ("revoked", "superseded", "refuted"):
         if state in kinds:
             return state

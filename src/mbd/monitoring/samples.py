@@ -1,6 +1,6 @@
-"""Values of metrics at one moment: what is scraped, pushed, or written to a textfile.
+"""Values of metrics at one moment, to be scraped, pushed or written to a textfile.
 
-Nothing here is global: a collection of samples belongs to whoever makes it, and no time of creation is told.
+There is no global registry: each collection of samples is independent. Creation times are not exposed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from mbd.monitoring.metrics import ALL, Metric
 
-_PLACE = {metric: place for place, metric in enumerate(ALL)}
+_INDEX = {metric: index for index, metric in enumerate(ALL)}
 
 
 class Samples(Collector):
@@ -22,7 +22,7 @@ class Samples(Collector):
         self._values: dict[Metric, dict[tuple[str, ...], float]] = {}
 
     def set(self, metric: Metric, value: float, /, **labels: str) -> None:
-        """Note a value; every label of the metric has to be named, and no other."""
+        """Set a value; the labels must be exactly those of the metric."""
         if labels.keys() != set(metric.labels):
             raise ValueError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
         self._values.setdefault(metric, {})[tuple(labels[name] for name in metric.labels)] = float(value)
@@ -32,14 +32,14 @@ class Samples(Collector):
         return self._values.get(metric, {}).get(tuple(labels[name] for name in metric.labels))
 
     def update(self, others: Iterable["Samples"]) -> None:
-        """Take over the values of others."""
+        """Copy the values of others, replacing equal metrics and labels."""
         for other in others:
             for metric, values in other._values.items():
                 self._values.setdefault(metric, {}).update(values)
 
     def collect(self) -> Iterator[Family]:
-        """Yield the metrics as Prometheus' client has them, in the order of their definition."""
-        for metric in sorted(self._values, key=_PLACE.__getitem__):
+        """Yield the metrics as families of the Prometheus client, in the order of their definition."""
+        for metric in sorted(self._values, key=_INDEX.__getitem__):
             make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = make(metric.name, metric.help, labels=metric.labels)
             for labels, value in sorted(self._values[metric].items()):
@@ -47,11 +47,11 @@ class Samples(Collector):
             yield family
 
     def registry(self) -> CollectorRegistry:
-        """Return a registry of these samples and nothing else."""
+        """Return a registry that holds only these samples."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         return registry
 
     def text(self) -> str:
-        """Return the samples as Prometheus reads them."""
+        """Return the samples in the text format of Prometheus."""
         return generate_latest(self.registry()).decode()

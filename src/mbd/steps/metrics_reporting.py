@@ -19,10 +19,9 @@ import click
 
 from mbd.errors import ExitCode, MbdError
 from mbd.monitoring import metrics
-from mbd.monitoring.outputs import read_output
-from mbd.monitoring.push import PushError, push
+from mbd.monitoring.delivery import PushError, push, write_textfile
+from mbd.monitoring.record_samples import read_output
 from mbd.monitoring.samples import Samples
-from mbd.monitoring.textfile import write_textfile
 from mbd.params import Params
 from mbd.steps.step import OBSERVERS
 

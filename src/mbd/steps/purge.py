@@ -21,7 +21,7 @@ from mbd.certificate.statement import DeletionStatement
 from mbd.certificate.trust import now, read_trust
 from mbd.errors import UsageError
 from mbd.files import write_file
-from mbd.monitoring.purge import add_purge_scan
+from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params
 from mbd.purge.discovery import complete, feature_files, old_weights, snapshots
 from mbd.purge.feature_sets import feature_sets

@@ -1,7 +1,7 @@
-"""From what a look at the store found to samples, each aggregated so that their number stays bounded.
+"""Convert a snapshot of the store to samples, aggregated so that their number stays bounded.
 
-A model's certificates are many, its modalities few: evidence and the date of the next audit are told of the certificate
-that was issued last for a modality and still stands.
+A model has many certificates but few modalities. Evidence and the date of the next audit are those of the certificate
+that was issued last for a modality and is still valid or overdue.
 """
 
 from collections import Counter, defaultdict
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mbd.evaluation.leakage import LeakageRecord
-from mbd.monitoring import evidence, metrics
+from mbd.monitoring import metrics, record_samples
 from mbd.monitoring.facts import (
     CERTIFICATE_STATES,
     CertificateFacts,
@@ -20,7 +20,7 @@ from mbd.monitoring.facts import (
     state_of,
 )
 from mbd.monitoring.samples import Samples
-from mbd.monitoring.scan import StoreSnapshot
+from mbd.monitoring.store_scanner import StoreSnapshot
 from mbd.requests.record import OPEN, STATES
 
 KINDS = ("empirical", "certified", "exact")
@@ -28,7 +28,7 @@ KINDS = ("empirical", "certified", "exact")
 
 @dataclass(frozen=True)
 class EvidenceSamples:
-    """What a certificate or an audit tells of attacks and utility."""
+    """Samples of the attacks and the utility in a certificate or a re-audit."""
 
     leakage: Mapping[str, Samples]
     """by modality"""
@@ -39,18 +39,18 @@ class EvidenceSamples:
         """Return the samples in a leakage record."""
         leakage, utility = {modality: Samples() for modality in modalities}, Samples()
         if record is not None:
-            evidence.add_utility(utility, record, model)
+            record_samples.add_utility(utility, record, model)
             for modality, samples in leakage.items():
-                evidence.add_leakage(samples, record, model, modality)
+                record_samples.add_leakage(samples, record, model, modality)
         return cls(leakage, utility)
 
 
 ReadEvidence = Callable[[str, str, tuple[str, ...]], EvidenceSamples]
-"""from the digest of a certificate or an audit, its model and modalities to what it tells"""
+"""reads the evidence in a certificate or a re-audit, given its digest, model and modalities"""
 
 
-class Summary:
-    """What the store says, ready to be told at any time: a scrape costs next to nothing, however much there is."""
+class StoreSamples:
+    """The samples of one snapshot, rendered once, so that a scrape is cheap however large the store is."""
 
     def __init__(self, found: StoreSnapshot, at: float, read: ReadEvidence) -> None:
         requests = [fact for fact in found.requests.values() if isinstance(fact, RequestFacts)]
@@ -62,7 +62,7 @@ class Summary:
         self._text = samples.text()
 
     def text(self, at: float) -> str:
-        """Return everything as of a time: ages and deadlines move on between two looks."""
+        """Return the samples in the text format of Prometheus; ages and deadlines are computed for the time `at`."""
         samples = Samples()
         for model, (received, due) in self._pending.items():
             samples.set(metrics.OLDEST_PENDING, at - received, model=model)
@@ -71,7 +71,7 @@ class Summary:
 
 
 def _pending(requests: Iterable[RequestFacts]) -> dict[str, tuple[float, float]]:
-    """Return for each model when the oldest request that is owed came in, and when the first is due."""
+    """Return for each model when its oldest open request was received, and the nearest deadline."""
     pending: dict[str, tuple[float, float]] = {}
     for request in requests:
         if request.state in OPEN:
@@ -106,9 +106,9 @@ def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: R
                 samples.set(metrics.CERTIFICATES, counts[model, kind, state], model=model, kind=kind, state=state)
     for one in sorted(certificates, key=_age):
         if one.spent is not None and one.limit is not None:
-            evidence.add_budget(samples, one.spent, one.limit, one.model)
-    standing = [one for one in certificates if states[one.digest] in ("valid", "overdue")]
-    last = {(one.model, modality): one for one in sorted(standing, key=_age) for modality in one.modalities}
+            record_samples.add_budget(samples, one.spent, one.limit, one.model)
+    current = [one for one in certificates if states[one.digest] in ("valid", "overdue")]
+    last = {(one.model, modality): one for one in sorted(current, key=_age) for modality in one.modalities}
     for (model, modality), one in sorted(last.items(), key=lambda item: _age(item[1])):
         due = reaudit_by(one, about[one.digest])
         samples.set(metrics.REAUDIT_BY, due, model=model, modality=modality, kind=one.kind)
@@ -118,23 +118,23 @@ def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: R
 
 
 def _evidence(certificate: CertificateFacts, about: list[StatementFacts], read: ReadEvidence) -> EvidenceSamples:
-    """Return what the last audit of a certificate's model found, or the certificate itself."""
-    told = [(remark.issued, remark.digest) for remark in about if remark.kind == "passed"]
-    _, digest = max([(certificate.issued, certificate.digest), *told])
+    """Return the evidence of the last re-audit that passed, or of the certificate itself."""
+    audits = [(one.issued, one.digest) for one in about if one.kind == "passed"]
+    _, digest = max([(certificate.issued, certificate.digest), *audits])
     return read(digest, certificate.model, certificate.modalities)
 
 
 def _add_store(samples: Samples, found: StoreSnapshot) -> None:
-    doubts = {
+    invalid = {
         "certificate": sum(isinstance(fact, InvalidEntry) for fact in found.certificates.values()),
         "request": sum(isinstance(fact, InvalidEntry) for fact in found.requests.values()),
         "log": int(found.log_problem is not None),
     }
-    for what, count in doubts.items():
+    for what, count in invalid.items():
         samples.set(metrics.UNVERIFIED, count, what=what)
     size = found.log.size if found.log else 0
     samples.set(metrics.LOG_ENTRIES, size)
-    samples.set(metrics.LOG_MISSING, max(0, size - len(found.certificates) + doubts["certificate"]))
+    samples.set(metrics.LOG_MISSING, max(0, size - len(found.certificates) + invalid["certificate"]))
     if found.log:
         samples.set(metrics.LOG_TIME, found.log.time.timestamp())
     samples.set(metrics.TOMBSTONES, found.tombstones)
@@ -144,7 +144,7 @@ def _add_store(samples: Samples, found: StoreSnapshot) -> None:
 def _about(
     found: Mapping[str, CertificateFacts | StatementFacts | InvalidEntry], certificates: Iterable[CertificateFacts]
 ) -> defaultdict[str, list[StatementFacts]]:
-    """Return the statements about each certificate; one that replaces another says so itself."""
+    """Return the statements about each certificate, with those that a newer certificate implies by `supersedes`."""
     about: defaultdict[str, list[StatementFacts]] = defaultdict(list)
     for fact in found.values():
         if isinstance(fact, StatementFacts):

@@ -1,4 +1,4 @@
-"""Looks at a store: at the price of what is new, and nothing that was changed goes unseen."""
+"""Scans of a store: only what is new is read, and no change goes unnoticed."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from mbd.certificate.log.tiles import CHECKPOINT
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError
 from mbd.monitoring.facts import CertificateFacts, InvalidEntry, RequestFacts, StatementFacts
-from mbd.monitoring.scan import StoppedError
+from mbd.monitoring.store_scanner import ScanStoppedError
 from mbd.requests.record import Lease
 from mbd.storage.store import StoreError
 from tests.monitoring.golden_store import GoldenStore, days_from_now
@@ -20,7 +20,7 @@ def file_of(lifecycle_store: GoldenStore, name: str) -> Path:
     return lifecycle_store.folder / "store" / name
 
 
-def test_a_second_look_reads_only_what_is_new(lifecycle_store: GoldenStore) -> None:
+def test_a_second_scan_reads_only_what_is_new(lifecycle_store: GoldenStore) -> None:
     first, scanner = lifecycle_store.certificate(), lifecycle_store.scanner()
     lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30, token="a")
     assert scanner.scan().read == 2
@@ -33,7 +33,7 @@ def test_a_second_look_reads_only_what_is_new(lifecycle_store: GoldenStore) -> N
     assert found.log.size == 2
 
 
-def test_a_request_that_moves_on_is_read_again(lifecycle_store: GoldenStore) -> None:
+def test_a_request_that_changes_state_is_read_again(lifecycle_store: GoldenStore) -> None:
     request, scanner = (
         lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30),
         lifecycle_store.scanner(),
@@ -48,7 +48,7 @@ def test_a_request_that_moves_on_is_read_again(lifecycle_store: GoldenStore) -> 
     assert [state for state, _ in facts.reached] == ["received", "running"]
 
 
-def test_what_somebody_changed_is_in_doubt_until_it_is_brought_back(lifecycle_store: GoldenStore) -> None:
+def test_a_modified_certificate_is_invalid_until_it_is_restored(lifecycle_store: GoldenStore) -> None:
     digest, scanner = lifecycle_store.certificate(), lifecycle_store.scanner()
     scanner.scan()
     file = file_of(lifecycle_store, certificate_name(digest))
@@ -59,7 +59,7 @@ def test_what_somebody_changed_is_in_doubt_until_it_is_brought_back(lifecycle_st
     assert isinstance(scanner.scan().certificates[digest], CertificateFacts)
 
 
-def test_a_certificate_is_in_doubt_until_its_proof_is_there(lifecycle_store: GoldenStore) -> None:
+def test_a_certificate_without_its_proof_is_invalid(lifecycle_store: GoldenStore) -> None:
     digest = lifecycle_store.certificate()
     proof = file_of(lifecycle_store, proof_name(digest))
     content = proof.read_bytes()
@@ -70,7 +70,7 @@ def test_a_certificate_is_in_doubt_until_its_proof_is_there(lifecycle_store: Gol
     assert isinstance(scanner.scan().certificates[digest], CertificateFacts)
 
 
-def test_a_certificate_that_was_taken_away_is_forgotten(lifecycle_store: GoldenStore) -> None:
+def test_a_removed_certificate_is_dropped(lifecycle_store: GoldenStore) -> None:
     kept, gone, scanner = lifecycle_store.certificate(), lifecycle_store.certificate("exact"), lifecycle_store.scanner()
     scanner.scan()
     file_of(lifecycle_store, certificate_name(gone)).unlink()
@@ -78,7 +78,7 @@ def test_a_certificate_that_was_taken_away_is_forgotten(lifecycle_store: GoldenS
     assert set(scanner.scan().certificates) == {kept}
 
 
-def test_statements_about_a_certificate_are_known(lifecycle_store: GoldenStore) -> None:
+def test_statements_about_a_certificate_are_found(lifecycle_store: GoldenStore) -> None:
     certificate = lifecycle_store.certificate()
     revoked, audited = (
         lifecycle_store.revoke(certificate),
@@ -89,7 +89,7 @@ def test_statements_about_a_certificate_are_known(lifecycle_store: GoldenStore) 
     assert kinds == {revoked: "revoked", audited: "refuted"}
 
 
-def test_a_revoked_key_puts_every_certificate_in_doubt(lifecycle_store: GoldenStore) -> None:
+def test_certificates_signed_by_a_revoked_key_are_invalid(lifecycle_store: GoldenStore) -> None:
     digest, scanner = lifecycle_store.certificate(), lifecycle_store.scanner()
     assert isinstance(scanner.scan().certificates[digest], CertificateFacts)
     revoke_key(lifecycle_store.trust_file, "signer", "stolen", log_size=0)
@@ -99,7 +99,7 @@ def test_a_revoked_key_puts_every_certificate_in_doubt(lifecycle_store: GoldenSt
     assert isinstance(found.certificates[digest], InvalidEntry)
 
 
-def test_a_log_that_was_taken_back_is_told_until_it_is_what_it_was(lifecycle_store: GoldenStore) -> None:
+def test_a_log_that_was_rolled_back_is_a_problem_until_it_is_restored(lifecycle_store: GoldenStore) -> None:
     lifecycle_store.certificate()
     checkpoint = file_of(lifecycle_store, CHECKPOINT)
     old = checkpoint.read_bytes()
@@ -113,28 +113,28 @@ def test_a_log_that_was_taken_back_is_told_until_it_is_what_it_was(lifecycle_sto
         assert found.log is not None
         assert found.log.size == 2
     checkpoint.unlink()
-    assert "gone" in (scanner.scan().log_problem or "")
+    assert "missing" in (scanner.scan().log_problem or "")
     checkpoint.write_bytes(new)
     assert scanner.scan().log_problem is None
 
 
-def test_a_damaged_request_is_in_doubt(lifecycle_store: GoldenStore) -> None:
+def test_a_damaged_request_is_invalid(lifecycle_store: GoldenStore) -> None:
     request = lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
     file_of(lifecycle_store, f"requests/{request.id}.json").write_text("{}")
     assert isinstance(lifecycle_store.scanner().scan().requests[f"requests/{request.id}.json"], InvalidEntry)
 
 
-def test_a_store_that_is_away_or_empty_is_not_taken_for_one_without_certificates(lifecycle_store: GoldenStore) -> None:
+def test_a_missing_or_suddenly_empty_store_is_an_error(lifecycle_store: GoldenStore) -> None:
     scanner = lifecycle_store.scanner()
     assert scanner.scan().certificates == {}  # nothing has been published yet
     lifecycle_store.certificate()
     scanner.scan()
     store = lifecycle_store.folder / "store"
     store.rename(lifecycle_store.folder / "away")
-    with pytest.raises(StoreError, match="there is no folder"):
+    with pytest.raises(StoreError, match="does not exist"):
         scanner.scan()
     store.mkdir()
-    with pytest.raises(StoreError, match="is gone"):
+    with pytest.raises(StoreError, match="the store is empty"):
         scanner.scan()
     store.rmdir()
     (lifecycle_store.folder / "away").rename(store)
@@ -147,7 +147,7 @@ def test_without_a_trust_file_nothing_is_looked_at(lifecycle_store: GoldenStore)
         lifecycle_store.scanner().scan()
 
 
-def test_purged_files_that_are_in_the_store_again_are_found(lifecycle_store: GoldenStore) -> None:
+def test_purged_files_that_are_back_in_the_store_are_counted(lifecycle_store: GoldenStore) -> None:
     buried, back, kept = "a" * 64, "b" * 64, "c" * 64
     for digest in (buried, back):
         lifecycle_store.store.create(tombstone_name("sha256", digest), b"{}")
@@ -160,9 +160,9 @@ def test_purged_files_that_are_in_the_store_again_are_found(lifecycle_store: Gol
     assert lifecycle_store.scanner().scan().resurrected == 2
 
 
-def test_a_long_look_can_be_called_off(lifecycle_store: GoldenStore) -> None:
+def test_a_long_scan_can_be_cancelled(lifecycle_store: GoldenStore) -> None:
     lifecycle_store.certificate()
     scanner = lifecycle_store.scanner()
-    with pytest.raises(StoppedError):
+    with pytest.raises(ScanStoppedError):
         scanner.scan(lambda: True)
     assert scanner.scan().read == 1

@@ -1,15 +1,20 @@
-"""What records say, as samples."""
+"""Records of steps and certificates, converted to samples."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mbd.certificate.layout import object_name
+from mbd.certificate.trust import now
+from mbd.cli import group
 from mbd.evaluation.leakage import AttackRecord, Interval, LeakageRecord
-from mbd.monitoring import evidence, metrics
+from mbd.monitoring import metrics, record_samples
 from mbd.monitoring.samples import Samples
-from tests.monitoring.golden_store import golden
+from tests.monitoring.golden_store import GoldenStore, golden
 from tests.monitoring.page import ExporterPage
 
 
@@ -43,8 +48,8 @@ def page_of(add: Any, *arguments: Any) -> ExporterPage:
     return ExporterPage(samples.text())
 
 
-def test_each_attack_is_told_by_its_first_measure_on_each_model() -> None:
-    page = page_of(evidence.add_leakage, leakage(), "sentiment")
+def test_each_attack_is_reported_by_its_first_measure_on_each_model() -> None:
+    page = page_of(record_samples.add_leakage, leakage(), "sentiment")
     output = page[metrics.LEAKAGE]
     first = {one.attack: one for one in reversed(leakage().attacks) if one.variant == "as released"}
     assert {name for _, _, name, _ in output} == set(first)
@@ -54,31 +59,31 @@ def test_each_attack_is_told_by_its_first_measure_on_each_model() -> None:
     assert {role for *_, role in output} == {"before", "after", "reference"}
 
 
-def test_only_the_modality_that_is_asked_for_is_told() -> None:
-    assert not page_of(evidence.add_leakage, leakage(), "sentiment", "visual")[metrics.LEAKAGE]
+def test_only_attacks_on_the_requested_modality_are_reported() -> None:
+    assert not page_of(record_samples.add_leakage, leakage(), "sentiment", "visual")[metrics.LEAKAGE]
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 1)), min_size=1, max_size=6))
-def test_the_room_is_negative_just_where_the_gate_is_closed(lows: list[tuple[float, float]]) -> None:
+def test_the_margin_is_negative_exactly_when_the_gate_is_closed(lows: list[tuple[float, float]]) -> None:
     attacks = [
         attack("whitebox", low, after=Interval(value=1, low=reached, high=1), variant=("as released", "int8")[i % 2])
         for i, (low, reached) in enumerate(lows)
     ]
     record = leakage().model_copy(update={"attacks": tuple(attacks)})
-    (room,) = page_of(evidence.add_leakage, record, "m")[metrics.GATE_ROOM].values()
-    assert (room < 0) == any(one.exceeds for one in attacks)
+    (margin,) = page_of(record_samples.add_leakage, record, "m")[metrics.GATE_ROOM].values()
+    assert (margin < 0) == any(one.exceeds for one in attacks)
 
 
-def test_what_decides_nothing_leaves_no_room() -> None:
+def test_an_informational_attack_has_no_margin_to_the_gate() -> None:
     record = leakage().model_copy(update={"attacks": (attack("diff", 0.9, decision="informational"),)})
-    page = page_of(evidence.add_leakage, record, "m")
+    page = page_of(record_samples.add_leakage, record, "m")
     assert page[metrics.LEAKAGE]
     assert not page[metrics.GATE_ROOM]
 
 
-def test_utility_is_told_as_ratios_by_regime() -> None:
-    output = page_of(evidence.add_utility, leakage(), "m")[metrics.UTILITY]
+def test_utility_is_reported_as_ratios_by_regime() -> None:
+    output = page_of(record_samples.add_utility, leakage(), "m")[metrics.UTILITY]
     for one in leakage().utility:
         assert output["m", one.metric, one.regime, "after"] == pytest.approx(
             one.after.value / (1 if one.metric == "corr" else 100)
@@ -86,7 +91,7 @@ def test_utility_is_told_as_ratios_by_regime() -> None:
     assert all(-1 <= value <= 1 for value in output.values())
 
 
-def test_an_evaluation_is_told_for_its_first_model_under_every_regime() -> None:
+def test_an_evaluation_reports_its_first_model_under_every_regime() -> None:
     def result(method: str, regime: str, corrupted: bool, **means: float) -> dict[str, Any]:
         means_only = {name: {"mean": mean, "deviation": None} for name, mean in means.items()}
         return {"method": method, "regime": regime, "corrupted": corrupted, "metrics": means_only}
@@ -99,7 +104,7 @@ def test_an_evaluation_is_told_for_its_first_model_under_every_regime() -> None:
             result("ridge by pattern", "full", False, acc2=70.0),
         ],
     }
-    page = page_of(evidence.add_evaluation, found, "m")
+    page = page_of(record_samples.add_evaluation, found, "m")
     assert page[metrics.EVALUATION] == {
         ("m", "acc2", "full", "false"): 0.8,
         ("m", "corr", "full", "false"): 0.7,
@@ -108,8 +113,34 @@ def test_an_evaluation_is_told_for_its_first_model_under_every_regime() -> None:
     assert page[metrics.EVALUATION_ERROR] == {("m", "full", "false"): 0.9}
 
 
-def test_a_step_tells_its_phases() -> None:
+def test_a_step_reports_its_duration_and_phases() -> None:
     record = {"step": "delete", "duration_seconds": 1.5, "phases_seconds": {"cut": 0.25}}
-    page = page_of(evidence.add_step, record, "m")
+    page = page_of(record_samples.add_step, record, "m")
     assert page[metrics.STEP_DURATION] == {("delete", "m"): 1.5}
     assert page[metrics.STEP_PHASE] == {("delete", "m", "cut"): 0.25}
+
+
+def test_a_purge_scan_reports_every_place_with_zero_for_clean_ones() -> None:
+    samples = Samples()
+    places = ["cache", "bucket", "bucket"]
+    record_samples.add_purge_scan(
+        samples, now(), tombstones=5, searched=places, resurrected=["bucket"] * 3, blind=["cache"]
+    )
+    page = ExporterPage(samples.text())
+    assert page[metrics.RESURRECTED] == {("cache",): 0, ("bucket",): 3}
+    assert page[metrics.BLIND] == {("cache",): 1, ("bucket",): 0}
+    assert page[metrics.TOMBSTONES] == {(): 5}
+
+
+def test_mbd_purge_scan_delivers_its_findings_as_metrics(
+    lifecycle_store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lifecycle_store.store.create(object_name("a" * 64), b"something else")
+    settings = ["--set=monitoring.mode=textfile", f"--set=monitoring.textfile={tmp_path}/metrics"]
+    CliRunner().invoke(group, ["purge", "scan", "--store", lifecycle_store.url, *settings])
+    assert [file.name for file in (tmp_path / "metrics").iterdir()] == ["mbd-purge-scan-sentiment.prom"]
+    page = ExporterPage((tmp_path / "metrics" / "mbd-purge-scan-sentiment.prom").read_text())
+    assert page[metrics.RESURRECTED]
+    assert set(page[metrics.RESURRECTED].values()) == {0}
+    assert page[metrics.PURGE_SCAN]

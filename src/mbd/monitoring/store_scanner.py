@@ -1,9 +1,9 @@
-"""Looking through a store, again and again, at the price of what is new.
+"""Scan a store repeatedly, reading only what has changed.
 
-A look lists the store and reads only objects whose size or time has changed since the last one: certificates and the
-statements about them, with their proofs, are verified when they are read (digest, signatures, place in the log), and
-never again unless the object or the trust file changes. The log must continue the one of the look before. A request
-only ever grows, so its size tells each change.
+A scan lists the store and reads the objects whose size or modification time has changed since the last scan.
+Certificates, statements and their proofs are verified when they are read (digest, signatures, inclusion in the log),
+and again only if the object or the trust file changes. The log must be consistent with the log of the previous scan. A
+request only ever grows, so a change always shows in its size.
 """
 
 import itertools
@@ -36,21 +36,21 @@ from mbd.requests.request_store import PREFIX as REQUESTS
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError
 
-_READERS = 8
-_AT_ONCE = 256
+_THREADS = 8
+_BATCH = 256
 
 Fact = TypeVar("Fact")
-Mark = tuple[tuple[str, int, float], ...]
-"""name, size and time of the objects that a fact was read from"""
+Fingerprint = tuple[tuple[str, int, float], ...]
+"""name, size and modification time of the objects that a fact was read from"""
 
 
-class StoppedError(Exception):
-    """The look was called off."""
+class ScanStoppedError(Exception):
+    """The scan was cancelled."""
 
 
 @dataclass(frozen=True)
 class StoreSnapshot:
-    """The store as of one look."""
+    """The result of one scan."""
 
     certificates: Mapping[str, CertificateFacts | StatementFacts | InvalidEntry]
     """by digest"""
@@ -59,28 +59,28 @@ class StoreSnapshot:
     log_problem: str | None
     tombstones: int
     resurrected: int
-    """purged files that are in the store again"""
+    """number of purged files that are in the store again"""
     read: int
-    """objects that had to be read"""
+    """number of objects that were read"""
 
 
 @dataclass
-class _Known(Generic[Fact]):
-    """What was read, with the state of the objects that it was read from."""
+class _Cache(Generic[Fact]):
+    """Facts, with the fingerprint of the objects that they were read from."""
 
     read: Callable[[str], Fact]
-    facts: dict[str, tuple[Mark, Fact]] = field(default_factory=dict)
+    facts: dict[str, tuple[Fingerprint, Fact]] = field(default_factory=dict)
 
-    def refresh(self, listed: Mapping[str, Mark], stopped: Callable[[], bool]) -> int:
-        """Forget what is no longer there, read what is new or changed; return how many that were."""
+    def refresh(self, listed: Mapping[str, Fingerprint], stopped: Callable[[], bool]) -> int:
+        """Drop what is gone, read what is new or changed; return the number of objects read."""
         for gone in self.facts.keys() - listed.keys():
             del self.facts[gone]
-        new = [name for name, mark in listed.items() if name not in self.facts or self.facts[name][0] != mark]
-        with ThreadPoolExecutor(_READERS) as pool:
-            for start in range(0, len(new), _AT_ONCE):
+        new = [name for name, found in listed.items() if name not in self.facts or self.facts[name][0] != found]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for start in range(0, len(new), _BATCH):
                 if stopped():
-                    raise StoppedError
-                some = new[start : start + _AT_ONCE]
+                    raise ScanStoppedError
+                some = new[start : start + _BATCH]
                 for name, fact in zip(some, pool.map(self.read, some), strict=True):
                     self.facts[name] = listed[name], fact
         return len(new)
@@ -89,26 +89,32 @@ class _Known(Generic[Fact]):
         return ((name, fact) for name, (_, fact) in self.facts.items())
 
 
-class Scanner:
-    """Looks at one store."""
+class StoreScanner:
+    """Scans one store, and remembers what it has verified."""
 
     def __init__(self, store: Store, trust_file: Path) -> None:
         self._store, self._trust_file = store, trust_file
         self._trust: Trust | None = None
-        self._certificates = _Known(self._read_certificate)
-        self._requests = _Known(self._read_request)
+        self._certificates = _Cache(self._read_certificate)
+        self._requests = _Cache(self._read_request)
         self._head: Checkpoint | None = None
         self._seen = False
 
     def scan(self, stopped: Callable[[], bool] = lambda: False) -> StoreSnapshot:
-        """Look at the store; StoreError (or another MbdError) if that is not possible now.
+        """Scan the store.
 
-        A long look ends with StoppedError once `stopped()`; what it has read by then is kept.
+        Args:
+            stopped: asked between batches of reads; the scan is cancelled once it returns true.
+
+        Raises:
+            ScanStoppedError: the scan was cancelled; what it has read is kept for the next one.
+            StoreError: the store is unreachable, missing or suddenly empty.
+
         """
         self._check_trust()
         self._check_there()
         listed = _by_digest(self._store.list(f"{CERTIFICATES}/"))
-        requests = {stored.name: (_mark(stored),) for stored in self._store.list(REQUESTS)}
+        requests = {stored.name: (_fingerprint(stored),) for stored in self._store.list(REQUESTS)}
         head, problem = self._check_log()
         read = self._certificates.refresh(listed, stopped) + self._requests.refresh(requests, stopped)
         tombstones = self._tombstones()
@@ -123,39 +129,41 @@ class Scanner:
         )
 
     def leakage(self, digest: str) -> LeakageRecord | None:
-        """Return the attacks that a certificate or an audit tells of; None if it tells of none."""
+        """Return the leakage record of a certificate or a re-audit; None if there is none."""
         try:
-            statement = read_statement(self._store, digest, self._believed)
+            statement = read_statement(self._store, digest, self._current_trust)
         except (VerificationError, DataError):
-            return None  # changed since it was listed: the next look will tell
+            return None  # changed since it was listed: the next scan counts it as invalid
         if isinstance(statement, DeletionStatement):
             return statement.predicate.evidence.leakage
         return statement.predicate.leakage if isinstance(statement, ReauditStatement) else None
 
     def _check_trust(self) -> None:
-        """Read the trust file; if it has changed, nothing that was verified counts any more."""
+        """Read the trust file; if it has changed, everything is verified again."""
         trust = read_trust(self._trust_file)
         if self._trust is not None and trust != self._trust:
             self._certificates.facts.clear()
         self._trust = trust
 
     def _check_there(self) -> None:
-        """Tell a store that is not there, or is empty all of a sudden, from one that has nothing in it yet."""
+        """Distinguish a store that is missing or suddenly empty from one in which nothing was published yet."""
         url, empty = self._store.url, next(self._store.list(), None) is None
         if url.startswith("file://") and not folder_of(url).is_dir():
-            raise StoreError(f"there is no folder {url}", hint="is it mounted? check store.url")
+            raise StoreError(
+                f"the folder of the store does not exist: {url}", hint="check store.url, and that the volume is mounted"
+            )
         if empty and self._seen:
-            raise StoreError(f"everything that was in {url} is gone", hint="is it mounted?")
+            raise StoreError(f"the store is empty, but was not before: {url}", hint="check that the volume is mounted")
         self._seen = not empty
 
     def _check_log(self) -> tuple[Checkpoint | None, str | None]:
-        """Return the newest head that can be believed, and what is wrong with the log, if anything is."""
-        trust = self._believed
+        """Return the newest verified checkpoint, and the problem with the log (None: there is none)."""
+        trust = self._current_trust
         try:
             head, _ = read_head(self._store, trust)
             if self._head is not None:
                 if head is None:
-                    return self._head, "the head of the log is gone"
+                    return self._head, "the checkpoint of the log is missing"
                 Log(self._store, trust, head).consistency(self._head)
         except (VerificationError, DataError) as error:
             return self._head, error.problem
@@ -164,7 +172,7 @@ class Scanner:
 
     def _read_certificate(self, digest: str) -> CertificateFacts | StatementFacts | InvalidEntry:
         try:
-            return facts_of(digest, read_statement(self._store, digest, self._believed))
+            return facts_of(digest, read_statement(self._store, digest, self._current_trust))
         except (VerificationError, DataError) as error:
             return InvalidEntry(error.problem)
 
@@ -184,22 +192,22 @@ class Scanner:
         return len(tombstones & {stored.name.rpartition("/")[2] for stored in kept})
 
     @property
-    def _believed(self) -> Trust:
+    def _current_trust(self) -> Trust:
         if self._trust is None:
             self._check_trust()
         assert self._trust is not None  # noqa: S101 -- it was just read
         return self._trust
 
 
-def _by_digest(listed: Iterator[StoredObject]) -> dict[str, Mark]:
-    """Return the objects of every published envelope: itself, and its proof."""
-    found: dict[str, Mark] = {}
+def _by_digest(listed: Iterator[StoredObject]) -> dict[str, Fingerprint]:
+    """Return the fingerprint of each published envelope: that of the envelope and of its proof."""
+    found: dict[str, Fingerprint] = {}
     for stored in listed:
         digest = stored.name.split("/")[1]
-        found[digest] = (*found.get(digest, ()), _mark(stored))
+        found[digest] = (*found.get(digest, ()), _fingerprint(stored))
     return found
 
 
-def _mark(stored: StoredObject) -> tuple[str, int, float]:
+def _fingerprint(stored: StoredObject) -> tuple[str, int, float]:
     file = stored.name.rpartition("/")[2]
     return file, stored.size, stored.modified.timestamp() if stored.modified else 0.0

@@ -1,0 +1,179 @@
+"""Convert the records that steps write, and that certificates carry, to samples.
+
+:func:`read_output` reads the folder of a step. The `add_…` functions each convert one record.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from mbd.evaluation.leakage import LEAKAGE, AttackRecord, LeakageRecord, UtilityRecord
+from mbd.files import STEP_FILE, read_json
+from mbd.model.deletion import DeletionRecord, read_deletion
+from mbd.monitoring import metrics
+from mbd.monitoring.samples import Samples
+from mbd.records import read_record
+
+REFUSED = "refused"
+_ROLES = ("before", "after", "reference")
+_RATIOS = frozenset({"corr"})
+_ERROR = "mae"
+
+
+def read_output(folder: Path, model: str) -> tuple[str, Samples, str | None]:
+    """Read the output folder of a step.
+
+    Returns:
+        The name of the step, its samples, and the reason if the run counts as a failure (None: it succeeded).
+
+    """
+    samples, record = Samples(), read_json(folder / STEP_FILE)
+    add_step(samples, record, model)
+    read = _READERS.get(record["step"])
+    return record["step"], samples, read(folder, samples, model) if read else None
+
+
+def add_step(samples: Samples, record: dict[str, Any], model: str) -> None:
+    """Add the durations in `step.json`."""
+    step = record["step"]
+    samples.set(metrics.STEP_DURATION, record["duration_seconds"], step=step, model=model)
+    for phase, seconds in record.get("phases_seconds", {}).items():
+        samples.set(metrics.STEP_PHASE, seconds, step=step, model=model, phase=phase)
+
+
+def add_deletion(samples: Samples, record: DeletionRecord, model: str) -> None:
+    """Add the contents of `deletion.json`: number of edited parameters, proven bound and budget."""
+    labels = {"model": model, "modality": "+".join(record.request.modalities), "method": record.method}
+    samples.set(metrics.EDITED, record.indices.count, **labels)
+    if record.guarantee.epsilon is not None:
+        samples.set(metrics.DELETION_EPSILON, record.guarantee.epsilon, **labels)
+    if record.budget:
+        add_budget(samples, record.budget.epsilon_after, record.budget.limit, model)
+
+
+def add_budget(samples: Samples, spent: float, limit: float, model: str) -> None:
+    """Add the privacy budget that a lineage has spent, and its limit."""
+    samples.set(metrics.BUDGET_SPENT, spent, model=model)
+    samples.set(metrics.BUDGET_LIMIT, limit, model=model)
+
+
+def add_leakage(samples: Samples, record: LeakageRecord, model: str, modality: str | None = None) -> None:
+    """Add the first measure of each attack on each model, and its margin to the gate.
+
+    With `modality`, only attacks on this modality are added.
+    """
+    headlines: dict[tuple[str, str], AttackRecord] = {}
+    margins: dict[tuple[str, str], float] = {}
+    for attack in record.attacks:
+        if modality not in (None, attack.modality):
+            continue
+        key = attack.modality, attack.attack
+        if attack.variant == "as released":
+            headlines.setdefault(key, attack)
+        if attack.decision != "informational" and (margin := _gate_margin(attack)) is not None:
+            margins[key] = min(margin, margins.get(key, margin))
+    for (about, name), attack in headlines.items():
+        for role, value in _values(attack).items():
+            samples.set(metrics.LEAKAGE, value, model=model, modality=about, attack=name, role=role)
+    for (about, name), margin in margins.items():
+        samples.set(metrics.GATE_ROOM, margin, model=model, modality=about, attack=name)
+    if record.lower_bound:
+        samples.set(metrics.LEAKAGE_EPSILON, record.lower_bound.epsilon, model=model)
+
+
+def add_utility(samples: Samples, record: LeakageRecord, model: str) -> None:
+    """Add the utility of the models on the retained modalities, by regime."""
+    for utility in record.utility:
+        for role, value in _values(utility).items():
+            ratio = as_ratio(utility.metric, value)
+            samples.set(metrics.UTILITY, ratio, model=model, metric=utility.metric, regime=utility.regime, role=role)
+
+
+def add_evaluation(samples: Samples, found: dict[str, Any], model: str) -> None:
+    """Add the metrics of the first model in `metrics.json`, for every regime."""
+    for result in found["results"]:
+        if result["method"] != found["model"]:
+            continue
+        labels = {"model": model, "regime": result["regime"], "corrupted": str(result["corrupted"]).lower()}
+        for name, spread in result["metrics"].items():
+            if name == _ERROR:
+                samples.set(metrics.EVALUATION_ERROR, spread["mean"], **labels)
+            else:
+                samples.set(metrics.EVALUATION, as_ratio(name, spread["mean"]), metric=name, **labels)
+
+
+def add_purge_scan(
+    samples: Samples,
+    at: datetime,
+    *,
+    tombstones: int,
+    searched: Iterable[str],
+    resurrected: Iterable[str],
+    blind: Iterable[str],
+) -> None:
+    """Add the result of a search for purged files.
+
+    Places without a finding get the value 0, so that an alert ends.
+
+    Args:
+        samples: where the result is added.
+        at: when the search ended.
+        tombstones: number of purged files that were searched for.
+        searched: the kind of each place.
+        resurrected: for each purged file that was found, the kind of its place.
+        blind: for each part that could not be searched, the kind of its place.
+
+    """
+    found, obstacles = Counter(resurrected), Counter(blind)
+    for place in {*searched, *found, *obstacles}:
+        samples.set(metrics.RESURRECTED, found[place], place=place)
+        samples.set(metrics.BLIND, obstacles[place], place=place)
+    samples.set(metrics.TOMBSTONES, tombstones)
+    samples.set(metrics.PURGE_SCAN, at.timestamp())
+
+
+def as_ratio(metric: str, value: float) -> float:
+    """Return a metric of :mod:`mbd.evaluation.metrics`, which are in percent except for correlations, as a ratio."""
+    return value if metric in _RATIOS else value / 100
+
+
+def _gate_margin(attack: AttackRecord) -> float | None:
+    """Return by how much an attack misses closing the gate.
+
+    The gate closes where both confidence bounds, against the reference and against chance, exceed the tolerance.
+    """
+    if attack.difference is None or attack.tolerance is None or attack.after is None:
+        return None
+    above_reference = attack.tolerance - attack.difference.low
+    above_chance = attack.chance + attack.tolerance - attack.after.low
+    return max(above_reference, above_chance)
+
+
+def _values(record: AttackRecord | UtilityRecord) -> dict[str, float]:
+    found = {role: getattr(record, role) for role in _ROLES}
+    return {role: interval.value for role, interval in found.items() if interval is not None}
+
+
+def _read_deletion(folder: Path, samples: Samples, model: str) -> None:
+    if record := read_deletion(folder):
+        add_deletion(samples, record, model)
+
+
+def _read_leakage(folder: Path, samples: Samples, model: str) -> str | None:
+    record = read_record(folder / LEAKAGE, LeakageRecord, "leakage record", "`mbd attack` writes it")
+    add_leakage(samples, record, model)
+    add_utility(samples, record, model)
+    return REFUSED if record.decision == "refused" else None
+
+
+def _read_evaluation(folder: Path, samples: Samples, model: str) -> None:
+    add_evaluation(samples, read_json(folder / "metrics.json"), model)
+
+
+_READERS: dict[str, Callable[[Path, Samples, str], str | None]] = {
+    "delete": _read_deletion,
+    "attack": _read_leakage,
+    "evaluate": _read_evaluation,
+}
