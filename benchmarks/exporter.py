@@ -29,10 +29,11 @@ from mbd.certificate.log.inclusion import Inclusion, leaf_of
 from mbd.certificate.log.proof import inclusion_proof
 from mbd.certificate.log.reader import Log
 from mbd.certificate.log.tiles import claim_name, node_in
-from mbd.certificate.statement import DeletionStatement, parse_payload, to_payload
-from mbd.certificate.trust import now, read_trust
+from mbd.certificate.trust import read_trust
 from mbd.certificate.verify.signing import proof_bytes
+from mbd.formats.statement import DeletionStatement, parse_payload, to_payload
 from mbd.monitoring.store_scanner import StoreScanner
+from mbd.records import now
 from mbd.storage import open_store
 from mbd.storage.store import Store
 

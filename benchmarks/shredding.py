@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mbd.formats.shredding import key_id
 from mbd.shredding.cipher import CipherSubject, decrypt, encrypt, read_header
-from mbd.shredding.record import key_id
 from mbd.shredding.workspace import SHARED_MEMORY
 
 SUBJECT = CipherSubject(

@@ -26,29 +26,20 @@ from mbd.certificate.keys import load_signer
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.log.tiles import claim_name
-from mbd.certificate.predicate import EvaluationEvidence, RequestReference
 from mbd.certificate.publish import Publisher, publish_certificate
-from mbd.certificate.statement import (
-    CERTIFICATE,
-    INDICES,
-    LEAKAGE,
-    MODEL,
-    REPORT,
-    WEIGHTS,
-    DeletionStatement,
-    subjects_of,
-    to_payload,
-)
-from mbd.certificate.trust import now, read_trust
+from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, from_store, verify_bundle
 from mbd.certificate.verify.blueprint import blueprint
 from mbd.certificate.verify.signing import proof_bytes
-from mbd.evaluation.leakage import AttackRecord, Interval, LeakageRecord
-from mbd.files import file_digests, sha256_file, to_json, write_file
+from mbd.files import file_digests, sha256_file, write_file
+from mbd.formats.deletion import INDICES, DeletionRecord, GuaranteeRecord, IndexRecord, RequestRecord
+from mbd.formats.leakage import LEAKAGE, AttackRecord, Interval, LeakageRecord
+from mbd.formats.model import DataRecord, Guarantee, ModelRecord
+from mbd.formats.predicate import EvaluationEvidence, RequestReference
+from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of, to_payload
 from mbd.model.checkpoint import describe, save_model
-from mbd.model.deletion import DeletionRecord, GuaranteeRecord, IndexRecord, RequestRecord
-from mbd.model.record import DataRecord, Guarantee, ModelRecord
 from mbd.params import load_params
+from mbd.records import now
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.tensors import save_tensors
@@ -160,7 +151,7 @@ def certify(folder: Path, keys: Path, width: int) -> None:
     bundle.mkdir()
     for name in (MODEL, INDICES):
         write_file(bundle / name, (model / name).read_bytes())
-    write_file(bundle / LEAKAGE, to_json(leakage.model_dump(mode="json")))
+    write_file(bundle / LEAKAGE, leakage.to_json())
     write_file(bundle / REPORT, "random numbers\n")
     digests = {**file_digests(bundle), WEIGHTS: record.sha256}
     statement = DeletionStatement(subject=subjects_of(digests), predicate=predicate)

@@ -1,6 +1,6 @@
-"""Write the pages that follow from the code: commands.md, parameters.md, and the packages in architecture.md.
+"""Write the pages that follow from the code: commands.md, parameters.md, the packages in architecture.md, schemas.
 
-Run `python docs/generate.py` after a change of a command, a parameter or a package; a test fails while a page is stale.
+Run `python docs/generate.py` after a change of a command, parameter, record or package; a test finds stale pages.
 """
 
 import ast
@@ -17,8 +17,11 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from mbd.cli import group
+from mbd.formats.leakage import LeakageRecord
+from mbd.formats.statement import DELETION_TYPE, DeletionStatement
 from mbd.params import Params
 from mbd.params.base import Settings
+from mbd.records import json_schema
 
 HERE = Path(__file__).parent
 WIDTH = 100
@@ -61,7 +64,23 @@ def architecture_page() -> str:
     )
 
 
-PAGES = {"commands.md": commands_page, "parameters.md": parameters_page, "architecture.md": architecture_page}
+def certificate_schema() -> str:
+    """Return the JSON Schema of what is signed in a certificate."""
+    return json_schema(DeletionStatement, **{"$id": DELETION_TYPE})
+
+
+def leakage_schema() -> str:
+    """Return the JSON Schema of `leakage.json`."""
+    return json_schema(LeakageRecord)
+
+
+PAGES = {
+    "commands.md": commands_page,
+    "parameters.md": parameters_page,
+    "architecture.md": architecture_page,
+    "schemas/certificate.schema.json": certificate_schema,
+    "schemas/leakage.schema.json": leakage_schema,
+}
 
 
 def _packages() -> Iterator[str]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mbd.attacks.target_model import Role
-from mbd.evaluation.leakage import AttackRecord, LeakageRecord
 from mbd.evaluation.spread import Spread, spread
-from mbd.model.deletion import DeletionRecord
+from mbd.formats.deletion import DeletionRecord
+from mbd.formats.leakage import AttackRecord, LeakageRecord
 
 Kind = Literal["surgery", "uncut", "printed", "certified", "exact"]
 Records = Mapping[int, LeakageRecord]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mbd.attacks.target_model import Role
 from mbd.evaluation.spread import Spread
-from mbd.model.deletion import DeletionRecord
+from mbd.formats.deletion import DeletionRecord
 from studies.audits import (
     BLACK_BOX,
     MEMBERSHIP,

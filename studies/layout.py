@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from mbd.evaluation.leakage import LEAKAGE, LeakageRecord
-from mbd.model.deletion import DELETION, DeletionRecord
-from mbd.records import read_record
+from mbd.formats.deletion import DELETION, DeletionRecord
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.tensors import Array
 from studies.plan import StudyPlan
 
@@ -94,12 +93,12 @@ class Layout:
     def deletions(self, deletion: str) -> dict[int, DeletionRecord]:
         """Read what a deletion was, for each seed."""
         found = self.by_seed(self.deleted(deletion))
-        return {s: read_record(f / DELETION, DeletionRecord, "deletion record", _AGAIN) for s, f in found.items()}
+        return {s: DeletionRecord.read(f / DELETION, "deletion record", _AGAIN) for s, f in found.items()}
 
     def attacks(self, deletion: str) -> dict[int, LeakageRecord]:
         """Read what the attacks found, for each seed."""
         found = self.by_seed(self.leakage(deletion))
-        return {s: read_record(f / LEAKAGE, LeakageRecord, "leakage record", _AGAIN) for s, f in found.items()}
+        return {s: LeakageRecord.read(f / LEAKAGE, "leakage record", _AGAIN) for s, f in found.items()}
 
 
 def read_history(folder: Path) -> dict[str, Array]:

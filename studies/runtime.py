@@ -20,9 +20,9 @@ from typing import Any
 from mbd.evaluation.spread import Spread, spread
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, read_json
+from mbd.formats.deletion import DeletionRecord
+from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import RECORD
-from mbd.model.deletion import DeletionRecord
-from mbd.model.record import ModelRecord
 from mbd.training.log import HISTORY
 from studies import printed
 from studies.audits import Kind, kind_of

@@ -144,7 +144,7 @@ def write(found: Thresholds, out: Path) -> None:
     """Write a cell, whole or not at all."""
     with whole_folder(out, "thresholds") as folder:
         write_file(folder / STEP_FILE, to_json({"step": "thresholds"}))  # by which it may be written again
-        write_file(folder / FILE, to_json(found.model_dump(mode="json")))
+        write_file(folder / FILE, found.to_json())
 
 
 def read(folder: Path) -> Thresholds:

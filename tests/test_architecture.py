@@ -16,6 +16,7 @@ LAYERS = [
     {"training", "evaluation", "privacy"},
     {"model"},
     {"features"},
+    {"formats"},
     {"params"},
 ]
 # the first may import the second
@@ -33,7 +34,7 @@ TOOLS = {
     "__version__",
 }
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
-WITHOUT_TORCH = {"certificate", "purge", "storage", "shredding", "monitoring", "params", "cli"}
+WITHOUT_TORCH = {"formats", "certificate", "purge", "storage", "shredding", "monitoring", "params", "cli"}
 ONLY_HERE = {
     "dvc": {"features/revision.py", "purge/places/dvc_repository.py", "doctor"},
     "kfp": set(),

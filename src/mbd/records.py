@@ -1,29 +1,101 @@
-"""Records: frozen pydantic models that are stored as JSON files, and the one way to read them."""
+"""Records: frozen pydantic models that are stored as JSON, the types they share, and the one way to read them.
 
+A record is read by :meth:`Record.from_bytes` (or :meth:`Record.read`) and written by :meth:`Record.to_bytes`. Stored
+bytes that are no such record raise a :class:`~mbd.errors.DataError` that names the file, the key at fault and a hint.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from mbd.errors import DataError
+from mbd.errors import DataError, MbdError
+from mbd.files import to_json
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""SHA-256, or another 32 bytes, in lower-case hexadecimal"""
+
+
+def now() -> datetime:
+    """Return the current time in whole seconds of UTC, as records hold it."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def _whole_seconds_of_utc(time: datetime) -> datetime:
+    if time.tzinfo is None or time.utcoffset() != timedelta(0) or time.microsecond:
+        raise ValueError("times are whole seconds of UTC")
+    return time.astimezone(UTC)
+
+
+Time = Annotated[datetime, AfterValidator(_whole_seconds_of_utc)]
 
 
 class Record(BaseModel):
-    """A frozen part of a stored file that knows all its keys."""
+    """A stored record, or a part of one: frozen, without unknown keys, infinities or NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return the record as JSON values."""
+        return self.model_dump(mode="json")
 
-AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
+    def to_json(self) -> str:
+        """Return the record as it is stored: indented JSON, keys in their order."""
+        return to_json(self.to_plain())
+
+    def to_bytes(self) -> bytes:
+        """Return :meth:`to_json` in UTF-8."""
+        return self.to_json().encode()
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, what: str, *, file: Path | str | None = None, hint: str | None = None, strict: bool = False
+    ) -> Self:
+        """Parse a stored record.
+
+        Args:
+            data: JSON.
+            what: What the bytes should be, for the error message: "deletion record".
+            file: Where the bytes come from.
+            hint: What the reader of the error can do.
+            strict: Whether values must have their JSON type already, as signed statements demand.
+
+        Raises:
+            DataError: The bytes are not such a record; it names the key at fault.
+
+        """
+        try:
+            return cls.model_validate_json(data, strict=strict)
+        except ValidationError as error:
+            raise invalid(error, what, file=file, hint=hint) from error
+
+    @classmethod
+    def read(cls, file: Path, what: str, hint: str | None = None) -> Self:
+        """Parse the record in a file; DataError if there is none."""
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise DataError(f"there is no readable {what}", file=file, hint=hint) from error
+        return cls.from_bytes(data, what, file=file, hint=hint)
 
 
-def read_record(file: Path, kind: type[AnyRecord], what: str, hint: str) -> AnyRecord:
-    """Return the record in `file`; a DataError that names `what` it should be, the key at fault and a hint."""
-    try:
-        return kind.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise DataError(f"there is no readable {what}", file=file, hint=hint) from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"])) or None
-        raise DataError(f"the {what} is not valid: {first['msg']}", file=file, key=key, hint=hint) from error
+def invalid(
+    error: ValidationError,
+    what: str,
+    *,
+    file: Path | str | None = None,
+    hint: str | None = None,
+    kind: type[MbdError] = DataError,
+) -> MbdError:
+    """Return the error for a record that does not follow its schema: the first problem, and the key that has it."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(map(str, first["loc"])) or None
+    return kind(f"the {what} is not valid: {first['msg'].removeprefix('Value error, ')}", file=file, key=key, hint=hint)
+
+
+def json_schema(record: type[Record], **head: str) -> str:
+    """Return the JSON Schema of a record, as `docs/schemas` holds it; `head` are further keys of the schema itself."""
+    schema: Mapping[str, Any] = record.model_json_schema(by_alias=True, mode="serialization")
+    return to_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **head, **schema})

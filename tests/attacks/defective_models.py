@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mbd.files import read_json, to_json, write_file
+from mbd.formats.model import TensorRecord
 from mbd.model.checkpoint import load_model, save_model
-from mbd.model.record import TensorRecord
 
 
 def smuggled(model_workspace: Path, out: Path) -> Path:

@@ -7,8 +7,8 @@ import pytest
 
 from mbd.attacks.distinguish import _pairwise_auc, distinguish, tell_apart, weight_statistics
 from mbd.errors import DataError, UsageError
+from mbd.formats.model import DataRecord, ModelRecord
 from mbd.model.checkpoint import describe, save_model
-from mbd.model.record import DataRecord, ModelRecord
 from mbd.tensors import Array
 
 NAMES = [f"s{i}" for i in range(12)]

@@ -10,7 +10,7 @@ from mbd.attacks.bootstrap import accuracy, auc
 from mbd.attacks.gate import GateFinding, judge_attacks, judge_epsilon, judge_utility, reasons_of, refuse
 from mbd.attacks.utility import UtilityMeasurement, correlation
 from mbd.errors import ExitCode, GateRefusedError
-from mbd.evaluation.leakage import InvariantRecord, LeakageRecord
+from mbd.formats.leakage import InvariantRecord, LeakageRecord
 from mbd.params import AttacksSettings
 from mbd.tensors import Array
 

@@ -8,7 +8,7 @@ import pytest
 from mbd.attacks.audit_input import open_case
 from mbd.attacks.suite import ATTACKS, run_suite
 from mbd.errors import DataError
-from mbd.evaluation.leakage import LeakageRecord
+from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
 from mbd.params import AttacksSettings, load_params
 from mbd.steps import delete, train

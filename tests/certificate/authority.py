@@ -7,9 +7,9 @@ from typing import Any
 from mbd.certificate.keyring import make_keys
 from mbd.certificate.keys import load_signer
 from mbd.certificate.publish import Publisher
-from mbd.certificate.trust import now
 from mbd.certificate.verify import Verdict, from_folder, from_store, verify_bundle
 from mbd.params import Params
+from mbd.records import now
 from mbd.steps import publish
 from mbd.storage.store import Store
 from tests.certificate.build import ModelWorkspace

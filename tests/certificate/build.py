@@ -7,7 +7,10 @@ from typing import Any
 
 from mbd.certificate.keyring import make_keys
 from mbd.certificate.trust import Trust, read_trust, write_trust
-from mbd.evaluation.leakage import (
+from mbd.features.contract import FeatureSet
+from mbd.files import write_file
+from mbd.formats.deletion import DeletionRecord, read_deletion
+from mbd.formats.leakage import (
     AttackRecord,
     Interval,
     InvariantRecord,
@@ -15,10 +18,7 @@ from mbd.evaluation.leakage import (
     LowerBound,
     UtilityRecord,
 )
-from mbd.features.contract import FeatureSet
-from mbd.files import to_json, write_file
 from mbd.model.checkpoint import load_model, save_model
-from mbd.model.deletion import DeletionRecord, read_deletion
 from mbd.params import Params, load_params
 from mbd.steps import certify, delete, evaluate
 from mbd.steps.step import step_run
@@ -113,7 +113,7 @@ def _valid_long_ago(trust: Trust) -> Trust:
 def write_leakage(out: Path, record: LeakageRecord) -> None:
     """Write an attack record as `mbd attack` leaves it."""
     with step_run("attack", out, {}) as step:
-        write_file(step.folder / "leakage.json", to_json(record.model_dump(mode="json")))
+        write_file(step.folder / "leakage.json", record.to_json())
 
 
 def leakage_record(deletion: DeletionRecord, reference: str = "e" * 64) -> LeakageRecord:

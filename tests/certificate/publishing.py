@@ -11,10 +11,10 @@ from mbd.certificate.commitments import read_private
 from mbd.certificate.layout import certificate_name, latest_name, read_pointer
 from mbd.certificate.log.check import check_log
 from mbd.certificate.publish import publish_certificate
-from mbd.certificate.receipt import Receipt
-from mbd.certificate.statement import CERTIFICATE
 from mbd.certificate.verify import from_folder, from_store, verify_bundle
 from mbd.files import sha256_file
+from mbd.formats.receipt import Receipt
+from mbd.formats.statement import CERTIFICATE
 from mbd.randomness import stream
 from mbd.storage.store import Store
 from tests.certificate.authority import CertificateAuthority

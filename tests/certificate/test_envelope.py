@@ -17,8 +17,9 @@ from securesystemslib.signer import CryptoSigner
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, judge_signatures, pae, sign, verify_envelope
 from mbd.certificate.keyring import add_key, rotate_key, set_threshold
 from mbd.certificate.public_keys import public_pem, to_key
-from mbd.certificate.trust import Trust, now
+from mbd.certificate.trust import Trust
 from mbd.errors import UsageError, VerificationError
+from mbd.records import now
 from tests.certificate.keys import Keys, keys_in
 
 PAYLOAD = b'{"what":"audio"}'

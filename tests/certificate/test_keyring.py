@@ -12,8 +12,9 @@ import pytest
 from mbd.certificate import keyring, keys
 from mbd.certificate.keyring import add_key, make_keys, revoke_key, rotate_key, set_threshold
 from mbd.certificate.public_keys import key_id, public_pem
-from mbd.certificate.trust import now, read_trust, signs
+from mbd.certificate.trust import read_trust, signs
 from mbd.errors import UsageError
+from mbd.records import now
 from tests.certificate.keys import Keys, keys_in
 
 DAY = timedelta(days=1)

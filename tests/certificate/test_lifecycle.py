@@ -22,10 +22,10 @@ from mbd.certificate.lifecycle import (
 from mbd.certificate.log.reader import Log
 from mbd.certificate.registry import CertificateEntry, InvalidCertificate, entries, entry
 from mbd.certificate.signing import sign_statement
-from mbd.certificate.statement import AnyStatement, DeletionStatement, to_payload
 from mbd.certificate.status import Status, status
-from mbd.certificate.trust import now
 from mbd.errors import DataError, UsageError, VerificationError
+from mbd.formats.statement import AnyStatement, DeletionStatement, to_payload
+from mbd.records import now
 from mbd.storage.store import Store
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ISSUED, ModelWorkspace

@@ -8,10 +8,10 @@ import pytest
 
 from mbd.certificate.bundle import PROOF
 from mbd.certificate.layout import LatestPointer, latest_name, proof_name
-from mbd.certificate.receipt import RECEIPT, Receipt
-from mbd.certificate.statement import CERTIFICATE, SUBJECTS, WEIGHTS
 from mbd.errors import ExitCode, MbdError, UsageError, VerificationError
 from mbd.files import file_digests, sha256_file
+from mbd.formats.receipt import RECEIPT, Receipt
+from mbd.formats.statement import CERTIFICATE, SUBJECTS, WEIGHTS
 from mbd.steps import publish
 from mbd.storage import open_store
 from tests.certificate.authority import CertificateAuthority

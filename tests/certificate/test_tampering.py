@@ -17,10 +17,12 @@ from mbd.certificate.layout import certificate_name, object_name, proof_name
 from mbd.certificate.log.reader import Log
 from mbd.certificate.log.tiles import CHECKPOINT as HEAD
 from mbd.certificate.log.tiles import tile_at
-from mbd.certificate.statement import CERTIFICATE, INDICES, LEAKAGE, MODEL, REPORT, WEIGHTS
 from mbd.certificate.verify.checks import digest_name
 from mbd.certificate.verify.signing import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, read_envelope
 from mbd.certificate.verify.standing import CONSISTENCY
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LEAKAGE
+from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS
 from mbd.randomness import stream
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace

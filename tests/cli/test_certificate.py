@@ -8,7 +8,6 @@ from click.testing import CliRunner, Result
 
 from mbd.cli import group
 from mbd.errors import DataError, GateRefusedError, UsageError
-from mbd.records import read_record
 from mbd.steps.fetch import PUBLISHED, Published
 from tests.certificate.build import ModelWorkspace, make_home
 
@@ -138,7 +137,7 @@ def test_fetch_brings_the_released_model_and_says_what_it_is(workspace: Certific
     deleted = workspace.model_workspace.deletion("exact")
     for name in ("model.safetensors", "model.json", "indices.safetensors"):
         assert (out / name).read_bytes() == (deleted / name).read_bytes()
-    published = read_record(out / PUBLISHED, Published, "", "")
+    published = Published.read(out / PUBLISHED, "", "")
     assert (published.certificate, published.modalities, published.revoked) == (digest, ("audio",), ("audio",))
     workspace.run(
         "certificate", "fetch", "--certificate", digest[:12], workspace.store, "--out", out

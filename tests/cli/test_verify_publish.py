@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.statement import CERTIFICATE
 from mbd.files import sha256_file
+from mbd.formats.statement import CERTIFICATE
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 

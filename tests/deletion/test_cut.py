@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mbd.deletion.cut import cut
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
+from mbd.formats.model import ColumnRange, DataRecord, ModelRecord
 from mbd.model.checkpoint import describe, load_model, save_model
 from mbd.model.predictor import load
-from mbd.model.record import ColumnRange, DataRecord, ModelRecord
 from mbd.params import load_params
 from mbd.steps import predict
 from mbd.tensors import Array

@@ -6,7 +6,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from mbd.cli import group
-from mbd.files import to_json, write_file
+from mbd.files import write_file
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import load_params
 from mbd.steps.metrics_reporting import reporting, tell
@@ -73,7 +73,7 @@ def steps_pages(folder: Path) -> list[str]:
     leakage = golden("surgery").predicate.evidence.leakage
     assert leakage
     with reporting("attack", params), step_run("attack", folder / "leakage", {}) as step:
-        write_file(step.folder / "leakage.json", to_json(leakage.model_dump(mode="json")))
+        write_file(step.folder / "leakage.json", leakage.to_json())
     with reporting("purge-scan", params):
         at = datetime.now(UTC)
         tell(lambda s: add_purge_scan(s, at, tombstones=2, searched=["cache"], resurrected=["cache"], blind=[]))

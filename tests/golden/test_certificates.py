@@ -9,9 +9,9 @@ import pytest
 
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.envelope import Envelope
-from mbd.certificate.statement import is_canonical, parse_payload
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import Verdict, from_folder, verify_bundle
+from mbd.formats.statement import is_canonical, parse_payload
 from tests.golden.certificates.cases import HERE, all_cases, assemble, read_case
 
 CASES = all_cases()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.layout import certificate_name
-from mbd.certificate.trust import now
 from mbd.files import read_json
+from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, make_home

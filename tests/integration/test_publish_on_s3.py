@@ -12,10 +12,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mbd.certificate.layout import certificate_name
-from mbd.certificate.receipt import RECEIPT, Receipt
-from mbd.certificate.statement import CERTIFICATE, WEIGHTS
 from mbd.errors import MbdError
 from mbd.files import file_digests, sha256_file
+from mbd.formats.receipt import RECEIPT, Receipt
+from mbd.formats.statement import CERTIFICATE, WEIGHTS
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import LockedError, OtherContentError, Store

@@ -13,15 +13,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mbd.certificate.layout import object_name, tombstone_name
-from mbd.certificate.receipt import Receipt
 from mbd.certificate.registry import entry
-from mbd.certificate.statement import PurgeStatement
-from mbd.certificate.trust import now
 from mbd.files import read_json, sha256_file
+from mbd.formats.receipt import Receipt
+from mbd.formats.statement import PurgeStatement
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params.operations import StoreSettings
 from mbd.purge.tombstones import buried
-from mbd.records import read_record
+from mbd.records import now
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from tests.certificate.build import ModelWorkspace, make_home
@@ -57,7 +56,7 @@ class PurgeAuthority:
 
     @property
     def certificate(self) -> str:
-        return read_record(self.receipt, Receipt, "receipt", "").certificate
+        return Receipt.read(self.receipt, "receipt", "").certificate
 
     def run(self, *arguments: str | Path, store: bool = True) -> tuple[int, str]:
         """Run a command; steps ask the store itself for tombstones."""

@@ -6,7 +6,7 @@ import pytest
 
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
-from mbd.files import canonical_digest, to_json, write_file
+from mbd.files import canonical_digest, write_file
 from mbd.kubeflow.reference import SHARED_FOLDER, feature_set, make_reference
 from mbd.params import Params, load_params
 
@@ -23,7 +23,7 @@ def params() -> Params:
 
 def written(params: Params, folder: Path) -> Path:
     reference, _ = make_reference(params, folder / "made")
-    write_file(folder / "reference.json", to_json(reference.model_dump(mode="json")))
+    write_file(folder / "reference.json", reference.to_json())
     return folder / "reference.json"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.statement import DeletionStatement
 from mbd.errors import ExitCode
 from mbd.files import path_digest, read_json
+from mbd.formats.statement import DeletionStatement
 from mbd.kubeflow import tasks
 from mbd.params import load_params
 from mbd.params.shredding import ShreddingSettings

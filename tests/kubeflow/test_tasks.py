@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.statement import DeletionStatement
 from mbd.errors import ExitCode
 from mbd.files import file_digests, read_json, sha256_file, to_json, write_file
+from mbd.formats.statement import DeletionStatement
 from mbd.kubeflow import tasks
 from mbd.params import Params, load_params
 from mbd.steps import verify

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import DataError, UsageError
+from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for, refuse_foreign
-from mbd.model.record import ModelRecord
 from tests.evaluation.models import as_revoked, tiny_model
 from tests.features.build import synthetic_set
 

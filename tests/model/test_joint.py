@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from mbd.formats.model import DataRecord, ModelRecord
 from mbd.model.joint import JointBackbone, empty_network, from_tensors, provenance, to_tensor_dict
 from mbd.model.networks import REACH, JointNetwork
 from mbd.model.predictor import Model
-from mbd.model.record import DataRecord, ModelRecord
 from mbd.params.learning import JointSettings
 from mbd.tensors import Array
 from mbd.training.draws import initial_weights

@@ -11,7 +11,8 @@ from mbd.certificate.keyring import LOG, TRUST, make_keys
 from mbd.certificate.keys import load_signer
 from mbd.certificate.lifecycle import revocation
 from mbd.certificate.publish import Publisher, publish_statement
-from mbd.certificate.statement import (
+from mbd.certificate.trust import read_trust, write_trust
+from mbd.formats.statement import (
     CERTIFICATE,
     AnyStatement,
     DeletionStatement,
@@ -21,10 +22,10 @@ from mbd.certificate.statement import (
     subjects_of,
     to_payload,
 )
-from mbd.certificate.trust import now, read_trust, write_trust
 from mbd.monitoring.exporter import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params.operations import StoreSettings
+from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from tests.certificate.keyed_store import KeyedStore
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.layout import certificate_name
+from mbd.formats.request import Lease
 from mbd.monitoring import metrics
 from mbd.monitoring.exporter import Exporter, StoreMonitor
-from mbd.requests.record import Lease
 from tests.monitoring.golden_store import GoldenStore, days_from_now, golden, seconds
 from tests.monitoring.page import ExporterPage
 

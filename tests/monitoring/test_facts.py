@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.certificate.lifecycle import revocation, supersession
-from mbd.certificate.statement import CERTIFICATE, AnyStatement, Reaudit, ReauditStatement, subjects_of
 from mbd.certificate.status import status
+from mbd.formats.statement import CERTIFICATE, AnyStatement, Reaudit, ReauditStatement, subjects_of
 from mbd.monitoring.facts import CertificateFacts, StatementFacts, facts_of, reaudit_by, state_of
 from tests.monitoring.golden_store import golden
 

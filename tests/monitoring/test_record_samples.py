@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.certificate.layout import object_name
-from mbd.certificate.trust import now
 from mbd.cli import group
-from mbd.evaluation.leakage import AttackRecord, Interval, LeakageRecord
+from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord
 from mbd.monitoring import metrics, record_samples
 from mbd.monitoring.samples import Samples
+from mbd.records import now
 from tests.monitoring.golden_store import GoldenStore, golden
 from tests.monitoring.page import ExporterPage
 

@@ -9,9 +9,9 @@ from mbd.certificate.layout import certificate_name, object_name, proof_name, to
 from mbd.certificate.log.tiles import CHECKPOINT
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError
+from mbd.formats.request import Lease
 from mbd.monitoring.facts import CertificateFacts, InvalidEntry, RequestFacts, StatementFacts
 from mbd.monitoring.store_scanner import ScanStoppedError
-from mbd.requests.record import Lease
 from mbd.storage.store import StoreError
 from tests.monitoring.golden_store import GoldenStore, days_from_now
 

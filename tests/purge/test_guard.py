@@ -11,12 +11,12 @@ import pytest
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.guard import admit, input_schema
 from mbd.certificate.lifecycle import announce, revocation
-from mbd.certificate.trust import now
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file
 from mbd.model.checkpoint import WEIGHTS, load_model, save_model
 from mbd.purge.targets import Target, Targets
 from mbd.purge.tombstones import bury
+from mbd.records import now
 from mbd.storage import open_store
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace

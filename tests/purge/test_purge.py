@@ -7,11 +7,11 @@ import pytest
 
 from mbd.certificate.lifecycle import PENDING
 from mbd.certificate.registry import entry
-from mbd.certificate.statement import PurgeStatement, to_payload
-from mbd.certificate.trust import now
 from mbd.errors import UsageError
 from mbd.files import sha256_file
+from mbd.formats.statement import PurgeStatement, to_payload
 from mbd.purge.tombstones import buried
+from mbd.records import now
 from tests.purge.workspace import PurgeWorkspace, digests_below, holding
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from mbd.certificate.registry import entry
-from mbd.certificate.statement import PurgeStatement
-from mbd.certificate.trust import now
 from mbd.cli import main
+from mbd.formats.statement import PurgeStatement
 from mbd.purge.tombstones import bury
+from mbd.records import now
 from mbd.steps import purge
 from mbd.storage import open_store
 from tests.certificate.killing import KillingStore

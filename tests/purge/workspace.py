@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.certificate.receipt import Receipt
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
+from mbd.formats.receipt import Receipt
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params import Params
 from mbd.purge.places import Workspace, workspace
-from mbd.records import read_record
 from mbd.steps import purge
 from mbd.steps.purge import Done, PurgePlan
 from mbd.training.resume import Snapshots, TrainingState
@@ -77,7 +76,7 @@ class PurgeWorkspace:
 
     @property
     def certificate(self) -> str:
-        return read_record(self.receipt, Receipt, "receipt", "").certificate
+        return Receipt.read(self.receipt, "receipt", "").certificate
 
     def params(self, *settings: str) -> Params:
         return self.authority.params(*self._own, *settings)

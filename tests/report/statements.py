@@ -10,20 +10,14 @@ from mbd.certificate.bundle import PROOF, certificate_digest
 from mbd.certificate.keyring import make_keys
 from mbd.certificate.keys import load_signer
 from mbd.certificate.lifecycle import announce
-from mbd.certificate.predicate import Predicate
 from mbd.certificate.publish import Publisher, publish_statement
 from mbd.certificate.signing import sign_statement
-from mbd.certificate.statement import (
-    CERTIFICATE,
-    LEAKAGE,
-    SUBJECTS,
-    AboutCertificate,
-    DeletionStatement,
-    subjects_of,
-)
-from mbd.certificate.trust import now
 from mbd.certificate.verify.signing import proof_bytes
+from mbd.formats.leakage import LEAKAGE
+from mbd.formats.predicate import Predicate
+from mbd.formats.statement import CERTIFICATE, SUBJECTS, AboutCertificate, DeletionStatement, subjects_of
 from mbd.params import Params, load_params
+from mbd.records import now
 from mbd.storage import open_store
 from tests.certificate.authority import key_settings
 from tests.certificate.keyed_store import KeyedStore

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError
-from mbd.evaluation.leakage import (
+from mbd.formats.leakage import (
     AttackRecord,
     Decision,
     Interval,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.predicate import Predicate
-from mbd.certificate.statement import WEIGHTS
+from mbd.formats.predicate import Predicate
+from mbd.formats.statement import WEIGHTS
 from mbd.report.certificate import certificate_report
 from tests.certificate.build import KINDS, ModelWorkspace, make_home
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.statement import (
+from mbd.formats.statement import (
     CERTIFICATE,
     WEIGHTS,
     PurgeStatement,
@@ -16,7 +16,6 @@ from mbd.certificate.statement import (
     SupersessionStatement,
     subjects_of,
 )
-from mbd.files import to_json
 from mbd.report.page.certificate import PageContext, certificate_page, unsigned_page
 from mbd.report.page.content import Page, Plot
 from mbd.report.page.html import to_html
@@ -54,7 +53,7 @@ def test_the_first_sentences_say_what_was_deleted_and_what_that_is_worth(kind: K
 def test_every_format_says_the_same(kind: Kind) -> None:
     page, statement = page_of(kind), statement_of(kind)
     shown = {"html": Seen.of(to_html(page)).text, "markdown": to_markdown(page)}
-    stored = to_json(page.model_dump(mode="json"))
+    stored = page.to_json()
     assert Page.model_validate_json(stored) == page
     predicate = statement.predicate
     sentences = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.evaluation.leakage import Interval
+from mbd.formats.leakage import Interval
 from mbd.report.page.assets import script, style
 from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import UsageError
-from mbd.requests.record import DeletionRequest, Lease
+from mbd.formats.request import DeletionRequest, Lease
 from mbd.requests.request_store import RequestStore
 from mbd.storage.folder import FolderStore
 from mbd.storage.store import NotThereError

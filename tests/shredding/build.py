@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mbd.formats.model import DataRecord, ModelRecord
 from mbd.model.checkpoint import describe, save_model
-from mbd.model.record import DataRecord, ModelRecord
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.wrapper import FileWrapper

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.errors import DataError
+from mbd.formats.shredding import key_id
 from mbd.shredding.cipher import CHUNK, CipherSubject, decrypt, encrypt, read_header
-from mbd.shredding.record import key_id
 
 KEYS = [bytes([n]) * 32 for n in (1, 2)]
 SUBJECT = CipherSubject(name="model.safetensors", lineage="mosi", kind="models", modalities=("text", "audio"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import DataError, UsageError
+from mbd.formats.shredding import RECORD, KeyName, key_id, read_shredding, shredding_facts
 from mbd.shredding import keys
 from mbd.shredding.keys import KeyDestroyedError, Keyring
-from mbd.shredding.record import RECORD, KeyName, key_id, read_shredding, shredding_facts
 from mbd.shredding.wrapper import FileWrapper, UnwrapError
 from tests.shredding.build import make_keyring, settings
 

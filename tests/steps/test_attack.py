@@ -9,10 +9,9 @@ from click.testing import CliRunner
 
 from mbd.cli import group
 from mbd.errors import GateRefusedError, UsageError
-from mbd.evaluation.leakage import LEAKAGE, LeakageRecord
 from mbd.files import path_digest
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.params import Params, load_params
-from mbd.records import read_record
 from mbd.steps import attack
 from tests.attacks.models import audited, untrained
 
@@ -43,7 +42,7 @@ def attacked(model_workspace: Path, out: Path, *settings: str, after: str | Path
 
 def test_a_passed_model_leaves_everything_there_is_to_say(model_workspace: Path, tmp_path: Path) -> None:
     record = attacked(model_workspace, tmp_path / "out")
-    assert record == read_record(tmp_path / "out" / LEAKAGE, LeakageRecord, "leakage record", "")
+    assert record == LeakageRecord.read(tmp_path / "out" / LEAKAGE, "leakage record", "")
     files = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file()}
     assert files == {
         *("leakage.json", "report.md", "metrics.json", "step.json"),
@@ -63,7 +62,7 @@ def test_a_refused_model_leaves_the_same_and_ends_with_3(model_workspace: Path, 
     out = tmp_path / "out"
     with pytest.raises(GateRefusedError, match="utility"):
         attacked(model_workspace, out, after=untrained(model_workspace, tmp_path / "untrained"))
-    record = read_record(out / LEAKAGE, LeakageRecord, "leakage record", "")
+    record = LeakageRecord.read(out / LEAKAGE, "leakage record", "")
     assert record.decision == "refused"
     assert "**Refused.**" in (out / "report.md").read_text()
     assert json.loads((out / "metrics.json").read_text())["passed"] == 0

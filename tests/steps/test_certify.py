@@ -12,13 +12,13 @@ import pytest
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.commitments import read_private
 from mbd.certificate.envelope import Envelope, verify_envelope
-from mbd.certificate.statement import DeletionStatement, parse_payload
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.errors import DataError, ExitCode, GateRefusedError, MbdError, UsageError
-from mbd.evaluation.leakage import LeakageRecord
 from mbd.files import path_digest, read_json, sha256_file, to_json
-from mbd.model.deletion import DeletionRecord, read_deletion
+from mbd.formats.deletion import DeletionRecord, read_deletion
+from mbd.formats.leakage import LeakageRecord
+from mbd.formats.statement import DeletionStatement, parse_payload
 from mbd.steps import certify, delete
 from tests.certificate.build import ISSUED, KINDS, ModelWorkspace, make_home, weights_of, write_leakage
 

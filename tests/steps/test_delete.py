@@ -18,8 +18,8 @@ from mbd.cli import group
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import path_digest, sha256_file, to_json
+from mbd.formats.deletion import GuaranteeRecord, read_deletion
 from mbd.model.checkpoint import load_model, save_model
-from mbd.model.deletion import GuaranteeRecord, read_deletion
 from mbd.model.predictor import load
 from mbd.params import Params, load_params
 from mbd.privacy.ledger import Ledger

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from mbd.cli import group
 from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
-from mbd.evaluation.leakage import LeakageRecord
-from mbd.files import to_json, write_file
+from mbd.files import write_file
+from mbd.formats.leakage import LeakageRecord
 from mbd.monitoring import metrics
 from mbd.params import Params, load_params
 from mbd.steps.metrics_reporting import reason_of, reporting, tell
@@ -113,7 +113,7 @@ def attacked(out: Path, decision: str) -> None:
     assert isinstance(leakage, LeakageRecord)
     record = leakage.model_copy(update={"decision": decision})
     with step_run("attack", out, {}) as step:
-        write_file(step.folder / "leakage.json", to_json(record.model_dump(mode="json")))
+        write_file(step.folder / "leakage.json", record.to_json())
 
 
 def test_every_step_within_a_command_is_told_although_its_folder_is_gone(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from mbd.certificate.layout import certificate_name
 from mbd.certificate.lifecycle import revocation
-from mbd.certificate.statement import CERTIFICATE
-from mbd.certificate.trust import now
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import file_digests
+from mbd.formats.statement import CERTIFICATE
+from mbd.records import now
 from mbd.report.page.content import Page
 from mbd.requests.request_store import RequestStore
 from mbd.steps import report

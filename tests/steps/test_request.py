@@ -9,9 +9,10 @@ from mbd.certificate.keyring import make_keys
 from mbd.certificate.keys import load_signer
 from mbd.certificate.lifecycle import announce, revocation
 from mbd.certificate.publish import Publisher
-from mbd.certificate.trust import now, read_trust
+from mbd.certificate.trust import read_trust
+from mbd.formats.request import DeletionRequest
 from mbd.params import load_params
-from mbd.requests.record import DeletionRequest
+from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
 from mbd.steps.request import Worker

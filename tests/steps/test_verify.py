@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.layout import latest_name
-from mbd.certificate.statement import CERTIFICATE
-from mbd.certificate.trust import now
 from mbd.certificate.verify.signing import SIGNATURES
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file
+from mbd.formats.statement import CERTIFICATE
+from mbd.records import now
 from mbd.steps import verify
 from mbd.steps.reproduce import REPRODUCTION
 from mbd.storage.store import NotThereError

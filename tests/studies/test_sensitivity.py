@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mbd.evaluation.spread import Spread
-from mbd.model.deletion import GuaranteeRecord
+from mbd.formats.deletion import GuaranteeRecord
 from studies import sensitivity, sensitivity_claims, thresholds
 from studies.deleted import DeletedLine, read_deleted
 from studies.layout import Layout

@@ -12,10 +12,10 @@ from pathlib import Path, PurePosixPath
 from mbd.attacks.target_model import Role
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
+from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
+from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import RECORD, load_model
 from mbd.model.compatible import open_for, refuse_foreign
-from mbd.model.deletion import DELETION, DeletionRecord, read_deletion
-from mbd.model.record import ModelRecord
 from mbd.tensors import Array
 
 

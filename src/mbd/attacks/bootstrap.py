@@ -11,7 +11,7 @@ same rows are compared under the same weights, so that what is hard about a row 
 import numpy as np
 
 from mbd.attacks.attack import AttackEvidence
-from mbd.evaluation.leakage import Interval
+from mbd.formats.leakage import Interval
 from mbd.params import AttacksSettings
 from mbd.randomness import stream
 from mbd.tensors import Array

@@ -24,7 +24,7 @@ from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
 from mbd.errors import DataError
-from mbd.model.record import TensorRecord
+from mbd.formats.model import TensorRecord
 from mbd.tensors import Array
 
 NAME = "diff"

@@ -23,7 +23,7 @@ from mbd.attacks.bootstrap import auc, percentiles, resampled, units
 from mbd.attacks.target_model import Role
 from mbd.attacks.utility import UtilityMeasurement
 from mbd.errors import GateRefusedError
-from mbd.evaluation.leakage import (
+from mbd.formats.leakage import (
     AttackRecord,
     Decision,
     Interval,

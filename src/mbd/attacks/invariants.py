@@ -22,10 +22,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mbd.attacks.audit_input import AuditInput, StoredModel
-from mbd.evaluation.leakage import InvariantRecord
 from mbd.files import sha256_file
-from mbd.model.deletion import INDICES, BudgetRecord, DeletionRecord
-from mbd.model.record import TensorRecord
+from mbd.formats.deletion import INDICES, BudgetRecord, DeletionRecord
+from mbd.formats.leakage import InvariantRecord
+from mbd.formats.model import TensorRecord
 from mbd.params import DeletionSettings
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
 from mbd.tensors import Array

@@ -27,7 +27,7 @@ from mbd.deletion.calibration import Calibration
 from mbd.deletion.cut import cut
 from mbd.deletion.gradients import Batch
 from mbd.deletion.importance import importance
-from mbd.model.deletion import INDICES
+from mbd.formats.deletion import INDICES
 from mbd.model.joint import from_tensors
 from mbd.model.networks import JointNetwork
 from mbd.params import AttacksSettings, DeletionSettings

@@ -27,8 +27,8 @@ from mbd.attacks.proxy import ProxyQuality, proxy_quality
 from mbd.attacks.target_model import Role, TargetModel
 from mbd.attacks.utility import utility
 from mbd.errors import DataError
-from mbd.evaluation.leakage import AttackRecord, LeakageRecord, Variant
 from mbd.files import canonical_digest
+from mbd.formats.leakage import AttackRecord, LeakageRecord, Variant
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params import AttacksSettings
 from mbd.training.reproducibility import reproducible

@@ -18,9 +18,9 @@ import numpy as np
 from mbd.attacks import extraction
 from mbd.attacks.extraction import Extraction
 from mbd.features.rows import Rows
+from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.predictor import Backbone
-from mbd.model.record import ModelRecord
 from mbd.tensors import Array
 
 Role = Literal["before", "after", "reference"]

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.certificate.envelope import Envelope
-from mbd.certificate.statement import CERTIFICATE, INDICES, LEAKAGE, MODEL, REPORT, AnyStatement, parse_payload
 from mbd.errors import DataError
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LEAKAGE
+from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, AnyStatement, parse_payload
 
 PROOF = "proof.json"
 FILES = (CERTIFICATE, MODEL, INDICES, LEAKAGE, REPORT)

@@ -12,14 +12,11 @@ import hmac
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
+from mbd.files import write_file
+from mbd.records import Digest, Record
 
-from mbd.files import to_json, write_file
-from mbd.records import Record, read_record
-
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Kind = Literal["subject", "weights", "data"]
 
 SALT_BYTES = 32
@@ -89,10 +86,10 @@ def keep_private(folder: Path, certificate: str, openings: tuple[Opening, ...]) 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = folder / f"{certificate}.json"
     record = PrivateRecord(certificate=certificate, openings=openings)
-    write_file(file, to_json(record.model_dump(mode="json")), mode=0o600)
+    write_file(file, record.to_json(), mode=0o600)
     return file
 
 
 def read_private(file: Path) -> PrivateRecord:
     """Read the private file of a certificate."""
-    return read_record(file, PrivateRecord, "private file of a certificate", "`mbd certify` writes it")
+    return PrivateRecord.read(file, "private file of a certificate", "`mbd certify` writes it")

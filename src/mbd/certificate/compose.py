@@ -13,7 +13,10 @@ from typing import Any, Literal
 from mbd.certificate.commitments import Commitments
 from mbd.certificate.disclosures import disclosures
 from mbd.certificate.inputs import CertificateInput, told_versions
-from mbd.certificate.predicate import (
+from mbd.formats.deletion import DeletionRecord
+from mbd.formats.leakage import LeakageRecord
+from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import (
     STABLE_ROWS,
     Absence,
     Budget,
@@ -32,10 +35,7 @@ from mbd.certificate.predicate import (
     Structure,
     TensorShape,
 )
-from mbd.certificate.statement import exact_integers
-from mbd.evaluation.leakage import LeakageRecord
-from mbd.model.deletion import DeletionRecord
-from mbd.model.record import ModelRecord
+from mbd.formats.statement import exact_integers
 
 _ELSEWHERE = {"variant", "calibration", "noise", "sensitivity", "clip_radius", "sigma", "rho", "finetuning"}
 _COMPUTED = {

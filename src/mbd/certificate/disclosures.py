@@ -3,7 +3,7 @@
 A guarantee is about the released weights. The certificate is a release, too, and says so where it tells more.
 """
 
-from mbd.model.deletion import DeletionRecord
+from mbd.formats.deletion import DeletionRecord
 
 
 def disclosures(deletion: DeletionRecord) -> tuple[str, ...]:

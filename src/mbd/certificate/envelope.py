@@ -23,7 +23,7 @@ from securesystemslib.signer import Signer
 from mbd.certificate.public_keys import is_signature, key_id, public_pem, to_key
 from mbd.certificate.trust import Logged, Trust, TrustedKey, refusal
 from mbd.errors import UsageError, VerificationError
-from mbd.records import Record
+from mbd.records import Digest, Record
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
@@ -44,7 +44,7 @@ Base64 = Annotated[str, AfterValidator(_strict_base64)]
 class EnvelopeSignature(Record):
     """A signature and the key that is said to have made it."""
 
-    keyid: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    keyid: Digest
     sig: Base64
 
     @property

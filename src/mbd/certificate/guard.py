@@ -15,15 +15,14 @@ from typing import Any
 from mbd.certificate.envelope import Envelope
 from mbd.certificate.layout import LATEST, certificate_name, read_pointer, tombstone_name
 from mbd.certificate.registry import published
-from mbd.certificate.statement import WEIGHTS, DeletionStatement, parse_payload
 from mbd.certificate.trust import Trust
 from mbd.certificate.verify import Verdict, from_store, verify_bundle
 from mbd.certificate.verify.standing import CONSISTENCY, STANDING
 from mbd.errors import DataError, MbdError, VerificationError
 from mbd.files import sha256_file
+from mbd.formats.model import ModelRecord
+from mbd.formats.statement import WEIGHTS, DeletionStatement, parse_payload
 from mbd.model.checkpoint import RECORD
-from mbd.model.record import ModelRecord
-from mbd.records import read_record
 from mbd.storage.store import Store
 
 
@@ -57,7 +56,7 @@ def admit(model: Path, store: Store, trust: Trust, *, at: datetime | None = None
     for certificate in dict.fromkeys(_certificates_of(digests[WEIGHTS], store)):
         verdict = _verified(certificate, model, store, trust, at)
         if not _problems(verdict):
-            record = read_record(model / RECORD, ModelRecord, "model record (model.json)", "fetch the model again")
+            record = ModelRecord.read(model / RECORD, "model record (model.json)", "fetch the model again")
             return Admission(certificate, verdict, record)
         refused += [f"{check}" for check in _problems(verdict)]
     raise VerificationError(

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.predicate import EvaluationEvidence
-from mbd.certificate.statement import INDICES, LEAKAGE, MODEL, WEIGHTS
 from mbd.errors import DataError, GateRefusedError, UsageError
-from mbd.evaluation.leakage import AttackRecord, InvariantRecord, LeakageRecord, LowerBound, UtilityRecord
 from mbd.files import STEP_FILE, canonical_digest, file_digests, read_json
+from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, read_deletion
+from mbd.formats.leakage import LEAKAGE, AttackRecord, InvariantRecord, LeakageRecord, LowerBound, UtilityRecord
+from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import EvaluationEvidence
+from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.model.checkpoint import load_model
-from mbd.model.deletion import DELETION, DeletionRecord, read_deletion
-from mbd.model.record import ModelRecord
-from mbd.records import read_record
 
 METRICS = "metrics.json"
 
@@ -85,7 +84,7 @@ def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecor
         )
     if folder is None:
         return None
-    found = read_record(folder / LEAKAGE, LeakageRecord, "leakage record", "`mbd attack` writes it")
+    found = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
     _refuse_gate(found, folder)
     return found
 

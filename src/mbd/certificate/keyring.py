@@ -15,19 +15,10 @@ from pydantic import ValidationError
 
 from mbd.certificate.keys import new_key
 from mbd.certificate.public_keys import key_id
-from mbd.certificate.trust import (
-    KeyRevocation,
-    Purpose,
-    Trust,
-    TrustedKey,
-    now,
-    read_trust,
-    signs,
-    trusted_key,
-    write_trust,
-)
+from mbd.certificate.trust import KeyRevocation, Purpose, Trust, TrustedKey, read_trust, signs, trusted_key, write_trust
 from mbd.errors import UsageError
 from mbd.files import locked, write_file
+from mbd.records import now
 
 TRUST = "trust.json"
 LOG = "log"

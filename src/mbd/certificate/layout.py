@@ -17,10 +17,9 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from mbd.certificate.bundle import PROOF
-from mbd.certificate.commitments import Digest
-from mbd.certificate.statement import CERTIFICATE
 from mbd.errors import DataError
-from mbd.records import Record
+from mbd.formats.statement import CERTIFICATE
+from mbd.records import Digest, Record
 
 CERTIFICATES = "certificates"
 LATEST = "latest"

@@ -15,7 +15,9 @@ from mbd.certificate.compose import hidden_digests, public_leakage
 from mbd.certificate.envelope import Envelope, verify_envelope
 from mbd.certificate.publish import Publisher, publish_statement
 from mbd.certificate.signing import sign_statement
-from mbd.certificate.statement import (
+from mbd.errors import MbdError, UsageError
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.statement import (
     CERTIFICATE,
     WEIGHTS,
     AboutCertificate,
@@ -30,10 +32,7 @@ from mbd.certificate.statement import (
     parse_payload,
     subjects_of,
 )
-from mbd.errors import MbdError, UsageError
-from mbd.evaluation.leakage import LEAKAGE, LeakageRecord
 from mbd.params import CertificateSettings
-from mbd.records import read_record
 
 PENDING = "pending/"
 
@@ -67,7 +66,7 @@ def reaudit(
     An audit that the gate refused is told as well: the certificate is refuted by it.
     """
     file = leakage / LEAKAGE
-    record = read_record(file, LeakageRecord, "leakage record", "`mbd attack` writes it")
+    record = LeakageRecord.read(file, "leakage record", "`mbd attack` writes it")
     predicate = statement.predicate
     facts: dict[str, tuple[object, object]] = {
         "models.after": (record.models.get("after"), statement.digests[WEIGHTS]),

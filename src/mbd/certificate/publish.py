@@ -27,13 +27,13 @@ from mbd.certificate.layout import (
 )
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
-from mbd.certificate.receipt import LogRecord, ObjectRecord, Receipt, lock_in_words, object_record
-from mbd.certificate.statement import CERTIFICATE, SUBJECTS, WEIGHTS, AnyStatement, DeletionStatement, parse_payload
-from mbd.certificate.trust import Trust, now
+from mbd.certificate.trust import Trust
 from mbd.certificate.verify.signing import log_finding, proof_bytes
 from mbd.errors import VerificationError
-from mbd.files import to_json
+from mbd.formats.receipt import LockRecord, LogRecord, ObjectRecord, Receipt
+from mbd.formats.statement import CERTIFICATE, SUBJECTS, WEIGHTS, AnyStatement, DeletionStatement, parse_payload
 from mbd.params.operations import StoreSettings
+from mbd.records import now
 from mbd.storage import lock_for
 from mbd.storage.store import ConflictError, Lock, NotThereError, OtherContentError, Store, StoredObject
 
@@ -55,7 +55,7 @@ def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, 
         raise VerificationError("this is no certificate", value=statement.predicateType)
     store, predicate = publisher.store, statement.predicate
     objects = [
-        object_record(name, sha256, store.create(object_name(sha256), files[name]))
+        _object_record(name, sha256, store.create(object_name(sha256), files[name]))
         for name, sha256 in _in_order(statement)
     ]
     certificate, proof, inclusion = publish_statement(publisher, envelope)
@@ -76,7 +76,7 @@ def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, 
             checkpoint=inclusion.checkpoint,
         ),
         pointers=pointers,
-        object_lock=lock_in_words(certificate, store.locks),
+        object_lock=_lock_in_words(certificate, store.locks),
     )
     return receipt, inclusion
 
@@ -93,8 +93,8 @@ def publish_statement(publisher: Publisher, envelope: bytes) -> tuple[ObjectReco
         store.create(about_name(other, digest), f"{digest}\n".encode(), lock=lock)
     kept = proof_bytes(inclusion)
     return (
-        object_record(CERTIFICATE, digest, stored),
-        object_record(PROOF, certificate_digest(kept), proof),
+        _object_record(CERTIFICATE, digest, stored),
+        _object_record(PROOF, certificate_digest(kept), proof),
         inclusion,
     )
 
@@ -127,7 +127,7 @@ def _about(statement: AnyStatement) -> str | None:
 
 def _move_pointer(store: Store, name: str, pointer: LatestPointer) -> None:
     """Let a pointer name this certificate, unless it names a later one already."""
-    content = to_json(pointer.model_dump(mode="json")).encode()
+    content = pointer.to_bytes()
     while True:
         try:
             data, tag = store.read_tagged(name)
@@ -142,3 +142,22 @@ def _move_pointer(store: Store, name: str, pointer: LatestPointer) -> None:
         except ConflictError:
             continue
         return
+
+
+def _object_record(what: str, sha256: str, stored: StoredObject) -> ObjectRecord:
+    """Return what a receipt says of an object."""
+    lock = LockRecord(mode=stored.lock.mode, until=stored.lock.until) if stored.lock else None
+    return ObjectRecord(what=what, name=stored.name, sha256=sha256, size=stored.size, version=stored.version, lock=lock)
+
+
+def _lock_in_words(certificate: ObjectRecord, possible: bool) -> str:
+    """Say whether the store itself keeps the certificate from being deleted or overwritten."""
+    if certificate.lock is not None:
+        return (
+            f"the certificate is kept under {certificate.lock.mode} until {certificate.lock.until:%Y-%m-%d %H:%M:%SZ}"
+        )
+    why = "store.lock_mode is null" if possible else "this store has no Object Lock"
+    return (
+        f"none: {why}, so whoever may write to it can delete the certificate; the log and every copy of the bundle "
+        "still show that it was there"
+    )

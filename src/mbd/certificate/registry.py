@@ -6,12 +6,12 @@ from datetime import datetime
 
 from mbd.certificate.envelope import Envelope, verify_envelope
 from mbd.certificate.layout import CERTIFICATES, certificate_name, proof_name
-from mbd.certificate.statement import CERTIFICATE, AnyStatement, DeletionStatement, parse_payload
 from mbd.certificate.status import Status, status
 from mbd.certificate.trust import Trust
 from mbd.certificate.verify.signing import log_finding
 from mbd.certificate.verify.standing import statements_about
 from mbd.errors import DataError, UsageError, VerificationError
+from mbd.formats.statement import CERTIFICATE, AnyStatement, DeletionStatement, parse_payload
 from mbd.storage.store import NotThereError, Store
 
 _SHORTEST = 8

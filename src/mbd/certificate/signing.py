@@ -4,8 +4,8 @@ from pathlib import Path
 
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.certificate.keys import load_signer
-from mbd.certificate.statement import AnyStatement, to_payload
 from mbd.certificate.trust import Trust, read_trust
+from mbd.formats.statement import AnyStatement, to_payload
 from mbd.params import CertificateSettings
 
 

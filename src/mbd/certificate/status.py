@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
-from mbd.certificate.statement import (
+from mbd.formats.statement import (
     AnyStatement,
     DeletionStatement,
     ReauditStatement,

@@ -19,16 +19,16 @@ changed by anybody once an older checkpoint is known elsewhere (`mbd log check -
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from mbd.certificate.public_keys import default_scheme, key_id, normal_pem, raw_ed25519, to_key
 from mbd.errors import DataError, UsageError
 from mbd.files import canonical_digest, to_json, write_file
-from mbd.records import Record, read_record
+from mbd.records import Record, Time, now
 
 CLOCKS_DIFFER_BY = timedelta(minutes=5)
 _WAY_OUT = "get the file again from whoever you trust; `mbd keys` is the only way to change it"
@@ -36,18 +36,6 @@ _WAY_OUT = "get the file again from whoever you trust; `mbd keys` is the only wa
 Purpose = Literal["certificate", "log"]
 
 
-def now() -> datetime:
-    """Return the time, in whole seconds of UTC as records hold it."""
-    return datetime.now(UTC).replace(microsecond=0)
-
-
-def _whole_seconds_of_utc(time: datetime) -> datetime:
-    if time.tzinfo is None or time.utcoffset() != timedelta(0) or time.microsecond:
-        raise ValueError("times are whole seconds of UTC")
-    return time.astimezone(UTC)
-
-
-Time = Annotated[datetime, AfterValidator(_whole_seconds_of_utc)]
 Origin = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9./_-]*$", max_length=200)]
 HolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$", max_length=80)]
 
@@ -193,7 +181,7 @@ def _after_revocation(revoked: KeyRevocation, at: datetime, logged: Logged | Non
 
 def read_trust(file: Path) -> Trust:
     """Return the trust in a file; DataError unless it is, byte for byte, as :func:`write_trust` wrote it."""
-    stored = read_record(file, _TrustFile, "trust file", _WAY_OUT)
+    stored = _TrustFile.read(file, "trust file", _WAY_OUT)
     if _text(stored.trust).encode() != file.read_bytes():
         raise DataError("the trust file is not as it was written", file=file, hint=_WAY_OUT)
     return stored.trust

@@ -34,8 +34,8 @@ def command() -> None:
 def list_certificates(params: "Params", store: str | None, as_json: bool) -> None:
     """List the certificates in a store and where they stand."""
     from mbd.certificate.registry import CertificateEntry, entries
-    from mbd.certificate.trust import now
     from mbd.files import to_json
+    from mbd.records import now
     from mbd.report.text import table
 
     found = list(entries(_store(params, store), _trust(params), now()))
@@ -61,10 +61,10 @@ def list_certificates(params: "Params", store: str | None, as_json: bool) -> Non
 def show(params: "Params", certificate: str, store: str | None, as_json: bool) -> None:
     """Show a certificate in plain words: a bundle's folder, or the SHA-256 (or its start) of one in a store."""
     from mbd.certificate.registry import entry
-    from mbd.certificate.statement import WEIGHTS, DeletionStatement, to_payload
-    from mbd.certificate.trust import now
     from mbd.certificate.verify.standing import last_erasure
     from mbd.errors import DataError
+    from mbd.formats.statement import WEIGHTS, DeletionStatement, to_payload
+    from mbd.records import now
     from mbd.report.certificate import certificate_report
 
     if Path(certificate).is_dir():
@@ -96,7 +96,7 @@ def show(params: "Params", certificate: str, store: str | None, as_json: bool) -
 def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
     """Withdraw a certificate: a signed statement in the log. It stays in the store, and no longer verifies."""
     from mbd.certificate.lifecycle import announce, revocation
-    from mbd.certificate.trust import now
+    from mbd.records import now
 
     publisher = _publisher(params, store)
     found = _entry(publisher, certificate)
@@ -116,7 +116,7 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None) -
 def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None) -> None:
     """Say that a certificate was replaced by another one, both in the same store."""
     from mbd.certificate.lifecycle import announce, supersession
-    from mbd.certificate.trust import now
+    from mbd.records import now
 
     publisher = _publisher(params, store)
     old, new = _entry(publisher, certificate), _entry(publisher, by)
@@ -137,7 +137,7 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
     from mbd.certificate.commitments import Commitments
     from mbd.certificate.lifecycle import announce
     from mbd.certificate.lifecycle import reaudit as new_evidence
-    from mbd.certificate.trust import now
+    from mbd.records import now
 
     publisher, commitments = _publisher(params, store), Commitments()
     found = _entry(publisher, certificate)
@@ -196,7 +196,7 @@ def _publisher(params: "Params", url: str | None) -> "Publisher":
 
 def _entry(publisher: "Publisher", certificate: str) -> "CertificateEntry":
     from mbd.certificate.registry import entry
-    from mbd.certificate.trust import now
+    from mbd.records import now
 
     return entry(publisher.store, certificate, publisher.trust, now())
 

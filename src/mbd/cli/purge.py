@@ -79,7 +79,6 @@ def command(
 @with_params
 def scan(params: "Params", store: str | None, as_json: bool, remove: bool, yes: bool) -> None:
     """Look for purged files that have come back. Exit code 1 if there are any, or if a place cannot be searched."""
-    from mbd.files import to_json
     from mbd.steps import purge
 
     url = store or params.store.url
@@ -89,7 +88,7 @@ def scan(params: "Params", store: str | None, as_json: bool, remove: bool, yes: 
         if not yes:
             click.confirm("\nremove all of these, for good?", abort=True, err=as_json)
         found = purge.remove_resurrections(params, url)
-    click.echo(to_json(found.model_dump(mode="json")) if as_json else _scan_in_words(found), nl=not as_json)
+    click.echo(found.to_json() if as_json else _scan_in_words(found), nl=not as_json)
     if not found.clean:
         sys.exit(1)
 

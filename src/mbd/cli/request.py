@@ -79,9 +79,7 @@ def list_command(params: "Params", url: str | None, only_open: bool) -> None:
 @with_params
 def show(params: "Params", identifier: str, url: str | None) -> None:
     """Print a request with its history as JSON."""
-    from mbd.files import to_json
-
-    click.echo(to_json(_book(params, url).get(identifier).model_dump(mode="json")), nl=False)
+    click.echo(_book(params, url).get(identifier).to_json(), nl=False)
 
 
 @command.command()

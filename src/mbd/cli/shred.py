@@ -9,8 +9,8 @@ from mbd.cli.common import FOLDER, CommandGroup, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
+    from mbd.formats.shredding import KeyEntry, Kind
     from mbd.params import Params
-    from mbd.shredding.record import KeyEntry, Kind
 
 
 @click.group(cls=CommandGroup)
@@ -106,8 +106,8 @@ def destroy(
     yes: bool,
 ) -> None:
     """Destroy the keys of a modality: its feature files and all models that took it can never be read again."""
+    from mbd.formats.shredding import KINDS, shredding_facts
     from mbd.shredding.keys import Keyring
-    from mbd.shredding.record import KINDS, shredding_facts
 
     keyring, chosen = Keyring.of(params.shredding), kinds or KINDS
     whose = lineage or params.shredding.lineage or _only_lineage(params)
@@ -126,7 +126,7 @@ def destroy(
 @with_params
 def list_keys(params: "Params", as_json: bool) -> None:
     """List the data keys that there are and were."""
-    from mbd.shredding.record import read_shredding
+    from mbd.formats.shredding import read_shredding
 
     record = read_shredding(Path(params.shredding.keys))
     if as_json:
@@ -139,7 +139,7 @@ def list_keys(params: "Params", as_json: bool) -> None:
 
 
 def _only_lineage(params: "Params") -> str:
-    from mbd.shredding.record import read_shredding
+    from mbd.formats.shredding import read_shredding
 
     lineages = sorted({key.name.lineage for key in read_shredding(Path(params.shredding.keys)).keys})
     if len(lineages) != 1:

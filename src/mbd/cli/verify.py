@@ -42,13 +42,12 @@ def command(
     checked because there is no trust file.
     """
     from mbd.errors import ExitCode
-    from mbd.files import to_json
     from mbd.steps import verify
 
     if reproduce != (features is not None):
         raise click.UsageError("--reproduce and --features DIR belong together")
     verdict = verify.run(params, bundle, model=model, trust=trust, features=features)
-    click.echo(to_json(verdict.model_dump(mode="json")) if as_json else _in_words(verdict), nl=not as_json)
+    click.echo(verdict.to_json() if as_json else _in_words(verdict), nl=not as_json)
     if not verdict.verified:
         sys.exit(ExitCode.UNVERIFIED)
 
@@ -60,7 +59,7 @@ def _in_words(verdict: "Verdict") -> str:
 
 
 def _headline(verdict: "Verdict") -> list[str]:
-    from mbd.certificate.statement import WEIGHTS
+    from mbd.formats.statement import WEIGHTS
 
     head = f"{verdict.decision.upper()}: certificate {verdict.certificate or 'unreadable'}"
     if not verdict.verified:

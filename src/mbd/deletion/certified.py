@@ -27,7 +27,7 @@ from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBe
 from mbd.deletion.suitable import refuse_method
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.model.record import Guarantee, ModelRecord
+from mbd.formats.model import Guarantee, ModelRecord
 from mbd.params import DeletionSettings, Params
 from mbd.privacy.gaussian import (
     analytic_sigma,

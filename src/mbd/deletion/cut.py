@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from mbd.errors import DataError, UsageError
+from mbd.formats.model import ColumnRange, ModelRecord, TensorRecord
 from mbd.model.compatible import refuse_foreign
-from mbd.model.record import ColumnRange, ModelRecord, TensorRecord
 from mbd.tensors import Array
 
 

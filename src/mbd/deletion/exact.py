@@ -18,7 +18,7 @@ import numpy as np
 from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
 from mbd.errors import DataError, UsageError
 from mbd.features.rows import Rows
-from mbd.model.record import DataRecord, Guarantee
+from mbd.formats.model import DataRecord, Guarantee
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array

@@ -12,7 +12,7 @@ from mbd.deletion.quantities import candidate_bound, rank_correlation, relative_
 from mbd.deletion.saliency import Saliency
 from mbd.deletion.selection import Selection
 from mbd.features.contract import Manifest
-from mbd.model.record import ModelRecord
+from mbd.formats.model import ModelRecord
 from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array
 

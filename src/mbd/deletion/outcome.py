@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mbd.features.contract import FeatureSet
-from mbd.model.record import ModelRecord
+from mbd.formats.model import ModelRecord
 from mbd.tensors import Array
 
 Kind = Literal["empirical", "certified", "exact"]

@@ -16,7 +16,7 @@ import numpy as np
 from mbd.deletion.cut import cut_arrays
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.errors import DataError
-from mbd.model.record import ModelRecord
+from mbd.formats.model import ModelRecord
 from mbd.privacy.sensitivity import distances
 from mbd.tensors import Array
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
 from mbd.files import sha256_file
-from mbd.model.record import ModelRecord
+from mbd.formats.model import ModelRecord
 from mbd.params.deletion import DeletionSettings
 
 _BACKBONE = {"surgery": "joint", "certified": "joint", "exact": "lattice"}

@@ -25,8 +25,8 @@ from mbd.deletion.quantities import third_derivative
 from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import nothing_salient, select
 from mbd.errors import UsageError
+from mbd.formats.model import Guarantee, ModelRecord
 from mbd.model.joint import from_tensors
-from mbd.model.record import Guarantee, ModelRecord
 from mbd.params import DeletionSettings, Params
 from mbd.params.deletion import SurgerySettings
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma

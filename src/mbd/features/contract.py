@@ -20,9 +20,9 @@ import numpy as np
 from mbd import tombstones
 from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows
-from mbd.files import sha256_file, to_json, write_file
+from mbd.files import sha256_file, write_file
 from mbd.params.features import Task
-from mbd.records import Record, read_record
+from mbd.records import Record
 from mbd.tensors import Array, Tensors, open_tensors, save_tensors
 
 MANIFEST = "manifest.json"
@@ -100,7 +100,7 @@ def write_manifest(
         calibration=calibration,
         provenance=dict(provenance),
     )
-    write_file(folder / MANIFEST, to_json(manifest.model_dump(mode="json")))
+    write_file(folder / MANIFEST, manifest.to_json())
 
 
 def _files_of(split: str, rows: Rows) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -201,9 +201,7 @@ class FeatureSet:
     @classmethod
     def open(cls, folder: Path, *, without: tuple[str, ...] = (), verify: bool = False) -> "FeatureSet":
         """Open a folder, as if it had no modality in `without`; with `verify`, compare every digest."""
-        manifest = read_record(
-            folder / MANIFEST, Manifest, "manifest of a FeatureSet", "`mbd features --out DIR` makes one"
-        )
+        manifest = Manifest.read(folder / MANIFEST, "manifest of a FeatureSet", "`mbd features --out DIR` makes one")
         unknown = [m for m in without if m not in manifest.modalities]
         if unknown:
             raise DataError(

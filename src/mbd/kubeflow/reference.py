@@ -21,7 +21,7 @@ from mbd.kubeflow.common import say
 from mbd.kubeflow.sealing import workshop
 from mbd.params import Params
 from mbd.params.shredding import ShreddingSettings
-from mbd.records import Record, read_record
+from mbd.records import Record
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder, made_plain, naming_destroyed_keys, opened
 from mbd.steps import features
@@ -66,7 +66,7 @@ def make_reference(params: Params, out: Path) -> tuple[FeatureReference, dict[st
 
 def read_reference(file: Path) -> FeatureReference:
     """Return the reference in a file."""
-    return read_record(file, FeatureReference, "reference to a FeatureSet", "run the step `features` again")
+    return FeatureReference.read(file, "reference to a FeatureSet", "run the step `features` again")
 
 
 @contextmanager

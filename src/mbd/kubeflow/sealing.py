@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mbd.errors import UsageError
+from mbd.formats.shredding import KeyName
 from mbd.kubeflow.common import Artifact, say, verify
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
-from mbd.shredding.record import KeyName
 from mbd.shredding.vault import encrypt_folder, opened
 from mbd.shredding.workspace import private_folder
 

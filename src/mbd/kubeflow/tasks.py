@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 from mbd.errors import GateRefusedError
 from mbd.features.contract import FeatureSet
-from mbd.files import canonical_digest, read_json, to_json, write_file
+from mbd.files import canonical_digest, read_json, write_file
 from mbd.kubeflow.common import Artifact, each, environment, mbd, numbers, say, settled, task, verify
 from mbd.kubeflow.reference import feature_set, keep_shared, make_reference, read_reference
 from mbd.kubeflow.sealing import have_keys, readable, sealed, workshop
@@ -32,7 +32,7 @@ def features(params: str, dataset: Artifact, metrics: Artifact) -> None:
         reference, summary = make_reference(values, folder)
         dataset.metadata |= {"name": reference.name, "digest": reference.digest, "commit": reference.commit or ""}
         metrics.metadata |= numbers(summary["ridge"])
-        write_file(Path(dataset.path), to_json(reference.model_dump(mode="json")))
+        write_file(Path(dataset.path), reference.to_json())
         keep_shared(folder, reference, values.shredding)
 
 

@@ -1,13 +1,12 @@
-"""A model folder: `model.safetensors` (weights) and `model.json` (:class:`~mbd.model.record.ModelRecord`)."""
+"""A model folder: `model.safetensors` (weights) and `model.json` (:class:`~mbd.formats.model.ModelRecord`)."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from mbd import tombstones
 from mbd.errors import DataError
-from mbd.files import sha256_file, to_json, write_file
-from mbd.model.record import ModelRecord, TensorRecord
-from mbd.records import read_record
+from mbd.files import sha256_file, write_file
+from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.tensors import Array, open_tensors, save_tensors
 
 WEIGHTS = "model.safetensors"
@@ -19,7 +18,7 @@ def save_model(folder: Path, record: ModelRecord, tensors: Mapping[str, Array]) 
     if set(record.tensors) != set(tensors):
         raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
     record = record.model_copy(update={"sha256": save_tensors(folder / WEIGHTS, tensors)})
-    write_file(folder / RECORD, to_json(record.model_dump(mode="json")))
+    write_file(folder / RECORD, record.to_json())
     return record
 
 
@@ -30,7 +29,7 @@ def describe(tensor: Array, sees: tuple[str, ...], **more: object) -> TensorReco
 
 def load_model(folder: Path, *, verify: bool = True) -> tuple[ModelRecord, dict[str, Array]]:
     """Read a model folder; with `verify`, compare the digest of the weights with the record."""
-    record = read_record(folder / RECORD, ModelRecord, "model record (model.json)", "`mbd train` makes a model folder")
+    record = ModelRecord.read(folder / RECORD, "model record (model.json)", "`mbd train` makes a model folder")
     tombstones.refuse([record.sha256], folder / WEIGHTS, "use the model that has forgotten it")
     tensors = open_tensors(folder / WEIGHTS)
     for name, entry in record.tensors.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
-from mbd.model.record import ModelRecord
+from mbd.formats.model import ModelRecord
 
 
 def open_for(record: ModelRecord, folder: Path) -> FeatureSet:

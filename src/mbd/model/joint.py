@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mbd.formats.model import ColumnRange, ModelRecord, TensorRecord
 from mbd.model.checkpoint import describe
 from mbd.model.networks import JointNetwork
-from mbd.model.record import ColumnRange, ModelRecord, TensorRecord
 from mbd.params.features import Task
 from mbd.params.learning import JointSettings
 from mbd.tensors import Array

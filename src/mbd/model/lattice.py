@@ -24,7 +24,7 @@ from itertools import combinations
 
 import numpy as np
 
-from mbd.model.record import ModelRecord
+from mbd.formats.model import ModelRecord
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
 

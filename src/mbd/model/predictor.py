@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from mbd.errors import DataError, UsageError
+from mbd.formats.model import Guarantee, ModelRecord, TensorRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import refuse_foreign
-from mbd.model.record import Guarantee, ModelRecord, TensorRecord
 from mbd.tensors import Array
 
 

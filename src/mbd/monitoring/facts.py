@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from mbd.certificate.statement import (
+from mbd.formats.request import DeletionRequest, State
+from mbd.formats.statement import (
     AnyStatement,
     DeletionStatement,
     ReauditStatement,
     RevocationStatement,
     SupersessionStatement,
 )
-from mbd.requests.record import DeletionRequest, State
 
 CertificateState = Literal["valid", "overdue", "refuted", "superseded", "revoked"]
 CERTIFICATE_STATES: tuple[CertificateState, ...] = ("valid", "overdue", "refuted", "superseded", "revoked")

@@ -3,9 +3,9 @@
 Names end in their base unit (seconds, ratio, epsilon) or in what they count. The values of labels are bounded: models
 and modalities are few, and all others come from lists in the code. No label holds a digest or an id.
 
-    role        before | after | reference: which model was measured (:mod:`mbd.evaluation.leakage`)
+    role        before | after | reference: which model was measured (:mod:`mbd.formats.leakage`)
     kind        empirical | certified | exact: what a certificate guarantees
-    state       of a request (:mod:`mbd.requests.record`) or of a certificate (:mod:`mbd.certificate.status`)
+    state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.certificate.status`)
     step        a command, such as `delete` or `request-run`
     reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted
 """

@@ -9,12 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from mbd.evaluation.leakage import LEAKAGE, AttackRecord, LeakageRecord, UtilityRecord
 from mbd.files import STEP_FILE, read_json
-from mbd.model.deletion import DeletionRecord, read_deletion
+from mbd.formats.deletion import DeletionRecord, read_deletion
+from mbd.formats.leakage import LEAKAGE, AttackRecord, LeakageRecord, UtilityRecord
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
-from mbd.records import read_record
 
 REFUSED = "refused"
 _ROLES = ("before", "after", "reference")
@@ -162,7 +161,7 @@ def _read_deletion(folder: Path, samples: Samples, model: str) -> None:
 
 
 def _read_leakage(folder: Path, samples: Samples, model: str) -> str | None:
-    record = read_record(folder / LEAKAGE, LeakageRecord, "leakage record", "`mbd attack` writes it")
+    record = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
     add_leakage(samples, record, model)
     add_utility(samples, record, model)
     return REFUSED if record.decision == "refused" else None

@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from mbd.evaluation.leakage import LeakageRecord
+from mbd.formats.leakage import LeakageRecord
+from mbd.formats.request import OPEN, STATES
 from mbd.monitoring import metrics, record_samples
 from mbd.monitoring.facts import (
     CERTIFICATE_STATES,
@@ -21,7 +22,6 @@ from mbd.monitoring.facts import (
 )
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.store_scanner import StoreSnapshot
-from mbd.requests.record import OPEN, STATES
 
 KINDS = ("empirical", "certified", "exact")
 

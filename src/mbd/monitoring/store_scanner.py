@@ -19,10 +19,11 @@ from mbd.certificate.layout import CERTIFICATES, TOMBSTONES, object_name
 from mbd.certificate.log.checkpoint import Checkpoint
 from mbd.certificate.log.reader import Log, read_head
 from mbd.certificate.registry import read_statement
-from mbd.certificate.statement import DeletionStatement, ReauditStatement
 from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
-from mbd.evaluation.leakage import LeakageRecord
+from mbd.formats.leakage import LeakageRecord
+from mbd.formats.request import DeletionRequest
+from mbd.formats.statement import DeletionStatement, ReauditStatement
 from mbd.monitoring.facts import (
     CertificateFacts,
     InvalidEntry,
@@ -31,7 +32,6 @@ from mbd.monitoring.facts import (
     facts_of,
     facts_of_request,
 )
-from mbd.requests.record import DeletionRequest
 from mbd.requests.request_store import PREFIX as REQUESTS
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError

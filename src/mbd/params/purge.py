@@ -1,11 +1,8 @@
 """Parameters of the purge: where copies may lie besides the places that are known anyway, and what goes with them."""
 
-from typing import Annotated
-
-from pydantic import Field
-
 from mbd.params.base import Settings
 from mbd.params.operations import Url
+from mbd.records import Digest
 
 
 class PurgeSettings(Settings):
@@ -13,7 +10,7 @@ class PurgeSettings(Settings):
 
     features: bool = False
     """whether the deleted modality's feature files and cached vectors go, too"""
-    also: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
+    also: tuple[Digest, ...] = ()
     """SHA-256 of further files that go: exports, dumps, models of other experiments"""
     keys: bool = False
     """whether the deleted modality's data keys are destroyed: no encrypted model that took it can be read then"""

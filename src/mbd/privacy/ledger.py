@@ -24,13 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mbd.errors import DataError, ExitCode, MbdError
 from mbd.files import canonical_digest, write_file
 from mbd.privacy.gaussian import epsilon_by_gaussian
-
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+from mbd.records import Digest, Record
 
 
 class BudgetExhaustedError(MbdError):
@@ -39,10 +38,8 @@ class BudgetExhaustedError(MbdError):
     exit_code = ExitCode.REFUSED
 
 
-class LedgerEntry(BaseModel):
+class LedgerEntry(Record):
     """One line: a charge, made before the noise is drawn, or a release, made when the new model is in place."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     previous: Digest
     event: Literal["charge", "release"]
@@ -64,9 +61,7 @@ class LedgerEntry(BaseModel):
         return canonical_digest(self.model_dump(mode="json"))
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Line(Record):
     entry: LedgerEntry
     sha256: Digest
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from mbd.certificate.commitments import read_private
 from mbd.certificate.layout import object_name
-from mbd.certificate.predicate import DigestOrCommitment
-from mbd.certificate.receipt import Receipt
-from mbd.certificate.statement import MODEL, DeletionStatement
 from mbd.errors import DataError, MbdError, UsageError
-from mbd.model.deletion import DELETION, read_deletion
-from mbd.model.record import ModelRecord
+from mbd.formats.deletion import DELETION, read_deletion
+from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import DigestOrCommitment
+from mbd.formats.receipt import Receipt
+from mbd.formats.statement import MODEL, DeletionStatement
 from mbd.purge.feature_sets import FeatureFiles
 from mbd.purge.places import Workspace
 from mbd.purge.places.folders import Folder

@@ -15,17 +15,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
 
-from mbd.certificate.commitments import SALT_BYTES, Digest
-from mbd.certificate.erasure import PlaceReport, PurgeReport
-from mbd.certificate.predicate import Erasure
-from mbd.certificate.statement import CERTIFICATE, PurgeStatement, subjects_of
-from mbd.certificate.trust import Time
-from mbd.files import to_json
+from mbd.certificate.commitments import SALT_BYTES
+from mbd.formats.predicate import Erasure
+from mbd.formats.purge import PlaceReport, PurgeReport
+from mbd.formats.shredding import ShreddingFacts
+from mbd.formats.statement import CERTIFICATE, PurgeStatement, subjects_of
 from mbd.purge.inventory import PlaceInventory
 from mbd.purge.shared import Needed
 from mbd.purge.targets import Targets, What
-from mbd.records import Record
-from mbd.shredding.record import ShreddingFacts
+from mbd.records import Digest, Record, Time
 
 PURGE = "purge.json"
 
@@ -96,10 +94,6 @@ class PurgeRecord(Record):
     issued: Time
     salt: Digest
     """32 random bytes, so that the digest of this file tells nothing about it"""
-
-    def to_bytes(self) -> bytes:
-        """Return the file."""
-        return to_json(self.model_dump(mode="json")).encode()
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any
 
 from mbd.certificate.layout import object_name
 from mbd.certificate.registry import CertificateEntry, entries
-from mbd.certificate.statement import MODEL
 from mbd.certificate.trust import Trust
 from mbd.errors import MbdError
+from mbd.formats.statement import MODEL
 from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.purge.feature_sets import FeatureFiles
 from mbd.purge.places import Workspace

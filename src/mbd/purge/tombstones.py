@@ -11,20 +11,20 @@ the store itself). Whoever can read the store can read the digests of the old we
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from mbd.certificate.commitments import Digest
 from mbd.certificate.layout import TOMBSTONES, tombstone_name
 from mbd.errors import DataError
-from mbd.files import to_json, write_file
+from mbd.files import write_file
 from mbd.params import Params
 from mbd.purge.targets import Target, Targets, What
-from mbd.records import AnyRecord, Record
+from mbd.records import Digest, Record
 from mbd.storage import open_store
 from mbd.storage.store import OtherContentError, Store
 
+_Stone = TypeVar("_Stone", bound=Record)
 Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
@@ -108,16 +108,10 @@ def bring_up_to_date(params: Params, targets: Targets) -> None:
 
 def _create(store: Store, name: str, record: Record) -> None:
     with suppress(OtherContentError):
-        store.create(name, to_json(record.model_dump(mode="json")).encode())
+        store.create(name, record.to_bytes())
 
 
-def _read(store: Store, algorithm: Literal["sha256", "md5"], kind: type[AnyRecord]) -> Iterator[AnyRecord]:
+def _read(store: Store, algorithm: Literal["sha256", "md5"], kind: type[_Stone]) -> Iterator[_Stone]:
     for found in store.list(f"{TOMBSTONES}/{algorithm}/"):
-        try:
-            yield kind.model_validate_json(store.read(found.name))
-        except ValidationError as error:
-            raise DataError(
-                "a tombstone in the store is damaged",
-                file=found.name,
-                hint="bring the object back from a copy of the store; or purge again once it is removed",
-            ) from error
+        hint = "restore the object from a copy of the store, or remove it and purge again"
+        yield kind.from_bytes(store.read(found.name), "tombstone", file=found.name, hint=hint)

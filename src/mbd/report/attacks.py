@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mbd.evaluation.leakage import AttackRecord, Decision, Interval, LeakageRecord, UtilityRecord
 from mbd.evaluation.metrics import TITLES
 from mbd.evaluation.tables import markdown_table
+from mbd.formats.leakage import AttackRecord, Decision, Interval, LeakageRecord, UtilityRecord
 from mbd.report.text import table
 
 _MARKS: dict[Decision, str] = {"passed": "passed", "refused": "**refused**", "informational": "informational"}

@@ -1,6 +1,6 @@
 """A certificate in plain words, as Markdown: the report in its bundle, and what `mbd certificate show` prints."""
 
-from mbd.certificate.predicate import Predicate
+from mbd.formats.predicate import Predicate
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
 

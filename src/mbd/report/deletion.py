@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mbd.model.deletion import DeletionRecord
+from mbd.formats.deletion import DeletionRecord
 from mbd.report.text import table
 
 _KINDS = {

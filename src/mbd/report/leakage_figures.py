@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.evaluation.leakage import AttackRecord, Interval, LeakageRecord
 from mbd.evaluation.metrics import ACCURACIES, TITLES
+from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord
 from mbd.report.drawing import COLOURS, figure_png
 from mbd.tensors import Array
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from mbd.files import to_json
+from mbd.formats.request import DeletionRequest, Lease
 from mbd.records import Record
-from mbd.requests.record import DeletionRequest, Lease
 from mbd.requests.request_store import RequestStore
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError
 
@@ -92,7 +91,7 @@ class Batches:
         """Decide a batch, or return how it was decided."""
         name = f"batches/{decision.batch}.json"
         try:
-            self.request_store.store.create(name, to_json(decision.model_dump(mode="json")).encode())
+            self.request_store.store.create(name, decision.to_bytes())
         except OtherContentError:
             return Decision.model_validate_json(self.request_store.store.read(name))
         return decision
@@ -151,7 +150,7 @@ class Batches:
 
     def _move(self, state: ModelState, tag: str | None) -> bool:
         try:
-            self.request_store.store.replace(self._name, to_json(state.model_dump(mode="json")).encode(), expected=tag)
+            self.request_store.store.replace(self._name, state.to_bytes(), expected=tag)
         except ConflictError:
             return False
         return True

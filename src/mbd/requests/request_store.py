@@ -7,22 +7,17 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
 from mbd.errors import DataError, UsageError
-from mbd.files import to_json
-from mbd.requests.record import OPEN, DeletionRequest, Event, Lease
+from mbd.formats.request import OPEN, DeletionRequest, Event, Lease
+from mbd.records import now
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
 
 PREFIX = "requests/"
 Clock = Callable[[], datetime]
-
-
-def now() -> datetime:
-    """Return the time, to the second."""
-    return datetime.now(UTC).replace(microsecond=0)
 
 
 @dataclass(frozen=True)
@@ -141,7 +136,7 @@ def _name(identifier: str) -> str:
 
 
 def _bytes(request: DeletionRequest) -> bytes:
-    return to_json(request.model_dump(mode="json")).encode()
+    return request.to_bytes()
 
 
 def _parsed(data: bytes, name: str) -> DeletionRequest:

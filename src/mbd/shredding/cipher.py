@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import Field, ValidationError
 
 from mbd.errors import DataError
-from mbd.records import Record
-from mbd.shredding.record import Digest, KeyName, Kind
+from mbd.formats.shredding import KeyName, Kind
+from mbd.records import Digest, Record
 
 CHUNK = 1 << 17
 _MAGIC = b"MBDX"

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from mbd.errors import DataError
 from mbd.features.contract import MANIFEST, Manifest
+from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import RECORD
-from mbd.model.record import ModelRecord
-from mbd.records import read_record
 from mbd.shredding.cipher import CipherSubject
 
 SUFFIX = ".mbdx"
@@ -63,8 +62,8 @@ def units(folder: Path, lineage: str | None = None) -> list[Unit]:
 
 def _read(folder: Path, lineage: str | None) -> Iterator[Unit]:
     for file in folder.rglob(MANIFEST):
-        manifest = read_record(file, Manifest, "manifest of a FeatureSet", "`mbd features --out DIR` makes one")
+        manifest = Manifest.read(file, "manifest of a FeatureSet", "`mbd features --out DIR` makes one")
         yield Unit(file.parent, manifest, lineage or manifest.name)
     for file in folder.rglob(RECORD):
-        model = read_record(file, ModelRecord, "model record (model.json)", "`mbd train` makes a model folder")
+        model = ModelRecord.read(file, "model record (model.json)", "`mbd train` makes a model folder")
         yield Unit(file.parent, model, lineage or model.data.name)

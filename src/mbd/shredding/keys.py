@@ -1,7 +1,7 @@
 """The data keys: made, found, wrapped anew and destroyed.
 
     KEYS/ID.json           a wrapped key, mode 0600
-    KEYS/shredding.json    which keys there were, and which were destroyed (:mod:`mbd.shredding.record`)
+    KEYS/shredding.json    which keys there were, and which were destroyed (:mod:`mbd.formats.shredding`)
 
 Destroying is on record before it begins and when it has ended: killed anywhere and run again, it comes to its end, and
 a key of which the destruction has begun is never used again.
@@ -17,21 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from mbd.errors import DataError, UsageError
-from mbd.files import to_json, write_file
+from mbd.files import write_file
+from mbd.formats.shredding import RECORD, Destruction, KeyEntry, KeyName, Kind, ShreddingRecord, key_id, read_shredding
 from mbd.params.shredding import ShreddingSettings
-from mbd.records import Record, read_record
-from mbd.shredding.record import (
-    RECORD,
-    Destruction,
-    Digest,
-    KeyEntry,
-    KeyName,
-    Kind,
-    ShreddingRecord,
-    key_id,
-    now,
-    read_shredding,
-)
+from mbd.records import Digest, Record, now
 from mbd.shredding.wrapper import KEY_BYTES, UnwrapError, Wrapper, open_wrapper
 
 _UNREADABLE = (
@@ -173,11 +162,11 @@ class Keyring:
     def _write_key(self, entry: KeyEntry, secret: bytes, wrapper: Wrapper) -> None:
         wrapped = wrapper.wrap(secret, _context(entry))
         key = WrappedKey(id=entry.id, name=entry.name, wrapped=b64encode(wrapped).decode())
-        write_file(self._file(entry.id), to_json(key.model_dump(mode="json")), mode=0o600)
+        write_file(self._file(entry.id), key.to_json(), mode=0o600)
 
     def _unwrap(self, entry: KeyEntry, wrapper: Wrapper) -> bytes:
         file = self._file(entry.id)
-        key = read_record(file, WrappedKey, "wrapped data key", "restore the folder of keys (shredding.keys)")
+        key = WrappedKey.read(file, "wrapped data key", "restore the folder of keys (shredding.keys)")
         try:
             wrapped = b64decode(key.wrapped, validate=True)
         except ValueError as error:

@@ -14,11 +14,11 @@ from typing import BinaryIO
 
 from mbd.errors import DataError, UsageError
 from mbd.files import STEP_FILE, read_json, whole_folder
+from mbd.formats.shredding import KeyName
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.cipher import decrypt, encrypt, read_header
 from mbd.shredding.contents import SUFFIX, Unit, units
 from mbd.shredding.keys import KeyDestroyedError, Keyring
-from mbd.shredding.record import KeyName
 from mbd.shredding.workspace import private_folder, refuse_without_room
 
 Tell = Callable[[str], object]

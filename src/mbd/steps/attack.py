@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mbd.errors import MissingExtraError
-from mbd.evaluation.leakage import LEAKAGE, LeakageRecord
 from mbd.files import canonical_digest, to_json, write_file
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.params import Params
 from mbd.report.attacks import leakage_metrics, leakage_report, leakage_summary
 from mbd.report.leakage_figures import draw_leakage, proxy_scatter
@@ -49,7 +49,7 @@ def run(
         figures = draw_leakage(record) if params.attacks.figures else {}
         if params.attacks.figures and audit.proxy:
             figures["proxies"] = proxy_scatter(audit.proxy.increments, audit.proxy.proxies, audit.proxy.facts())
-        write_file(step.folder / LEAKAGE, to_json(record.model_dump(mode="json")))
+        write_file(step.folder / LEAKAGE, record.to_json())
         write_file(step.folder / METRICS, to_json(leakage_metrics(record)))
         write_file(step.folder / REPORT, leakage_report(record, list(figures)))
         (step.folder / "figures").mkdir()

@@ -20,28 +20,20 @@ from typing import Any
 from mbd.certificate.commitments import Commitments, keep_private
 from mbd.certificate.compose import IssueContext, compose
 from mbd.certificate.inputs import CertificateInput, read_material
-from mbd.certificate.predicate import Predicate, RequestReference
 from mbd.certificate.provenance import provenance
 from mbd.certificate.signing import sign_statement
-from mbd.certificate.statement import (
-    CERTIFICATE,
-    INDICES,
-    LEAKAGE,
-    MODEL,
-    REPORT,
-    WEIGHTS,
-    DeletionStatement,
-    subjects_of,
-)
-from mbd.certificate.trust import now
 from mbd.certificate.verify.arithmetic import budget_check
 from mbd.certificate.verify.claims import agreement_check, budget_claim, structural_claim
 from mbd.certificate.verify.gate import gate_check
 from mbd.certificate.verify.structure import structural_checks
 from mbd.errors import GateRefusedError
-from mbd.files import sha256_file, to_json, write_file
+from mbd.files import sha256_file, write_file
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LEAKAGE
+from mbd.formats.predicate import Predicate, RequestReference
+from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of
 from mbd.params import Params
-from mbd.records import read_record
+from mbd.records import now
 from mbd.report.certificate import certificate_report
 from mbd.steps.step import step_run, versions
 from mbd.tensors import open_tensors
@@ -89,9 +81,7 @@ def run(
 def _read_request(file: Path | None) -> RequestReference:
     if file is None:
         return RequestReference()
-    return read_record(
-        file, RequestReference, "request", "it has reference, received and due, each optional, and nothing else"
-    )
+    return RequestReference.read(file, "request", "it has reference, received and due, each optional, and nothing else")
 
 
 def _write_subjects(folder: Path, certificate_input: CertificateInput, predicate: Predicate) -> dict[str, str]:
@@ -99,7 +89,7 @@ def _write_subjects(folder: Path, certificate_input: CertificateInput, predicate
     for name in (MODEL, INDICES):
         shutil.copyfile(certificate_input.folder / name, folder / name)
     if predicate.evidence.leakage:
-        write_file(folder / LEAKAGE, to_json(predicate.evidence.leakage.model_dump(mode="json")))
+        write_file(folder / LEAKAGE, predicate.evidence.leakage.to_json())
     write_file(folder / REPORT, certificate_report(predicate, certificate_input.digests[WEIGHTS]))
     digests = {file.name: sha256_file(file) for file in folder.iterdir()}
     return {**digests, WEIGHTS: certificate_input.digests[WEIGHTS]}

@@ -24,10 +24,8 @@ from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, ModelBefore
 from mbd.deletion.reference import reference_distances
 from mbd.deletion.suitable import refuse_data, refuse_method
 from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
-from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file, to_json, write_file
-from mbd.model.checkpoint import WEIGHTS, load_model, save_model
-from mbd.model.compatible import open_for, refuse_foreign
-from mbd.model.deletion import (
+from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file, write_file
+from mbd.formats.deletion import (
     DELETION,
     INDICES,
     BudgetRecord,
@@ -37,6 +35,8 @@ from mbd.model.deletion import (
     RequestRecord,
     read_deletion,
 )
+from mbd.model.checkpoint import WEIGHTS, load_model, save_model
+from mbd.model.compatible import open_for, refuse_foreign
 from mbd.params import Params, params_digest
 from mbd.privacy.ledger import deletion_id, open_ledger
 from mbd.steps.step import StepRun, step_run
@@ -220,5 +220,5 @@ def _write(
         reference=distances,
         facts=dict(outcome.facts),
     )
-    write_file(step.folder / DELETION, to_json(record.model_dump(mode="json")))
+    write_file(step.folder / DELETION, record.to_json())
     return record

@@ -9,15 +9,15 @@ A certificate that was withdrawn or replaced is not fetched: nobody relies on it
 from pathlib import Path
 from typing import Literal
 
-from mbd.certificate.commitments import Digest
 from mbd.certificate.layout import latest_name, object_name, read_pointer
 from mbd.certificate.registry import entry
-from mbd.certificate.statement import INDICES, MODEL, WEIGHTS
-from mbd.certificate.trust import now, read_trust
+from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, UsageError
-from mbd.files import to_json, write_file
+from mbd.files import write_file
+from mbd.formats.deletion import INDICES
+from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.params import Params
-from mbd.records import Record
+from mbd.records import Digest, Record, now
 from mbd.steps.step import step_run
 from mbd.storage import open_store
 from mbd.storage.store import NotThereError, Store
@@ -61,7 +61,7 @@ def run(params: Params, store: str, out: Path, *, modality: str = "", certificat
         step.inputs["certificate"] = {"path": f"{opened.url}/certificates/{found.digest}", "digest": found.digest}
         for name in (WEIGHTS, MODEL, INDICES):
             opened.fetch(object_name(digests[name]), step.folder / name, sha256=digests[name])
-        write_file(step.folder / PUBLISHED, to_json(published.model_dump(mode="json")))
+        write_file(step.folder / PUBLISHED, published.to_json())
         step.look_at = PUBLISHED
     return published
 

@@ -14,15 +14,15 @@ from typing import Any
 from mbd.certificate.bundle import PROOF
 from mbd.certificate.keys import load_signer
 from mbd.certificate.publish import Publisher, publish_certificate
-from mbd.certificate.receipt import RECEIPT, Receipt
-from mbd.certificate.statement import CERTIFICATE, WEIGHTS
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.certificate.verify.inputs import VerificationInput
 from mbd.certificate.verify.signing import proof_bytes
 from mbd.certificate.verify.verdict import Verdict
 from mbd.errors import VerificationError
-from mbd.files import to_json, write_file
+from mbd.files import write_file
+from mbd.formats.receipt import RECEIPT, Receipt
+from mbd.formats.statement import CERTIFICATE, WEIGHTS
 from mbd.params import Params
 from mbd.steps.step import step_run
 from mbd.storage import open_store
@@ -69,4 +69,4 @@ def _write(folder: Path, given: VerificationInput, proof: bytes, receipt: Receip
     write_file(folder / PROOF, proof)
     for name in (entry.what for entry in receipt.objects if entry.what not in {WEIGHTS, CERTIFICATE, PROOF}):
         shutil.copyfile(given.files[name][0], folder / name)
-    write_file(folder / RECEIPT, to_json(receipt.model_dump(mode="json")))
+    write_file(folder / RECEIPT, receipt.to_json())

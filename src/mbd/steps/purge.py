@@ -15,12 +15,13 @@ from pathlib import Path
 from mbd.certificate.keys import load_signer
 from mbd.certificate.lifecycle import announce, finish_pending
 from mbd.certificate.publish import Publisher
-from mbd.certificate.receipt import Receipt
 from mbd.certificate.registry import entry
-from mbd.certificate.statement import DeletionStatement
-from mbd.certificate.trust import now, read_trust
+from mbd.certificate.trust import read_trust
 from mbd.errors import UsageError
 from mbd.files import write_file
+from mbd.formats.receipt import Receipt
+from mbd.formats.shredding import ShreddingFacts
+from mbd.formats.statement import DeletionStatement
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params
 from mbd.purge.discovery import complete, feature_files, old_weights, snapshots
@@ -35,8 +36,7 @@ from mbd.purge.scan import Scan, scan_all
 from mbd.purge.shared import needed_by_others, published_models
 from mbd.purge.targets import Target, Targets
 from mbd.purge.tombstones import bring_up_to_date, buried, bury
-from mbd.records import read_record
-from mbd.shredding.record import ShreddingFacts
+from mbd.records import now
 from mbd.steps.metrics_reporting import tell
 from mbd.steps.step import step_run
 from mbd.storage import open_store
@@ -71,7 +71,7 @@ def plan(
     params: Params, receipt: Path, store: str, deletion: Path | None = None, *, root: Path | None = None
 ) -> PurgePlan:
     """Find out what must go and where it may lie; nothing is changed yet."""
-    received = read_record(receipt, Receipt, "receipt", "`mbd publish --out` writes it")
+    received = Receipt.read(receipt, "receipt", "`mbd publish --out` writes it")
     opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
     found = entry(opened, received.certificate, trust, now())
     modalities = found.statement.predicate.deleted.modalities

@@ -21,17 +21,18 @@ from mbd.certificate.bundle import PROOF, Bundle
 from mbd.certificate.layout import CERTIFICATES, proof_name
 from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.registry import CertificateEntry, InvalidCertificate, entries
-from mbd.certificate.statement import CERTIFICATE, DeletionStatement
-from mbd.certificate.trust import now, read_trust
+from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, UsageError
-from mbd.files import to_json, write_file
+from mbd.files import write_file
+from mbd.formats.request import OPEN
+from mbd.formats.statement import CERTIFICATE, DeletionStatement
 from mbd.params import Params
+from mbd.records import now
 from mbd.report.index import IndexRow, Owed, index_page, page_name
 from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import Link, Page
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
-from mbd.requests.record import OPEN
 from mbd.requests.request_store import RequestStore
 from mbd.steps.step import step_run
 from mbd.storage import open_store
@@ -41,7 +42,7 @@ NAME = "report"
 FORMATS: dict[str, Callable[[Page], str]] = {
     ".html": to_html,
     ".md": to_markdown,
-    ".json": lambda page: to_json(page.model_dump(mode="json")),
+    ".json": lambda page: page.to_json(),
 }
 
 

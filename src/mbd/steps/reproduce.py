@@ -3,13 +3,13 @@
 import tempfile
 from pathlib import Path
 
-from mbd.certificate.statement import MODEL, WEIGHTS
 from mbd.certificate.verify.checks import digest_name
 from mbd.certificate.verify.inputs import VerificationInput
 from mbd.certificate.verify.verdict import Check, Verdict, failed, not_checkable, passed
 from mbd.errors import MbdError, MissingExtraError
+from mbd.formats.model import ModelRecord
+from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.model.compatible import open_for
-from mbd.model.record import ModelRecord
 from mbd.params import load_params
 from mbd.tensors import save_tensors
 

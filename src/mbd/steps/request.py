@@ -18,15 +18,15 @@ from typing import Literal
 
 from mbd.certificate.layout import latest_name, object_name, read_pointer
 from mbd.certificate.registry import entry
-from mbd.certificate.statement import SUBJECTS
 from mbd.certificate.trust import read_trust
 from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
+from mbd.formats.model import ModelRecord
+from mbd.formats.request import DeletionRequest, Lease
+from mbd.formats.statement import SUBJECTS
 from mbd.model.checkpoint import load_model
-from mbd.model.record import ModelRecord
 from mbd.params import Params
 from mbd.requests.batches import Batches, Decision, Files
-from mbd.requests.record import DeletionRequest, Lease
 from mbd.requests.request_store import RequestStore
 from mbd.shredding.workspace import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish, train

@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 
 from mbd.certificate.layout import LATEST, read_pointer
-from mbd.certificate.statement import CERTIFICATE
 from mbd.certificate.trust import Trust, read_trust
 from mbd.certificate.verify import Verdict, VerificationInput, from_folder, from_store, verify_bundle
 from mbd.errors import UsageError
+from mbd.formats.statement import CERTIFICATE
 from mbd.params import Params
 from mbd.storage import open_store
 from mbd.storage.store import NotThereError, Store

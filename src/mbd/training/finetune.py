@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mbd.features.contract import FeatureSet
+from mbd.formats.model import ModelRecord
 from mbd.model.joint import to_tensor_dict
-from mbd.model.record import ModelRecord
 from mbd.params import Params
 from mbd.params.learning import JointSettings
 from mbd.tensors import Array

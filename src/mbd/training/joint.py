@@ -20,10 +20,10 @@ from mbd import __version__
 from mbd.errors import MbdError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest
+from mbd.formats.model import ModelRecord
 from mbd.model.joint import empty_network, provenance, to_tensor_dict
 from mbd.model.losses import task_loss
 from mbd.model.networks import JointNetwork
-from mbd.model.record import ModelRecord
 from mbd.params import Params, params_digest
 from mbd.params.features import Task
 from mbd.tensors import Array

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from mbd.features.contract import FeatureSet
-from mbd.model.record import DataRecord, ModelRecord
+from mbd.formats.model import DataRecord, ModelRecord
 from mbd.tensors import Array
 
 _SPLITS = ("train", "valid", "calibration")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mbd.certificate.keyring import revoke_key, rotate_key
 from mbd.certificate.log.checkpoint import check_log_signer, sign_checkpoint, verify_checkpoint
 from mbd.certificate.log.note import note_key_id, parse_note, verifier_key
-from mbd.certificate.trust import now
 from mbd.errors import UsageError, VerificationError
+from mbd.records import now
 from tests.certificate.keys import Keys, keys_in, leaf
 
 ROOT = leaf(1)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mbd.certificate.verify.gate import gate_check
-from mbd.evaluation.leakage import Interval, LeakageRecord
-from mbd.model.deletion import read_deletion
+from mbd.formats.deletion import read_deletion
+from mbd.formats.leakage import Interval, LeakageRecord
 from tests.certificate.build import ModelWorkspace, leakage_record
 
 

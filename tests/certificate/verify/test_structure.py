@@ -9,9 +9,9 @@ import pytest
 
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, StructuralClaim, structural_checks
 from mbd.certificate.verify.verdict import Check
+from mbd.formats.deletion import INDICES
+from mbd.formats.model import ColumnRange, ModelRecord
 from mbd.model.checkpoint import load_model
-from mbd.model.deletion import INDICES
-from mbd.model.record import ColumnRange, ModelRecord
 from mbd.params import load_params
 from mbd.steps import delete, train
 from mbd.tensors import Array, open_tensors

@@ -14,19 +14,6 @@ from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.certificate.keys import load_signer
 from mbd.certificate.layout import about_name, certificate_name
 from mbd.certificate.lifecycle import announce, reaudit, revocation, supersession
-from mbd.certificate.statement import (
-    CERTIFICATE,
-    INDICES,
-    LEAKAGE,
-    MODEL,
-    REPORT,
-    WEIGHTS,
-    AboutCertificate,
-    DeletionStatement,
-    parse_payload,
-    to_payload,
-)
-from mbd.certificate.trust import now
 from mbd.certificate.verify import Verdict, from_folder, verify_bundle
 from mbd.certificate.verify.arithmetic import BUDGET
 from mbd.certificate.verify.checks import REAUDIT, digest_name
@@ -37,6 +24,19 @@ from mbd.certificate.verify.standing import CONSISTENCY, STANDING
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file, to_json
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LEAKAGE
+from mbd.formats.statement import (
+    CERTIFICATE,
+    MODEL,
+    REPORT,
+    WEIGHTS,
+    AboutCertificate,
+    DeletionStatement,
+    parse_payload,
+    to_payload,
+)
+from mbd.records import now
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, ModelWorkspace
 

@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from mbd.files import to_json, write_file
-from mbd.records import Record, read_record
+from mbd.files import write_file
+from mbd.records import Record
 
 HERE = Path(__file__).parent
 CASE = "case.json"
@@ -44,14 +44,12 @@ def all_cases() -> list[Path]:
 
 def read_case(folder: Path) -> GoldenCase:
     """Read what a case is about."""
-    return read_record(
-        folder / CASE, GoldenCase, "golden case", "goldens are frozen: bring it back from the repository"
-    )
+    return GoldenCase.read(folder / CASE, "golden case", "goldens are frozen: bring it back from the repository")
 
 
 def write_case(folder: Path, case: GoldenCase) -> None:
     """Write what a case is about."""
-    write_file(folder / CASE, to_json(case.model_dump(mode="json")))
+    write_file(folder / CASE, case.to_json())
 
 
 def assemble(folder: Path, out: Path) -> GoldenCase:

@@ -22,8 +22,7 @@ from mbd.certificate.keys import load_signer
 from mbd.certificate.lifecycle import revocation
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import leaf_of
-from mbd.certificate.statement import to_payload
-from mbd.certificate.trust import KeyRevocation, Trust, now, read_trust, write_trust
+from mbd.certificate.trust import KeyRevocation, Trust, read_trust, write_trust
 from mbd.certificate.verify.arithmetic import BUDGET
 from mbd.certificate.verify.checks import REAUDIT, digest_name
 from mbd.certificate.verify.claims import AGREEMENT
@@ -31,6 +30,8 @@ from mbd.certificate.verify.gate import GATE
 from mbd.certificate.verify.signing import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY, proof_bytes
 from mbd.certificate.verify.structure import POSITIONS, REMOVED
 from mbd.files import sha256_file
+from mbd.formats.statement import to_payload
+from mbd.records import now
 from mbd.storage import open_store
 from mbd.tensors import open_tensors, save_tensors
 from tests.certificate.authority import CertificateAuthority

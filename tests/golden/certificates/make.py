@@ -12,11 +12,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.trust import now
 from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import save_model
 from mbd.params import load_params
+from mbd.records import now
 from mbd.steps import attack, delete
 from mbd.training.lattice import train_lattice
 from tests.certificate.authority import CertificateAuthority

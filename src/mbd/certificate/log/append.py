@@ -37,8 +37,9 @@ from mbd.certificate.log.tiles import (
     right_edge,
     tiles_of,
 )
-from mbd.certificate.trust import Trust, now
+from mbd.certificate.trust import Trust
 from mbd.errors import VerificationError
+from mbd.records import now
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
 
 _AT_ONCE = 8

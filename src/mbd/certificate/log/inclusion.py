@@ -10,9 +10,7 @@ from mbd.certificate.log.hashing import leaf_hash
 from mbd.certificate.log.proof import root_by_inclusion
 from mbd.certificate.trust import Logged, Trust
 from mbd.errors import VerificationError
-from mbd.records import Record
-
-Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+from mbd.records import Digest, Record
 
 
 class Inclusion(Record):
@@ -20,7 +18,7 @@ class Inclusion(Record):
 
     index: Annotated[int, Field(ge=0, lt=2**53)]
     tree_size: Annotated[int, Field(ge=1, lt=2**53)]
-    hashes: tuple[Hash, ...]
+    hashes: tuple[Digest, ...]
     """from the leaf's sibling up (RFC 9162, 2.1.3)"""
     checkpoint: str
     """the first checkpoint that has the leaf, as it was signed"""

@@ -14,8 +14,9 @@ from mbd.certificate.log.check import check_log
 from mbd.certificate.log.checkpoint import check_log_signer, sign_checkpoint, verify_checkpoint
 from mbd.certificate.log.reader import Log, read_head, read_place
 from mbd.certificate.log.tiles import CHECKPOINT, claim_name
-from mbd.certificate.trust import Trust, now
+from mbd.certificate.trust import Trust
 from mbd.errors import VerificationError
+from mbd.records import now
 from mbd.storage.store import Store
 
 

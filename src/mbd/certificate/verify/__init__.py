@@ -9,9 +9,7 @@ No check trusts another party than the holders of the keys in the trust file, an
 
 from datetime import datetime
 
-from mbd.certificate.predicate import Erasure
-from mbd.certificate.statement import SUBJECTS, DeletionStatement
-from mbd.certificate.trust import Trust, now
+from mbd.certificate.trust import Trust
 from mbd.certificate.verify.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
 from mbd.certificate.verify.claims import in_short
 from mbd.certificate.verify.inputs import VerificationInput, from_folder, from_store
@@ -28,6 +26,9 @@ from mbd.certificate.verify.signing import (
 from mbd.certificate.verify.standing import standing_of
 from mbd.certificate.verify.verdict import Check, Verdict, decide, failed, not_checkable
 from mbd.files import canonical_digest
+from mbd.formats.predicate import Erasure
+from mbd.formats.statement import SUBJECTS, DeletionStatement
+from mbd.records import now
 
 __all__ = ["Check", "Verdict", "VerificationInput", "from_folder", "from_store", "verify_bundle"]
 

@@ -6,8 +6,8 @@ would believe whatever that code does. A model whose tensors are exactly these h
 
 from collections.abc import Iterator, Mapping
 
+from mbd.formats.model import ModelRecord
 from mbd.model.lattice import projection_name, tags, tensor_name
-from mbd.model.record import ModelRecord
 from mbd.params.learning import JointSettings, LatticeSettings
 
 Shape = tuple[int, ...]

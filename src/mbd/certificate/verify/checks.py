@@ -7,8 +7,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from mbd.certificate.predicate import Predicate
-from mbd.certificate.statement import INDICES, LEAKAGE, MODEL, SUBJECTS, WEIGHTS, DeletionStatement
 from mbd.certificate.verify.arithmetic import BUDGET, budget_check
 from mbd.certificate.verify.claims import AGREEMENT, agreement_check, budget_claim, structural_claim
 from mbd.certificate.verify.gate import GATE, gate_check
@@ -16,9 +14,12 @@ from mbd.certificate.verify.inputs import VerificationInput
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, structural_checks
 from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
 from mbd.errors import MbdError
-from mbd.evaluation.leakage import LeakageRecord
 from mbd.files import sha256_file
-from mbd.model.record import ModelRecord
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import Predicate
+from mbd.formats.statement import MODEL, SUBJECTS, WEIGHTS, DeletionStatement
 from mbd.tensors import open_tensors
 
 REAUDIT = "re-audit date"

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mbd.certificate.predicate import Erasure, Predicate
-from mbd.certificate.statement import INDICES, WEIGHTS, DeletionStatement, exact_integers
 from mbd.certificate.verify.arithmetic import BudgetClaim, Spending
 from mbd.certificate.verify.structure import StructuralClaim
 from mbd.certificate.verify.verdict import Check, failed, passed
-from mbd.evaluation.leakage import LeakageRecord
-from mbd.model.record import ModelRecord
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LeakageRecord
+from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import Erasure, Predicate
+from mbd.formats.statement import WEIGHTS, DeletionStatement, exact_integers
 
 AGREEMENT = "claims agree"
 

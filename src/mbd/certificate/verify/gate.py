@@ -1,13 +1,13 @@
 """The gate's decision, made again from the evidence numbers.
 
-Whether a finding passes follows from its own numbers (`passes` in :mod:`mbd.evaluation.leakage`). The whole
+Whether a finding passes follows from its own numbers (`passes` in :mod:`mbd.formats.leakage`). The whole
 passes if every finding that decides passes, and if at least one attack decided.
 """
 
 from collections.abc import Iterator
 
 from mbd.certificate.verify.verdict import Check, failed, passed
-from mbd.evaluation.leakage import Interval, LeakageRecord
+from mbd.formats.leakage import Interval, LeakageRecord
 
 GATE = "gate decision"
 

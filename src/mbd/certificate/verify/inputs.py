@@ -7,8 +7,9 @@ from pathlib import Path
 from mbd.certificate.bundle import PROOF, certificate_digest
 from mbd.certificate.envelope import Envelope
 from mbd.certificate.layout import certificate_name, object_name, proof_name
-from mbd.certificate.statement import CERTIFICATE, INDICES, MODEL, SUBJECTS, WEIGHTS, DeletionStatement, parse_payload
 from mbd.errors import DataError, VerificationError
+from mbd.formats.deletion import INDICES
+from mbd.formats.statement import CERTIFICATE, MODEL, SUBJECTS, WEIGHTS, DeletionStatement, parse_payload
 from mbd.storage.store import NotThereError, Store
 
 _WITH_THE_MODEL = (WEIGHTS, MODEL, INDICES)

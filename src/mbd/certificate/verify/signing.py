@@ -11,11 +11,10 @@ from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, Judgement, judge_si
 from mbd.certificate.log.checkpoint import verify_checkpoint
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
 from mbd.certificate.log.note import parse_note
-from mbd.certificate.statement import AnyStatement, is_canonical, parse_payload
 from mbd.certificate.trust import CLOCKS_DIFFER_BY, Logged, Trust, refusal
 from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
 from mbd.errors import VerificationError
-from mbd.files import to_json
+from mbd.formats.statement import AnyStatement, is_canonical, parse_payload
 
 SCHEMA, CANONICAL = "schema", "canonical form"
 SIGNATURES, VALIDITY = "signatures", "key validity"
@@ -126,7 +125,7 @@ def _nothing_known(why: str) -> LogFinding:
 
 def proof_bytes(inclusion: Inclusion) -> bytes:
     """Return the one form in which a proof is stored."""
-    return to_json(inclusion.model_dump(mode="json")).encode()
+    return inclusion.to_bytes()
 
 
 def signature_checks(

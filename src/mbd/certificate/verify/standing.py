@@ -17,13 +17,13 @@ from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.log.proof import inclusion_proof, root_by_inclusion
 from mbd.certificate.log.reader import Log
 from mbd.certificate.log.tiles import node_in
-from mbd.certificate.predicate import Erasure
-from mbd.certificate.statement import AnyStatement, DeletionStatement, PurgeStatement
 from mbd.certificate.status import Status, status
 from mbd.certificate.trust import Trust
 from mbd.certificate.verify.signing import log_finding, read_envelope
 from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
 from mbd.errors import DataError, VerificationError
+from mbd.formats.predicate import Erasure
+from mbd.formats.statement import AnyStatement, DeletionStatement, PurgeStatement
 from mbd.storage.store import Store
 
 CONSISTENCY, STANDING = "log consistency", "not superseded or revoked"

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from mbd.certificate.verify.blueprint import blueprint
 from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
-from mbd.model.record import ModelRecord, TensorRecord
+from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.tensors import Array
 
 TENSORS, REMOVED, SHAPES, POSITIONS = "tensors", "modality removed", "input shapes", "edited positions"

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from mbd.certificate.statement import DeletionStatement
 from mbd.errors import MbdError
+from mbd.formats.shredding import KINDS, KeyEntry, Kind, ShreddingFacts, facts_of, read_shredding
+from mbd.formats.statement import DeletionStatement
 from mbd.params import Params
 from mbd.purge.places.elsewhere import Unsearchable
 from mbd.purge.places.place import Copy, Obstacle, Tell
 from mbd.purge.targets import Targets
 from mbd.shredding.keys import Keyring
-from mbd.shredding.record import KINDS, KeyEntry, Kind, ShreddingFacts, facts_of, read_shredding
 
 KIND = "data keys"
 _REASON = "keys of encrypted copies are still there"

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mbd.certificate.bundle import PROOF
-from mbd.certificate.erasure import PurgeReport
 from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.predicate import Predicate
-from mbd.certificate.statement import (
+from mbd.certificate.status import Status, status
+from mbd.formats.leakage import LEAKAGE
+from mbd.formats.predicate import Predicate
+from mbd.formats.purge import PurgeReport
+from mbd.formats.statement import (
     CERTIFICATE,
-    LEAKAGE,
     SUBJECTS,
     WEIGHTS,
     AnyStatement,
@@ -25,7 +26,6 @@ from mbd.certificate.statement import (
     RevocationStatement,
     SupersessionStatement,
 )
-from mbd.certificate.status import Status, status
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, PageSection, PageTable, Verification
 from mbd.report.page.evidence import evidence, utility
 from mbd.report.page.origin import budget, copies, day, origin, request, weights

@@ -5,7 +5,7 @@ Nothing in it is markup. Whoever shows a page escapes every string for his forma
 
 from typing import Literal
 
-from mbd.evaluation.leakage import Interval
+from mbd.formats.leakage import Interval
 from mbd.records import Record
 
 

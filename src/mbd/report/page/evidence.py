@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from mbd.certificate.predicate import Evidence
-from mbd.evaluation.leakage import AttackRecord, LeakageRecord
 from mbd.evaluation.metrics import ERRORS, TITLES
+from mbd.formats.leakage import AttackRecord, LeakageRecord
+from mbd.formats.predicate import Evidence
 from mbd.report.page.content import ABSENT, Block, Items, MeasureRow, PageSection, PageTable, Plot, Text, interval
 
 _RELEASED = "as released"

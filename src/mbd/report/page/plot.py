@@ -7,7 +7,7 @@ is never alone: every model has a shape of its own, and each strip says in words
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from mbd.evaluation.leakage import Interval
+from mbd.formats.leakage import Interval
 from mbd.report.page.content import MeasureRow, Plot, interval
 
 ROLES = ("before", "after", "reference")

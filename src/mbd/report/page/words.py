@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from mbd.certificate.predicate import Erasure, Predicate
+from mbd.formats.predicate import Erasure, Predicate
 from mbd.report.page.content import Block, Command, Items, PageSection, Text
 
 _KINDS = {

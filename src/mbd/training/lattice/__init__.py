@@ -23,9 +23,9 @@ from tqdm import tqdm
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
+from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.model.checkpoint import describe
 from mbd.model.lattice import Projection, Tag, on_grid, projection_name, read_projection, tags, tensor_name
-from mbd.model.record import ModelRecord, TensorRecord
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream

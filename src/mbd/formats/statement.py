@@ -18,13 +18,12 @@ from typing import Annotated, Any, Final, Literal
 import rfc8785
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from mbd.certificate.commitments import Digest
-from mbd.certificate.erasure import PurgeReport
-from mbd.certificate.predicate import Predicate
-from mbd.certificate.trust import Time
 from mbd.errors import VerificationError
-from mbd.evaluation.leakage import LeakageRecord
-from mbd.records import Record
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.predicate import Predicate
+from mbd.formats.purge import PurgeReport
+from mbd.records import Digest, Record, Time
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 DELETION_TYPE: Final = "urn:missing-by-design:modality-deletion:v1"
@@ -36,8 +35,6 @@ PURGE_TYPE: Final = "urn:missing-by-design:purge:v1"
 CERTIFICATE = "certificate.json"
 WEIGHTS = "model.safetensors"
 MODEL = "model.json"
-INDICES = "indices.safetensors"
-LEAKAGE = "leakage.json"
 REPORT = "report.md"
 SUBJECTS = (WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT)
 """the files that a certificate is about; `leakage.json` only where there are attacks"""

@@ -10,11 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from mbd.certificate.commitments import Digest
-from mbd.certificate.trust import Time
-from mbd.evaluation.leakage import LeakageRecord
-from mbd.model.deletion import GuaranteeRecord
-from mbd.records import Record
+from mbd.formats.deletion import GuaranteeRecord
+from mbd.formats.leakage import LeakageRecord
+from mbd.records import Digest, Record, Time
 
 STABLE_ROWS = 2000
 """calibration rows from which on the paper calls its proxies stable"""

@@ -1,13 +1,8 @@
 """The leakage record: what passes follows from its numbers, and its schema is published."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from mbd.evaluation.leakage import AttackRecord, Interval, LowerBound, UtilityRecord, leakage_schema
-
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "leakage.schema.json"
+from mbd.formats.leakage import AttackRecord, Interval, LowerBound, UtilityRecord
 
 
 def around(value: float, half: float = 0.01) -> Interval:
@@ -78,9 +73,3 @@ def test_more_than_is_claimed_must_not_be_shown(shown: float, claimed: float | N
         epsilon=shown, confidence=0.95, delta=1e-5, attack="m", claimed=claimed, decision="informational", reason=""
     )
     assert bound.passes is passes
-
-
-def test_the_published_schema_is_that_of_the_record() -> None:
-    # To write it anew: python -c "from mbd.evaluation.leakage import leakage_schema as s; print(end=s())"
-    assert SCHEMA.read_text() == leakage_schema()
-    assert set(json.loads(SCHEMA.read_text())["required"]) >= {"modalities", "attacks", "decision", "reasons"}

@@ -4,11 +4,9 @@ It names no digest, no path and no address: those are in `purge.json`, which sta
 binds him to that file by its SHA-256; the file holds 32 random bytes, so the digest tells nothing about the rest.
 """
 
-from mbd.certificate.commitments import Digest
-from mbd.certificate.predicate import Count, Erasure
-from mbd.certificate.trust import Time
-from mbd.records import Record
-from mbd.shredding.record import ShreddingFacts
+from mbd.formats.predicate import Count, Erasure
+from mbd.formats.shredding import ShreddingFacts
+from mbd.records import Digest, Record, Time
 
 
 class PlaceReport(Record):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from mbd.records import Record, read_record
+from mbd.records import Record
 
 DELETION = "deletion.json"
 INDICES = "indices.safetensors"
@@ -95,4 +95,4 @@ def read_deletion(folder: Path) -> DeletionRecord | None:
     file = folder / DELETION
     if not file.is_file():
         return None
-    return read_record(file, DeletionRecord, "deletion record", "fetch the model again, or delete again")
+    return DeletionRecord.read(file, "deletion record", "fetch the model again, or delete again")

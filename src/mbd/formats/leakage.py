@@ -7,7 +7,6 @@ numbers in the record alone (`passes`), so whoever reads it can decide again.
 
 from typing import Any, Literal
 
-from mbd.files import to_json
 from mbd.records import Record
 
 LEAKAGE = "leakage.json"
@@ -140,8 +139,3 @@ class LeakageRecord(Record):
     decision: Literal["passed", "refused"]
     reasons: tuple[str, ...]
     """why it was refused; empty if it passed"""
-
-
-def leakage_schema() -> str:
-    """Return the JSON schema of `leakage.json`; docs/schemas holds it."""
-    return to_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **LeakageRecord.model_json_schema()})

@@ -6,9 +6,7 @@ Publishing again what is published gives the same receipt: it holds no time and 
 from datetime import datetime
 from typing import Literal
 
-from mbd.certificate.commitments import Digest
-from mbd.records import Record
-from mbd.storage.store import StoredObject
+from mbd.records import Digest, Record
 
 RECEIPT = "receipt.json"
 
@@ -60,22 +58,3 @@ class Receipt(Record):
     """`latest/MODEL/MODALITY` of each modality"""
     object_lock: str
     """whether the certificate is under Object Lock, in words"""
-
-
-def object_record(what: str, sha256: str, stored: StoredObject) -> ObjectRecord:
-    """Return what a receipt says of an object."""
-    lock = LockRecord(mode=stored.lock.mode, until=stored.lock.until) if stored.lock else None
-    return ObjectRecord(what=what, name=stored.name, sha256=sha256, size=stored.size, version=stored.version, lock=lock)
-
-
-def lock_in_words(certificate: ObjectRecord, possible: bool) -> str:
-    """Say whether the store itself keeps the certificate from being deleted or overwritten."""
-    if certificate.lock is not None:
-        return (
-            f"the certificate is kept under {certificate.lock.mode} until {certificate.lock.until:%Y-%m-%d %H:%M:%SZ}"
-        )
-    why = "store.lock_mode is null" if possible else "this store has no Object Lock"
-    return (
-        f"none: {why}, so whoever may write to it can delete the certificate; the log and every copy of the bundle "
-        "still show that it was there"
-    )

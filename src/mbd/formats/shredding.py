@@ -6,19 +6,16 @@ other, and helps nobody to find it. So the record can be signed and shown to any
 
 import hashlib
 import hmac
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime
 
-from mbd.files import to_json
-from mbd.records import Record, read_record
+from mbd.records import Digest, Record
 
 RECORD = "shredding.json"
 Kind = Literal["features", "models"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _COMMITTED = b"urn:missing-by-design:data-key:v1"
 
 
@@ -57,10 +54,6 @@ class ShreddingRecord(Record):
 
     format: Literal["urn:missing-by-design:shredding-record:v1"] = "urn:missing-by-design:shredding-record:v1"
     keys: tuple[KeyEntry, ...] = ()
-
-    def to_bytes(self) -> bytes:
-        """Return the file."""
-        return to_json(self.model_dump(mode="json")).encode()
 
     def of(self, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...]) -> tuple[KeyEntry, ...]:
         """Return the keys of these modalities in a lineage, those destroyed too."""
@@ -106,7 +99,7 @@ def read_shredding(folder: Path) -> ShreddingRecord:
     file = folder / RECORD
     if not file.exists():
         return ShreddingRecord()
-    return read_record(file, ShreddingRecord, "record of data keys", "restore it: without it nothing can be decrypted")
+    return ShreddingRecord.read(file, "record of data keys", "restore it: without it nothing can be decrypted")
 
 
 def shredding_facts(
@@ -126,8 +119,3 @@ def facts_of(folder: Path, keys: tuple[KeyEntry, ...]) -> ShreddingFacts | None:
         whole=len(gone) == len(keys),
         record=hashlib.sha256((folder / RECORD).read_bytes()).hexdigest(),
     )
-
-
-def now() -> datetime:
-    """Return the time, to the second."""
-    return datetime.now(UTC).replace(microsecond=0)
