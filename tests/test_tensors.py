@@ -39,7 +39,7 @@ def test_what_is_written_is_read_back_as_the_library_reads_it(tensors: dict[str,
 
 def test_what_the_library_writes_is_read(tmp_path: Path) -> None:
     tensors = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True, False])}
-    save_file(tensors, tmp_path / "t.safetensors", metadata={"from": "elsewhere"})
+    save_file(tensors, tmp_path / "t.safetensors")
     for name, tensor in open_tensors(tmp_path / "t.safetensors").items():
         np.testing.assert_array_equal(tensor, tensors[name])
 
@@ -76,6 +76,29 @@ def test_a_header_that_lies_is_refused(tmp_path: Path, entry: dict[str, object])
     path = tmp_path / "t.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(16))
     with pytest.raises(DataError, match="'x'"):
+        open_tensors(path)
+
+
+F32 = '{"dtype": "F32", "shape": [2], "data_offsets": [%d, %d]}'
+SURPLUS = {
+    "bytes appended": ('{"x": ' + F32 % (0, 8) + "}", 12),
+    "a gap between tensors": ('{"x": ' + F32 % (0, 8) + ', "y": ' + F32 % (12, 20) + "}", 20),
+    "overlapping tensors": ('{"x": ' + F32 % (0, 8) + ', "y": ' + F32 % (4, 12) + "}", 12),
+    "a name twice": ('{"x": ' + F32 % (0, 8) + ', "x": ' + F32 % (0, 8) + "}", 8),
+    "metadata": ('{"__metadata__": {"note": "hidden"}, "x": ' + F32 % (0, 8) + "}", 8),
+    "another key": ('{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], "note": "hidden"}}', 8),
+    "a fraction": ('{"x": {"dtype": "F32", "shape": [2.0], "data_offsets": [0, 8]}}', 8),
+    "infinity": ('{"x": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 8]}}', 8),
+    "nesting": ("[" * 100_000, 0),
+}
+
+
+@pytest.mark.parametrize("what", SURPLUS)
+def test_a_file_that_holds_more_than_its_tensors_is_refused(tmp_path: Path, what: str) -> None:
+    text, size = SURPLUS[what]
+    path = tmp_path / "t.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text.encode() + bytes(size))
+    with pytest.raises(DataError, match="damaged or cut off"):
         open_tensors(path)
 
 

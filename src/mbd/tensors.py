@@ -73,38 +73,71 @@ class Tensors(dict[str, Array]):
 
 
 def open_tensors(path: Path) -> Tensors:
-    """Map a file into memory, once its header has been checked against its size."""
+    """Map a file into memory.
+
+    Every byte of a certified file must mean something, so the file is exactly what :func:`save_tensors` would write:
+    every name once, no metadata, and tensors that cover the data from its first byte to its last without overlap.
+
+    Raises:
+        DataError: the file is missing, cut off, or holds anything else.
+    """
     try:
         with path.open("rb") as stream:
             size = path.stat().st_size
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > min(size - 8, _LARGEST_HEADER):
                 raise _damaged(path, f"the header claims {length} bytes of a file of {size}")
-            header = json.loads(stream.read(length))
+            header = json.loads(stream.read(length), object_pairs_hook=_every_key_once)
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError as error:
         raise DataError("the tensor file is missing", file=path) from error
-    except ValueError as error:
-        raise _damaged(path, "the header is not JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"the header is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise _damaged(path, "the header is not a mapping")
-    header.pop("__metadata__", None)
-    return Tensors({name: _view(path, mapped, name, entry, 8 + length) for name, entry in header.items()}, mapped)
+    if "__metadata__" in header:
+        raise _damaged(path, "it has metadata, which no digest of a tensor covers")
+    _check_coverage(path, header, size - 8 - length)
+    return Tensors({name: _view(mapped, entry, 8 + length) for name, entry in header.items()}, mapped)
 
 
-def _view(path: Path, mapped: mmap.mmap, name: str, entry: dict[str, Any], start: int) -> Array:
-    try:
-        dtype = np.dtype(_DTYPES[entry["dtype"]])
-        shape = tuple(int(n) for n in entry["shape"])
-        begin, end = (int(n) for n in entry["data_offsets"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"tensor {name!r} is described as {entry}") from error
-    count = math.prod(shape)
-    if begin < 0 or min(shape, default=0) < 0 or end - begin != count * dtype.itemsize or start + end > len(mapped):
-        raise _damaged(path, f"tensor {name!r} does not fit into the file ({len(mapped)} bytes)")
-    if not count:
+def _every_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _check_coverage(path: Path, header: dict[str, Any], size: int) -> None:
+    """Check that every entry is well formed, and that the tensors tile the data."""
+    spans = []
+    for name, entry in header.items():
+        match entry:
+            case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)], **more} if (
+                not more
+            ):
+                numbers = [begin, end, *shape]
+            case _:
+                raise _damaged(path, f"tensor {name!r} is described as {entry}")
+        if dtype not in _DTYPES or not all(type(n) is int and n >= 0 for n in numbers):
+            raise _damaged(path, f"tensor {name!r} is described as {entry}")
+        if end - begin != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize or end > size:
+            raise _damaged(path, f"tensor {name!r} does not fit into the file ({size} bytes of data)")
+        spans.append((begin, end))
+    reached = 0
+    for begin, end in sorted(spans):
+        if begin != reached:
+            raise _damaged(path, f"the tensors do not cover the data exactly once, at byte {min(begin, reached)}")
+        reached = end
+    if reached != size:
+        raise _damaged(path, f"{size - reached} bytes follow the last tensor")
+
+
+def _view(mapped: mmap.mmap, entry: dict[str, Any], start: int) -> Array:
+    dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
+    if not (count := math.prod(shape)):
         return np.zeros(shape, dtype)
-    return np.frombuffer(mapped, dtype, count, start + begin).reshape(shape)
+    return np.frombuffer(mapped, dtype, count, start + entry["data_offsets"][0]).reshape(shape)
 
 
 def _damaged(path: Path, how: str) -> DataError:
