@@ -25,7 +25,7 @@ from mbd.records import json_schema
 
 HERE = Path(__file__).parent
 WIDTH = 100
-_PLAIN = {int: "whole number", float: "number", str: "text", bool: "true | false", type(None): "null"}
+_PLAIN = {int: "whole number", float: "number", str: "text", bool: "true | false", type(None): "null", Any: "value"}
 NOTE = "<!-- written by `python docs/generate.py` -->\n"
 
 

@@ -30,6 +30,7 @@ TOOLS = {
     "urls",
     "remote_errors",
     "records",
+    "registry",
     "tombstones",
     "__version__",
 }

@@ -71,7 +71,7 @@ def test_a_place_named_in_the_parameters_is_searched_and_one_nobody_can_search_i
     code, text = run(purge_workspace, "--receipt", purge_workspace.receipt, "--yes", *named)
     assert code == 1
     assert not (registry / "exported.bin").exists()
-    assert "gs://bucket/models: only folders and S3 can be searched" in text
+    assert "gs://bucket/models: only folders and stores can be searched" in text
     assert "erasure: partial" in text
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
-from mbd.errors import MissingExtraError
+from mbd.errors import MbdError, MissingExtraError
 from mbd.params.operations import StoreSettings
 from mbd.remote_errors import ErrorKind, classify_error
-from mbd.storage import folder_of
+from mbd.storage import folder_of, open_store
 
 _STORE_TO_DO = {
     ErrorKind.CREDENTIALS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
@@ -29,6 +29,9 @@ def store(params: StoreSettings) -> Iterator[DoctorFinding]:
     if params.url.startswith("file://"):
         yield _folder(folder_of(params.url))
         return
+    if not params.url.startswith("s3://"):
+        yield _other(params)
+        return
     shown = f"{params.url} at {params.endpoint or 'Amazon S3'}"
     try:
         _ask_bucket(params)
@@ -41,6 +44,16 @@ def store(params: StoreSettings) -> Iterator[DoctorFinding]:
         yield DoctorFinding("store", CheckState.FAILED, f"{shown}: {reason}", to_do)
     else:
         yield DoctorFinding("store", CheckState.OK, f"{shown} can be reached, and takes our credentials")
+
+
+def _other(params: StoreSettings) -> DoctorFinding:
+    """Return whether a store that an installed package provides can be listed."""
+    try:
+        next(open_store(params.url, params).list(), None)
+    except Exception as error:  # a plug-in may raise anything
+        to_do = (error.hint if isinstance(error, MbdError) else None) or "see store.* in `mbd params`"
+        return DoctorFinding("store", CheckState.FAILED, f"{params.url}: {error}", to_do)
+    return DoctorFinding("store", CheckState.OK, f"{params.url} can be listed")
 
 
 def _folder(folder: Path) -> DoctorFinding:

@@ -1,13 +1,14 @@
 """Parameters of the feature data: where it comes from and how it is split."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from mbd.params.base import Count, Name, Seed, Settings, Share
 from mbd.params.corruption import CorruptionSettings
+from mbd.registry import SOURCES
 
-SourceKind = Literal["synthetic", "npz", "mmsa", "csd", "iemocap", "media"]
 Task = Literal["regression", "classification"]
 
 
@@ -73,8 +74,8 @@ class MediaSettings(Settings):
 class SourceSettings(Settings):
     """Where features come from."""
 
-    kind: SourceKind = "synthetic"
-    """synthetic | npz | mmsa | csd | iemocap | media"""
+    kind: Annotated[str, AfterValidator(SOURCES.check)] = "synthetic"
+    """synthetic | npz | mmsa | csd | iemocap | media, or a source that an installed package adds"""
     path: str | None = None
     """file or folder to read (all kinds but synthetic)"""
     preset: Literal["mosi", "mosei", "iemocap"] = "mosi"
@@ -90,17 +91,31 @@ class SourceSettings(Settings):
     csd: CsdSettings = CsdSettings()
     iemocap: IemocapSettings = IemocapSettings()
     media: MediaSettings = MediaSettings()
+    options: dict[str, Any] = Field(default_factory=dict)
+    """settings of a source that an installed package adds"""
+
+    @model_validator(mode="after")
+    def _options_of_the_source(self) -> Self:
+        SOURCES.options(self.kind, self.options, "features.source.options")
+        return self
 
     @model_validator(mode="after")
     def _path_where_one_is_read(self) -> Self:
-        if self.kind != "synthetic" and not self.path:
+        # The source is imported only where kind and path may not fit.
+        if not self.path and self.kind != "synthetic" and SOURCES.get(self.kind).recognises:
             raise ValueError(f"source.kind={self.kind} reads a file: set features.source.path")
-        if self.kind == "synthetic" and self.path:
+        if self.path and self.kind == "synthetic":
+            recognised = [name for name in SOURCES.names() if _recognises(name, Path(self.path))]
             raise ValueError(
-                f"source.kind=synthetic reads no file: set features.source.kind to what {self.path} is (npz, …), or "
-                "features.source.path=null"
+                "source.kind=synthetic reads no file: set features.source.kind to what "
+                f"{self.path} is ({' or '.join(recognised) or 'npz, …'}), or features.source.path=null"
             )
         return self
+
+
+def _recognises(kind: str, path: Path) -> bool:
+    recognises = SOURCES.get(kind).recognises
+    return recognises is not None and recognises(path)
 
 
 class CalibrationSettings(Settings):

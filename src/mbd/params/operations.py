@@ -4,12 +4,27 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from mbd.errors import UsageError
 from mbd.params.base import Count, Name, Settings
+from mbd.registry import STORES
 
 
 def _no_credentials(url: str) -> str:
     if "@" in url.split("://", 1)[-1].split("/", 1)[0]:
         raise ValueError("a URL in the parameters must not carry credentials; use the environment")
+    return url
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of a store's URL; a UsageError if there is no such store."""
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise UsageError("a store is named by a URL", key="store.url", value=url, hint="write file://FOLDER")
+    return STORES.check(scheme)
+
+
+def _has_store_scheme(url: str) -> str:
+    scheme_of(url)
     return url
 
 
@@ -19,8 +34,8 @@ Url = Annotated[str, AfterValidator(_no_credentials)]
 class StoreSettings(Settings):
     """Where certificates and models are published."""
 
-    url: Annotated[Url, Field(pattern=r"^(file|s3)://")] = "file://build/store"
-    """file://FOLDER or s3://BUCKET[/PREFIX]"""
+    url: Annotated[Url, AfterValidator(_has_store_scheme)] = "file://build/store"
+    """file://FOLDER, s3://BUCKET[/PREFIX], or a scheme that an installed package adds"""
     endpoint: Url | None = None
     """S3 endpoint; null: Amazon's"""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0

@@ -56,6 +56,9 @@ def load_params(file: Path | None = None, settings: Iterable[str] = ()) -> Param
         return Params.model_validate(tree)
     except ValidationError as error:
         raise _usage_error(error, file) from error
+    except UsageError as error:  # from a registry: it has the key
+        error.file = error.file or file
+        raise
 
 
 def params_digest(section: BaseModel) -> str:

@@ -1,29 +1,25 @@
-"""Object stores behind one protocol: a local folder or S3. Start at :func:`open_store`."""
+"""Object stores behind one protocol: a local folder, S3, or what a package adds. Start at :func:`open_store`."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
-from mbd.errors import MissingExtraError, UsageError
-from mbd.params.operations import StoreSettings
+from mbd.errors import UsageError
+from mbd.params.operations import StoreSettings, scheme_of
+from mbd.registry import STORES, lazy
 from mbd.storage.folder import FolderStore
-from mbd.storage.store import Lock, Store
+from mbd.storage.store import Lock, Store, StoreScheme
 
 
 def open_store(url: str, settings: StoreSettings | None = None) -> Store:
-    """Return the store at `file://FOLDER` (relative or absolute) or `s3://BUCKET[/PREFIX]`.
+    """Return the store at a URL: `file://FOLDER`, `s3://BUCKET[/PREFIX]`, or of a scheme that a package adds.
 
-    `settings` are the `store` section of the parameters; its own url has no say here. Nothing is asked or made yet.
+    Args:
+        url: Where the store is.
+        settings: The section `store` of the parameters; its own url is not used here. Nothing is asked or made yet.
+
     """
-    if url.startswith("file://"):
-        return FolderStore(folder_of(url))
-    if url.startswith("s3://"):
-        try:
-            from mbd.storage.s3 import S3Store  # noqa: PLC0415 -- boto3 is an extra, and slow to load
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("an S3 store", "data", "boto3") from error
-        return S3Store(url, settings or StoreSettings())
-    raise UsageError("a store is file://FOLDER or s3://BUCKET[/PREFIX]", key="store.url", value=url)
+    return STORES.get(scheme_of(url)).open(url, settings or StoreSettings())
 
 
 def folder_of(url: str) -> Path:
@@ -39,3 +35,7 @@ def lock_for(store: Store, settings: StoreSettings, now: datetime) -> Lock | Non
     if settings.lock_mode is None or not store.locks:
         return None
     return Lock(settings.lock_mode, now + timedelta(days=settings.lock_days))
+
+
+FILE = StoreScheme(lambda url, _: FolderStore(folder_of(url)), "file://FOLDER")
+S3 = StoreScheme(lazy("mbd.storage.s3:S3Store", "an S3 store", "data"), "s3://BUCKET[/PREFIX]")

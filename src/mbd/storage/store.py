@@ -6,13 +6,14 @@ that moves by compare-and-swap (:meth:`Store.replace`). What is read is compared
 expects.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
 from mbd.errors import DataError, MbdError
+from mbd.params.operations import StoreSettings
 
 LockMode = Literal["GOVERNANCE", "COMPLIANCE"]
 LONGEST_NAME = 800
@@ -119,6 +120,16 @@ class Store(Protocol):
 
     def abort(self, unfinished: StoredObject) -> None:
         """Remove one of :meth:`unfinished`; a writer still at work on it fails with a StoreError or begins again."""
+
+
+@dataclass(frozen=True)
+class StoreScheme:
+    """A kind of store, by the scheme of its URLs."""
+
+    open: Callable[[str, StoreSettings], Store]
+    """returns the store at a URL; asks and makes nothing yet"""
+    form: str
+    """how its URLs are written, as in `file://FOLDER`"""
 
 
 def check_name(name: str) -> tuple[str, ...]:

@@ -1,12 +1,28 @@
-"""Where features come from: one module for each kind, each with `read(params) -> Collection`."""
+"""Where features come from: one module for each built-in source; packages add others (`mbd.sources`)."""
 
-from importlib import import_module
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
 
 from mbd.features.rows import Collection
 from mbd.params.features import FeaturesSettings
+from mbd.registry import SOURCES
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kind of feature data: how it is recognised and read."""
+
+    read: Callable[[FeaturesSettings], Collection]
+    """reads what `features.source` describes"""
+    recognises: Callable[[Path], bool] | None = None
+    """whether a path looks like this kind of data; None: it reads no path"""
+    settings: type[BaseModel] | None = None
+    """of `features.source.options`; built-in sources have sections of their own"""
 
 
 def read_source(params: FeaturesSettings) -> Collection:
-    """Read the source that the parameters name; its module, and what it imports, is loaded only now."""
-    collection: Collection = import_module(f"{__name__}.{params.source.kind}").read(params)
-    return collection
+    """Read the source that the parameters name."""
+    return SOURCES.get(params.source.kind).read(params)

@@ -17,6 +17,7 @@ from tqdm import tqdm
 from mbd.errors import DataError
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sequences import Sequence, open_sequence, overlap_means
+from mbd.features.sources import Source
 from mbd.files import read_json
 from mbd.params.features import CsdSettings, FeaturesSettings
 from mbd.tensors import Array
@@ -221,3 +222,6 @@ def _compare_videos(
         "videos in no fold, left out": len(labelled - folded),
         "videos without labels, left out": len(folded - labelled),
     }
+
+
+SOURCE = Source(read, recognises=lambda path: any(path.glob("*.csd")))

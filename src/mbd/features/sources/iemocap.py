@@ -19,6 +19,7 @@ from mbd.errors import DataError
 from mbd.features.dialogues import LISTS, Places, arrange, modalities
 from mbd.features.pickles import load_pickle
 from mbd.features.rows import Collection, Rows
+from mbd.features.sources import Source
 from mbd.features.splits import carve
 from mbd.params.features import FeaturesSettings, Task
 from mbd.tensors import Array
@@ -203,3 +204,6 @@ def _classes(labels: Array, dialogues: set[Any]) -> tuple[str, ...]:
 
 def _described(value: object) -> str:
     return f"{value.shape} {value.dtype}" if isinstance(value, np.ndarray) else f"{type(value).__name__}"
+
+
+SOURCE = Source(read, recognises=lambda path: path.suffix in (".pkl", ".pickle"))

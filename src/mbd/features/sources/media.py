@@ -22,6 +22,7 @@ from mbd.features.media.encoders import Encoder, audio_encoder, text_encoder, vi
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.media.table import MediaTable, read_table
 from mbd.features.rows import SPLITS, Collection, Rows
+from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
 from mbd.files import canonical_digest
 from mbd.params.features import FeaturesSettings, MediaSettings, Task
@@ -195,3 +196,6 @@ def _encoder_note(encoder: Encoder, own: MediaSettings) -> dict[str, Any]:
     }[encoder.modality]
     sampling = {"frames": own.frames} if encoder.modality == "visual" else {}
     return {"name": name if revision else Path(name).name, "revision": revision, "digest": encoder.digest, **sampling}
+
+
+SOURCE = Source(read, recognises=lambda path: path.suffix == ".csv")

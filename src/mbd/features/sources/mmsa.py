@@ -24,6 +24,7 @@ from mbd.errors import DataError
 from mbd.features.pickles import load_pickle
 from mbd.features.pooling import pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
+from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
 from mbd.params.features import FeaturesSettings, Task
 from mbd.tensors import Array
@@ -230,3 +231,6 @@ def _names(codes: dict[str, Array], annotations: dict[str, list[str]]) -> dict[i
     }
     names = dict(pairs)
     return names if len(names) == len(set(names.values())) == len(pairs) else {}
+
+
+SOURCE = Source(read, recognises=lambda path: path.suffix in (".pkl", ".pickle"))

@@ -22,6 +22,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
+from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
 from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
@@ -208,3 +209,6 @@ def _rows(path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str]
         available={m: get(f"{m}_available").astype(bool) for m in wanted if f"{m}_available" in keys},
         attributes={m: get(f"{m}_attribute").astype(np.int8) for m in wanted if f"{m}_attribute" in keys},
     )
+
+
+SOURCE = Source(read, recognises=lambda path: path.suffix == ".npz")

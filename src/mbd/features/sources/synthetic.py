@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mbd.features.rows import Collection, Rows
+from mbd.features.sources import Source
 from mbd.params.features import FeaturesSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
@@ -120,3 +121,6 @@ def _modality(
     matrix *= np.float32(_NOISE)
     matrix += factors @ directions
     return matrix, attribute
+
+
+SOURCE = Source(read)

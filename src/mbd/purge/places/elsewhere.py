@@ -10,6 +10,7 @@ from mbd.purge.places.buckets import BucketPlace
 from mbd.purge.places.folders import Folder
 from mbd.purge.places.place import Copy, Obstacle, Place, Tell
 from mbd.purge.targets import Targets
+from mbd.registry import STORES
 from mbd.storage import folder_of, open_store
 from mbd.urls import without_credentials
 
@@ -55,9 +56,9 @@ def place_at(
     if path is not None:
         return Folder(kind, path, others, by_name=by_name, expected=True)
     where = without_credentials(url)
-    if not url.startswith("s3://"):
+    if url.partition("://")[0] not in STORES.names():
         return Unsearchable(
-            kind, where, "only folders and S3 can be searched", "remove the old files there yourself, all versions"
+            kind, where, "only folders and stores can be searched", "remove the old files there yourself, all versions"
         )
     try:
         return BucketPlace(kind, open_store(url, settings), by_name=by_name, runs=runs, prefixes=prefixes)

@@ -1,0 +1,188 @@
+"""Extension points: sources, backbones, attacks, deletion methods and stores, each found by its name.
+
+A registry maps a name to the one object that describes the thing. Built-in ones are listed at the end of this module by
+import path; an installed package adds its own by an entry point:
+
+    [project.entry-points."mbd.sources"]
+    sheet = "mbd_sheet:SHEET"
+
+The names come from the metadata of installed packages. An object is imported when it is used, so that `mbd --help` and
+`mbd verify` load neither plug-ins nor heavy packages. A plug-in cannot replace a built-in.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from mbd.errors import MbdError, MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from mbd.features.sources import Source
+    from mbd.storage.store import StoreScheme
+
+
+class PluginError(MbdError):
+    """An installed plug-in cannot be used."""
+
+
+T = TypeVar("T")
+
+
+def load(path: str) -> Any:  # noqa: ANN401 -- whatever is there
+    """Return the object at the import path `PACKAGE.MODULE:NAME`."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def lazy(path: str, needed_for: str, extra: str) -> Callable[..., Any]:
+    """Return a function that imports the one at `path` when it is called.
+
+    Args:
+        path: `PACKAGE.MODULE:NAME` of the function.
+        needed_for: What the function does, for the error if a package is missing.
+        extra: The extra of this package that installs what the function needs.
+
+    """
+
+    def call(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+        try:
+            function = load(path)
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(needed_for, extra, error.name or path) from error
+        return function(*args, **options)
+
+    return call
+
+
+class Registry(Generic[T]):
+    """The objects of one extension point, by name."""
+
+    def __init__(self, what: str, group: str, key: str, described_by: str, builtin: Mapping[str, str]) -> None:
+        """Describe an extension point.
+
+        Args:
+            what: What the objects are, in errors: "source", "store" …
+            group: The group of entry points by which packages add theirs.
+            key: The parameter that names one.
+            described_by: The import path of the class of the objects.
+            builtin: The import path of each built-in object, by name.
+
+        """
+        self.what, self.group, self.key = what, group, key
+        self.builtin = dict(builtin)
+        self._described_by = described_by
+        self._loaded: dict[str, T] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """Return every name, the built-in ones first."""
+        return (*self.builtin, *sorted(self._plugins))
+
+    def check(self, name: str) -> str:
+        """Return `name`; a UsageError if nothing has it. Imports nothing."""
+        if name in self.builtin or name in self._plugins:
+            return name
+        near = difflib.get_close_matches(name, self.names(), n=1)
+        raise UsageError(
+            f"there is no {self.what} named {name!r}",
+            key=self.key,
+            value=name,
+            hint=(f"did you mean {near[0]}? " if near else "")
+            + f"installed: {', '.join(self.names())}; packages can add others (entry points {self.group})",
+        )
+
+    def get(self, name: str) -> T:
+        """Return the object of this name.
+
+        Raises:
+            UsageError: Nothing has this name.
+            PluginError: A plug-in cannot be imported, is no such object, or shares its name with another.
+
+        """
+        self.check(name)
+        if name not in self._loaded:
+            self._loaded[name] = load(self.builtin[name]) if name in self.builtin else self._load_plugin(name)
+        return self._loaded[name]
+
+    def options(self, name: str, options: Mapping[str, Any], key: str) -> BaseModel | None:
+        """Return `options` of a plug-in as its own settings; a UsageError below `key` where they do not fit."""
+        own = None if self.check(name) in self.builtin else getattr(self.get(name), "settings", None)
+        settings: type[BaseModel] | None = own
+        if settings is None:
+            if options:
+                raise UsageError(f"the {self.what} {name} has no options", key=key, value=", ".join(options))
+            return None
+        try:
+            return settings.model_validate(dict(options))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise UsageError(
+                first["msg"].removeprefix("Value error, "),
+                key=".".join([key, *(str(part) for part in first["loc"])]),
+                value=None if isinstance(first["input"], dict) else repr(first["input"]),
+                hint=f"options of {name}: {', '.join(settings.model_fields)}",
+            ) from error
+
+    @cached_property
+    def _plugins(self) -> dict[str, list[EntryPoint]]:
+        found: dict[str, list[EntryPoint]] = {}
+        for entry in entry_points(group=self.group):
+            found.setdefault(entry.name, []).append(entry)
+        for name in set(found) & set(self.builtin):
+            raise PluginError(
+                f"{_packages(found[name])} provides a {self.what} named {name!r}, which is built in",
+                hint="uninstall the package, or ask its authors for another name",
+            )
+        return found
+
+    def _load_plugin(self, name: str) -> T:
+        entries = self._plugins[name]
+        if len(entries) > 1:
+            raise PluginError(
+                f"several packages provide a {self.what} named {name!r}: {_packages(entries)}",
+                key=self.key,
+                value=name,
+                hint="uninstall all but one of them",
+            )
+        try:
+            found = entries[0].load()
+        except Exception as error:  # an import runs the plug-in's code, which may raise anything
+            raise PluginError(
+                f"the {self.what} {name!r} of {_packages(entries)} cannot be imported: {type(error).__name__}: {error}",
+                value=entries[0].value,
+                hint="install what the package needs, or another version of it",
+            ) from error
+        if not isinstance(found, load(self._described_by)):
+            raise PluginError(
+                f"the {self.what} {name!r} of {_packages(entries)} is a {type(found).__name__}, "
+                f"not a {self._described_by.replace(':', '.')}",
+                value=entries[0].value,
+                hint="see docs/extending.md",
+            )
+        return found  # type: ignore[no-any-return]
+
+
+def _packages(entries: list[EntryPoint]) -> str:
+    return ", ".join(sorted(f"{e.dist.name} {e.dist.version}" if e.dist else e.value for e in entries))
+
+
+_SOURCES = ("synthetic", "npz", "mmsa", "csd", "iemocap", "media")
+
+SOURCES: "Registry[Source]" = Registry(
+    "source",
+    "mbd.sources",
+    "features.source.kind",
+    "mbd.features.sources:Source",
+    {name: f"mbd.features.sources.{name}:SOURCE" for name in _SOURCES},
+)
+STORES: "Registry[StoreScheme]" = Registry(
+    "store",
+    "mbd.stores",
+    "store.url",
+    "mbd.storage.store:StoreScheme",
+    {"file": "mbd.storage:FILE", "s3": "mbd.storage:S3"},
+)
