@@ -85,7 +85,7 @@ class ModelWorkspace:
         write_leakage(out, leakage_record(deletion).model_copy(update=changes))
         return out
 
-    def certify(self, kind: str, out: Path, *settings: str, **options: Any) -> dict[str, Any]:
+    def certify(self, kind: str, out: Path, *settings: str, **options: Any) -> certify.CertifyResult:
         """Certify a deletion."""
         options = {"leakage": self.leakage(kind)} | options
         return certify.run(

@@ -69,7 +69,7 @@ def states(certificate: DeletionStatement, *about: AnyStatement, after: timedelt
 def test_where_a_certificate_stands_follows_from_what_is_said_about_it(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
-    certificate = model_workspace.certify("surgery", tmp_path / "bundle", clock=lambda: ISSUED)["statement"]
+    certificate = model_workspace.certify("surgery", tmp_path / "bundle", clock=lambda: ISSUED).statement
     passed = reaudit(OLD, certificate, model_workspace.leakage("surgery"), ISSUED + 80 * DAY, 90, Commitments())  # type: ignore[arg-type]
     failing = model_workspace.leakage("surgery", tmp_path / "leak", decision="refused", reasons=("it leaks",))
     assert failing is not None

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_a_branch_that_only_the_server_has_is_found(origin: RevisionOrigin, tmp_
 def test_the_step_writes_the_bytes_of_the_origin_and_its_own_record(origin: RevisionOrigin, tmp_path: Path) -> None:
     out = tmp_path / "out"
     summary = features.run_revision(out, str(origin.bare), "more-data~1", STAGE)
-    assert summary == json.loads((out / "summary.json").read_text())
+    assert asdict(summary) == json.loads((out / "summary.json").read_text())
     assert path_digest(out) == origin.folder_digest
     record = json.loads((out / "step.json").read_text())
     assert record["step"] == "features"

@@ -95,7 +95,7 @@ def test_what_is_no_statement_is_refused(payload: bytes) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_certificate_survives_its_payload(model_workspace: ModelWorkspace, tmp_path: Path, kind: str) -> None:
-    statement = model_workspace.certify(kind, tmp_path / "bundle")["statement"]
+    statement = model_workspace.certify(kind, tmp_path / "bundle").statement
     payload = to_payload(statement)
     parsed = parse_payload(payload)
     assert isinstance(parsed, DeletionStatement)
@@ -136,7 +136,7 @@ def test_every_certificate_survives_its_payload(model_workspace: ModelWorkspace,
 def test_the_schema_refuses_what_must_not_be_said(
     model_workspace: ModelWorkspace, tmp_path: Path, kind: str, path: str, value: object
 ) -> None:
-    payload = to_payload(model_workspace.certify(kind, tmp_path / "bundle")["statement"])
+    payload = to_payload(model_workspace.certify(kind, tmp_path / "bundle").statement)
     assert isinstance(parse_payload(payload), DeletionStatement)
     with pytest.raises(VerificationError):
         parse_payload(changed(payload, path, value))

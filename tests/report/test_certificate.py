@@ -16,7 +16,7 @@ def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
 
 
 def report(model_workspace: ModelWorkspace, folder: Path, kind: str) -> tuple[str, Predicate]:
-    statement = model_workspace.certify(kind, folder / "bundle")["statement"]
+    statement = model_workspace.certify(kind, folder / "bundle").statement
     return certificate_report(statement.predicate, statement.digests[WEIGHTS]), statement.predicate
 
 

@@ -52,8 +52,8 @@ def test_every_kind_of_deletion_gets_a_bundle_that_verifies(
     done = model_workspace.certify(kind, out)
     assert {file.name for file in out.iterdir()} == BUNDLE - ({"leakage.json"} if kind == "subjects" else set())
     bundle = Bundle(out)
-    assert (bundle.digest, bundle.statement) == (done["certificate"], done["statement"])
-    for name, digest in done["statement"].digests.items():
+    assert (bundle.digest, bundle.statement) == (done.certificate, done.statement)
+    for name, digest in done.statement.digests.items():
         folder = model_workspace.deletion(kind) if name == "model.safetensors" else out
         assert sha256_file(folder / name) == digest
     trust = read_trust(model_workspace.folder / "keys" / "trust.json")
@@ -74,16 +74,17 @@ def test_a_certificate_tells_old_digests_only_where_nothing_is_promised_of_them(
     model_workspace: ModelWorkspace, tmp_path: Path, kind: str, guarantee: str, edit: str, hides: bool
 ) -> None:
     done = model_workspace.certify(kind, tmp_path / "bundle")
-    predicate, record = done["statement"].predicate, deletion_record(model_workspace, kind)
+    predicate, record = done.statement.predicate, deletion_record(model_workspace, kind)
     assert (predicate.guarantee.kind, predicate.edit.kind) == (guarantee, edit)
     text = public_text(tmp_path / "bundle")
     for secret in (record.before, record.data["digest"]):
         assert (secret in text) != hides
     if not hides:
-        assert done["private"] is None
+        assert done.private is None
         return
-    private = read_private(done["private"])
-    assert private.certificate == done["certificate"]
+    assert done.private
+    private = read_private(done.private)
+    assert private.certificate == done.certificate
     opened = {opening.value: opening.commitment for opening in private.openings}
     assert predicate.lineage.before.commitment == opened[record.before]
     assert predicate.lineage.data.commitment == opened[record.data["digest"]]
@@ -92,14 +93,15 @@ def test_a_certificate_tells_old_digests_only_where_nothing_is_promised_of_them(
 
 def test_subjects_are_committed_to_and_named_nowhere(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     done = model_workspace.certify("subjects", tmp_path / "bundle")
-    deleted = done["statement"].predicate.deleted
-    openings = read_private(done["private"]).openings
+    deleted = done.statement.predicate.deleted
+    assert done.private
+    openings = read_private(done.private).openings
     assert deleted.scope == "subjects"
     assert deleted.subjects == tuple(
         o.commitment for o in openings if (o.kind, o.value) == ("subject", model_workspace.subject())
     )
     assert model_workspace.subject() not in public_text(tmp_path / "bundle").replace(model_workspace.folder.name, "")
-    assert done["statement"].predicate.evidence.leakage is None
+    assert done.statement.predicate.evidence.leakage is None
 
 
 def test_parameters_that_are_told_name_no_place_on_this_machine(
@@ -131,7 +133,7 @@ def test_time_request_and_surroundings_are_told(
         clock=lambda: ISSUED,
         request=request,
         supersedes="f" * 64,
-    )["statement"].predicate
+    ).statement.predicate
     assert (predicate.issued, predicate.reaudit_by) == (ISSUED, ISSUED + timedelta(days=30))
     assert (predicate.model, predicate.supersedes) == ("mood", "f" * 64)
     assert predicate.request.reference == "REQ-12"
@@ -161,7 +163,8 @@ def test_an_environment_variable_that_is_no_name_is_refused(
 
 
 def test_few_calibration_rows_are_told(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
-    calibration = model_workspace.certify("surgery", tmp_path / "bundle")["statement"].predicate.calibration
+    calibration = model_workspace.certify("surgery", tmp_path / "bundle").statement.predicate.calibration
+    assert calibration and calibration.note
     assert calibration.used == 64
     assert "2,000" in calibration.note
     assert calibration.note in (tmp_path / "bundle" / "report.md").read_text()
@@ -172,7 +175,7 @@ def test_the_signatures_are_those_of_all_signers(model_workspace: ModelWorkspace
     trust = read_trust(model_workspace.folder / "keys" / "trust.json")
     envelope = Envelope.parse((tmp_path / "bundle" / "certificate.json").read_bytes())
     assert isinstance(parse_payload(envelope.content), DeletionStatement)
-    assert verify_envelope(envelope, trust, done["statement"].predicate.issued) == ["signer"]
+    assert verify_envelope(envelope, trust, done.statement.predicate.issued) == ["signer"]
 
 
 def refused(model_workspace: ModelWorkspace, tmp_path: Path, **changes: Any) -> GateRefusedError:

@@ -23,7 +23,6 @@ from mbd.model.checkpoint import load_model, save_model
 from mbd.model.predictor import load
 from mbd.params import Params, load_params
 from mbd.privacy.ledger import Ledger
-from mbd.report.deletion import deletion_summary
 from mbd.steps import delete, evaluate
 from mbd.tensors import open_tensors, save_tensors
 from mbd.training.lattice import train_lattice
@@ -294,11 +293,13 @@ def test_killed_with_the_model_in_place_only_the_charge_is_settled(
     left = {file.name: file.read_bytes() for file in out.iterdir()}
     summary = delete.run(params(*LEDGERS), model_workspace / "data", model_workspace / "model", ["audio"], [], out)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == left
-    assert summary["settled"]
-    assert summary["modalities"] == ["text", "visual"]
-    assert "only its charge had to be settled" in deletion_summary(summary)
+    assert summary
+    assert summary.settled
+    assert summary.modalities == ("text", "visual")
+    assert "only its charge was settled" in summary.to_text()
     charge, release = ledger_of(model_workspace).entries
-    assert (charge.digest, release.after) == (summary["record"].budget.entry, summary["record"].after)
+    assert summary.record.budget
+    assert (charge.digest, release.after) == (summary.record.budget.entry, summary.record.after)
     again = deleted(
         model_workspace, out, *LEDGERS
     )  # that deletion is done; this one draws fresh noise, and costs again
@@ -399,7 +400,8 @@ def test_other_calibration_rows_serve_as_well(model_workspace: Path, tmp_path: P
     rows = "features.source.synthetic.rows={train: 160, valid: 48, test: 64, calibration: 32}"
     other = synthetic_set(tmp_path / "other", rows)
     printed = delete.run(params(), other, model_workspace / "model", ["audio"], [], tmp_path / "out")
-    assert printed["record"].facts["calibration"]["rows"] == 32
+    assert printed
+    assert printed.record.facts["calibration"]["rows"] == 32
 
 
 def test_a_calibration_file_that_changed_is_refused(model_workspace: Path, tmp_path: Path) -> None:

@@ -42,12 +42,7 @@ def test_regression_has_a_score_and_its_sign(model_workspace: Path, tmp_path: Pa
     assert scores == pytest.approx(load(model_workspace / "model").predict(test.features), abs=1e-6)
     assert {line["used"] for line in found} == {"text+audio+visual"}
     assert [line["sign"] for line in found] == ["non-negative" if s >= 0 else "negative" for s in scores]
-    assert summary == {
-        "rows": 64,
-        "without_prediction": 0,
-        "split": "test",
-        "modalities": ["text", "audio", "visual"],
-    }
+    assert summary == predict.PredictResult(64, 0, "test", ("text", "audio", "visual"))
 
 
 def test_classification_has_a_share_for_each_class_and_the_greatest(model_workspace: Path, tmp_path: Path) -> None:
@@ -131,7 +126,7 @@ def test_each_row_is_scored_from_what_it_has(patchy: Path, tmp_path: Path) -> No
 def test_a_row_with_nothing_to_predict_from_keeps_its_line(patchy: Path, tmp_path: Path) -> None:
     for name in ("p.csv", "p.parquet"):
         summary = predict.run(patchy / "data", patchy / "model", tmp_path / name, available=["audio"])
-    assert summary["without_prediction"] == 2
+    assert summary.without_prediction == 2
     found = lines(tmp_path / "p.csv")
     assert [(line["used"], line["prediction"], line["sign"]) for line in found[:2]] == [("", "", "")] * 2
     assert found[2]["prediction"]

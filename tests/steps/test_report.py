@@ -53,8 +53,8 @@ def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: Sma
     RequestStore(store).submit("sentiment", ["visual"], due_days=30)
     (authority.folder / "store" / certificate_name(damaged)).write_bytes(b"{}")
     done = report.of_store(authority.params, authority.url, tmp_path / "site")
-    assert {row.digest: row.state for row in done["certificates"]} == {good: "valid", withdrawn: "revoked"}
-    assert [doubtful.digest for doubtful in done["doubtful"]] == [damaged]
+    assert {row.digest: row.state for row in done.certificates} == {good: "valid", withdrawn: "revoked"}
+    assert [invalid.digest for invalid in done.invalid] == [damaged]
     pages = {file.name for file in (tmp_path / "site" / "certificates").iterdir()}
     assert pages == {f"{digest}{ending}" for digest in (good, withdrawn) for ending in (".html", ".md", ".json")}
     revoked = (tmp_path / "site" / "certificates" / f"{withdrawn}.md").read_text(encoding="utf-8")

@@ -85,7 +85,8 @@ def test_without_a_modality_not_a_byte_of_it_is_needed(tmp_path: Path, params: P
     for file in data.glob("splits/*/audio.safetensors"):
         file.unlink()
     train.run(params, data, tmp_path / "after", without=("audio",))
-    assert summary["modalities"] == {"text": 7, "visual": 5}
+    assert summary
+    assert summary.modalities == {"text": 7, "visual": 5}
     assert path_digest(tmp_path / "before") == path_digest(tmp_path / "after")
     inputs = [read_json(tmp_path / name / "step.json")["inputs"]["features"] for name in ("before", "after")]
     assert inputs[0] == inputs[1]
@@ -114,12 +115,13 @@ def test_something_has_to_be_left(data: Path, tmp_path: Path) -> None:
 def test_rows_that_only_had_what_is_left_out_are_passed_over(tmp_path: Path, params: Params) -> None:
     data = joint_data(tmp_path / "set", missing=0.5)
     summary = train.run(params, data, tmp_path / "out", without=("text",))
-    assert summary["metrics"]["test"]["mae"] < 2
+    assert summary
+    assert summary.metrics["test"]["mae"] < 2
 
 
 def test_several_seeds_go_into_folders_of_their_own(data: Path, model: Path, tmp_path: Path) -> None:
     summaries = train.run_seeds(JOINT, data, tmp_path / "seeds", [0, 7])
-    assert [summary["seed"] for summary in summaries] == ["0", "7"]
+    assert [summary.seed for summary in summaries] == ["0", "7"]
     assert {path.name for path in (tmp_path / "seeds").iterdir()} == {"seed-0", "seed-7"}
     assert path_digest(tmp_path / "seeds" / "seed-0") == path_digest(model)
     assert load(tmp_path / "seeds" / "seed-7").record.seed == "7"

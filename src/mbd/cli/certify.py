@@ -38,10 +38,10 @@ def command(
     from mbd.steps import certify
 
     done = certify.run(params, deletion, leakage, evaluation, out, request=request, supersedes=supersedes)
-    predicate = done["statement"].predicate
-    click.echo(f"certificate {done['certificate']}")
+    predicate = done.statement.predicate
+    click.echo(f"certificate {done.certificate}")
     click.echo(f"{predicate.guarantee.kind} deletion of {', '.join(predicate.deleted.modalities)}, signed")
     click.echo(f"issued {predicate.issued:%Y-%m-%d %H:%M:%S} UTC; attack again by {predicate.reaudit_by:%Y-%m-%d}")
-    if done["private"]:
-        click.echo(f"what opens its commitments is in {done['private']}: keep it, and keep it to yourself")
+    if done.private:
+        click.echo(f"commitment openings saved to {done.private}; back them up and keep them secret")
     click.echo(f"\nwritten to {out}")

@@ -44,10 +44,9 @@ def command(
     out: Path,
 ) -> None:
     """Make a model forget a modality: surgery, certified or exact (deletion.method)."""
-    from mbd.report.deletion import deletion_summary
     from mbd.steps import delete
 
-    summary = delete.run(params, features, model, modalities, subjects, out, reference)
-    if summary:  # under torchrun only the first process has something to say
-        click.echo(deletion_summary(summary))
+    result = delete.run(params, features, model, modalities, subjects, out, reference)
+    if result:  # under torchrun only the first process has one
+        click.echo(result.to_text())
         click.echo(f"\nwritten to {out}")

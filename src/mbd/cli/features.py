@@ -32,7 +32,6 @@ def command(
     The source is features.source of the parameters: synthetic data, unless they say otherwise, as by
     --set features.source.kind=npz --set features.source.path=FILE.
     """
-    from mbd.report.text import features_summary
     from mbd.steps import features
 
     if dvc_repo is None:
@@ -45,7 +44,7 @@ def command(
 
         prepare = made_plain(params.shredding, lambda text: click.echo(text, err=True))
         summary = features.run_revision(out, dvc_repo, dvc_rev or "HEAD", dvc_path, dvc_remote, prepare)
-    click.echo(features_summary(summary))
+    click.echo(summary.to_text())
     click.echo(f"\nwritten to {out}")
 
 

@@ -28,8 +28,8 @@ def command(params: "Params", features: Path, model: Path, split: str, available
     from mbd.steps import predict
 
     names = None if available is None else [name.strip() for name in available.split(",") if name.strip()]
-    summary = predict.run(features, model, out, split=split, available=names)
-    click.echo(f"{summary['rows']} rows of {summary['split']} from {', '.join(summary['modalities'])}")
-    if summary["without_prediction"]:
-        click.echo(f"{summary['without_prediction']} rows have none of these: their prediction is empty", err=True)
+    done = predict.run(features, model, out, split=split, available=names)
+    click.echo(f"{done.rows} rows of {done.split} from {', '.join(done.modalities)}")
+    if done.without_prediction:
+        click.echo(f"{done.without_prediction} rows have none of these: their prediction is empty", err=True)
     click.echo(f"written to {out}")

@@ -21,7 +21,7 @@ def command(params: "Params", certificate: Path, model: Path, store: str | None,
     """Publish a certificate and its model: objects, log entry, certificate, pointer. Running it again is safe."""
     from mbd.steps import publish
 
-    receipt = publish.run(params, certificate, model, store or params.store.url, out)["receipt"]
+    receipt = publish.run(params, certificate, model, store or params.store.url, out).receipt
     click.echo(f"certificate {receipt.certificate}")
     click.echo(f"published in {receipt.store}: {len(receipt.objects)} objects, entry {receipt.log.index} of the log")
     click.echo(f"Object Lock: {receipt.object_lock}")

@@ -30,6 +30,6 @@ def command(params: "Params", bundle: Path | None, store: str | None, out: Path,
         click.echo(f"open {report.of_bundle(bundle, out)} and check it there: making it has verified nothing")
         return
     done = report.of_store(params, store or "", out, trust=trust)
-    click.echo(f"{len(done['certificates'])} certificates; open {done['page']}")
-    for doubtful in done["doubtful"]:
-        click.echo(f"  {doubtful.digest[:16]}  cannot be verified: {doubtful.reason}")
+    click.echo(f"{len(done.certificates)} certificates; open {done.page}")
+    for invalid in done.invalid:
+        click.echo(f"  {invalid.digest[:16]}  cannot be verified: {invalid.reason}")

@@ -27,15 +27,15 @@ def command(params: "Params", features: Path, out: Path, without: tuple[str, ...
 
     model.backbone says which: joint (for surgery and certified deletion) or lattice (for exact deletion).
     """
-    from mbd.report.training import training_summary
     from mbd.steps import train
 
     if seeds is None:
-        summaries = [train.run(params, features, out, without, progress=True)]
+        result = train.run(params, features, out, without, progress=True)
+        results = [result] if result else []
     else:
-        summaries = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
-    if any(summaries):  # under torchrun only the first process has something to say
-        click.echo(training_summary(summaries))
+        results = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
+    if results:  # under torchrun only the first process has some
+        click.echo(train.to_text(results))
         click.echo(f"\nwritten to {out}")
 
 

@@ -95,7 +95,7 @@ def verify(folder: Path) -> None:
 
 def numbers(tree: object, prefix: str = "") -> dict[str, float]:
     """Return all numbers of nested JSON by dotted name, as Kubeflow shows metrics."""
-    if isinstance(tree, dict):
+    if isinstance(tree, Mapping):
         return {k: v for name, part in tree.items() for k, v in numbers(part, f"{prefix}{name}.").items()}
     if isinstance(tree, bool) or not isinstance(tree, int | float):
         return {}

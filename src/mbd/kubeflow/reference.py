@@ -44,7 +44,7 @@ class FeatureReference(Record):
     remote: str | None
 
 
-def make_reference(params: Params, out: Path) -> tuple[FeatureReference, dict[str, object]]:
+def make_reference(params: Params, out: Path) -> tuple[FeatureReference, features.FeaturesSummary]:
     """Bring the FeatureSet that the parameters name to `out`; return the reference to it and its summary."""
     revision = params.platform.features
     if revision.repository is None:
@@ -54,7 +54,7 @@ def make_reference(params: Params, out: Path) -> tuple[FeatureReference, dict[st
         summary = features.run_revision(out, revision.repository, revision.rev, revision.path, revision.remote, prepare)
         commit = read_json(out / STEP_FILE)["inputs"]["revision"]["commit"]
     reference = FeatureReference(
-        name=str(summary["name"]),
+        name=summary.name,
         digest=_digest(out),
         repository=revision.repository,
         commit=commit,

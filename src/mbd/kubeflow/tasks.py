@@ -31,7 +31,7 @@ def features(params: str, dataset: Artifact, metrics: Artifact) -> None:
         folder = work / "features"
         reference, summary = make_reference(values, folder)
         dataset.metadata |= {"name": reference.name, "digest": reference.digest, "commit": reference.commit or ""}
-        metrics.metadata |= numbers(summary["ridge"])
+        metrics.metadata |= numbers(summary.ridge)
         write_file(Path(dataset.path), reference.to_json())
         keep_shared(folder, reference, values.shredding)
 

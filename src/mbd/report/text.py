@@ -1,7 +1,6 @@
 """Plain text for the terminal."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -16,35 +15,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         return "  " + "  ".join([first, *rest]).rstrip()
 
     return "\n".join(line(row) for row in cells)
-
-
-def features_summary(summary: Mapping[str, Any]) -> str:
-    """Return a FeatureSet's summary for reading."""
-    modalities = summary["modalities"]
-    parts = [
-        f"{summary['name']}: {summary['task']}, " + ", ".join(f"{name} {dim}" for name, dim in modalities.items()),
-        "",
-        table(
-            ["split", "rows", *(f"{m} there %" for m in modalities)],
-            [[s, n, *summary["available_percent"][s].values()] for s, n in summary["rows"].items()],
-        ),
-        "",
-        _by_row("labels", summary["labels"]),
-        "",
-        _by_row("ridge on test", summary["ridge"]),
-    ]
-    if summary["notes"]:
-        parts += ["", *(f"note: {name}: {_note(value)}" for name, value in summary["notes"].items())]
-    return "\n".join(parts)
-
-
-def _by_row(title: str, values: Mapping[str, Mapping[str, object]]) -> str:
-    columns = list(dict.fromkeys(key for row in values.values() for key in row))
-    return table([title, *columns], [[name, *(row.get(c, "–") for c in columns)] for name, row in values.items()])
-
-
-def _note(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _cell(value: object) -> str:

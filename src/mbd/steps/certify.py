@@ -13,9 +13,9 @@ together. What opens the certificate's commitments goes to `certificate.private`
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from mbd.certificate.commitments import Commitments, keep_private
 from mbd.certificate.compose import IssueContext, compose
@@ -41,6 +41,17 @@ from mbd.tensors import open_tensors
 NAME = "certify"
 
 
+@dataclass(frozen=True)
+class CertifyResult:
+    """A certificate that was signed."""
+
+    statement: DeletionStatement
+    certificate: str
+    """its SHA-256"""
+    private: Path | None
+    """file with the openings of its commitments, if it has any"""
+
+
 def run(
     params: Params,
     deletion: Path,
@@ -51,8 +62,8 @@ def run(
     request: Path | None = None,
     supersedes: str | None = None,
     clock: Callable[[], datetime] = now,
-) -> dict[str, Any]:
-    """Certify the model in `deletion` and write the bundle to `out`; return what is worth telling of it."""
+) -> CertifyResult:
+    """Certify the model in `deletion` and write the bundle to `out`."""
     certificate_input, commitments = read_material(deletion, leakage, evaluation), Commitments()
     context = IssueContext(
         model=params.certificate.model,
@@ -75,7 +86,7 @@ def run(
         if commitments.openings:
             private = keep_private(Path(params.certificate.private), envelope.digest, commitments.openings)
         step.look_at = REPORT
-    return {"statement": statement, "certificate": envelope.digest, "private": private}
+    return CertifyResult(statement, envelope.digest, private)
 
 
 def _read_request(file: Path | None) -> RequestReference:

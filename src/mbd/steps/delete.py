@@ -12,7 +12,7 @@ Under torchrun every process takes its share of the calibration rows (surgery), 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -39,12 +39,66 @@ from mbd.model.checkpoint import WEIGHTS, load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.params import Params, params_digest
 from mbd.privacy.ledger import deletion_id, open_ledger
+from mbd.report.text import table
 from mbd.steps.step import StepRun, step_run
 from mbd.tensors import save_tensors
 
 NAME = "delete"
 
 Method = Callable[[DeletionTarget, ModelBefore, Params], DeletionOutcome]
+_GUARANTEES = {
+    "empirical": "empirical: nothing is proven; the attacks have to show that nothing is left",
+    "certified": "certified",
+    "exact": "exact: what is left is, bit for bit, what training without it gives",
+}
+
+
+@dataclass(frozen=True)
+class DeletionResult:
+    """A request that was carried out."""
+
+    record: DeletionRecord
+    seconds: Mapping[str, float]
+    """phase → duration"""
+    modalities: tuple[str, ...]
+    """that the new model takes"""
+    settled: bool = False
+    """an earlier run made the model and was killed; this one only settled its charge"""
+
+    def to_text(self) -> str:
+        """Return what was deleted, how, what is guaranteed, and how long it took, for a terminal."""
+        record = self.record
+        request, guarantee = record.request, record.guarantee
+        of = f" of {', '.join(request.subjects)}" if request.subjects else ""
+        claim = _GUARANTEES[guarantee.kind]
+        if guarantee.kind == "certified":
+            claim += f": ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}"
+        lines = [
+            f"deleted {', '.join(request.modalities)}{of} by {record.method}; left: {', '.join(self.modalities)}",
+            f"guarantee: {claim}",
+            *_cut_out(record.facts.get("cut")),
+            f"edited positions: {record.indices.count:,}",
+            f"weights: {record.before[:16]}… → {record.after[:16]}…",
+        ]
+        if self.settled:
+            lines.append("an earlier run had made this model and was killed; only its charge was settled")
+        if variant := record.facts.get("variant"):
+            lines.append(f"variant: {variant}")
+        if spent := record.budget:
+            lines.append(f"budget: ε = {spent.epsilon_before:.3g} → {spent.epsilon_after:.3g} of {spent.limit:g}")
+        if found := record.reference:
+            rows = [[when, *found[when].values()] for when in ("before", "after") if when in found]
+            lines += ["", table(["distance to the reference", *found["after"]], rows)]
+        seconds = [[phase, f"{value:.3f}"] for phase, value in self.seconds.items()]
+        return "\n".join([*lines, "", table(["phase", "seconds"], seconds)])
+
+
+def _cut_out(cut: Mapping[str, Any] | None) -> list[str]:
+    if not cut:
+        return []
+    tensors, columns = len(cut["tensors_removed"]), cut["columns_removed"]
+    numbers = cut["numbers_before"] - cut["numbers_after"]
+    return [f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({numbers:,} numbers)"]
 
 
 def run(
@@ -55,19 +109,24 @@ def run(
     subjects: Sequence[str],
     out: Path,
     reference: Path | None = None,
-) -> dict[str, Any]:
-    """Carry out a request and write the new model to `out`; return what is worth telling of it."""
+) -> DeletionResult | None:
+    """Carry out a request and write the new model to `out`.
+
+    Returns:
+        The result; None in all processes of torchrun but the first.
+
+    """
     audit = _open(params, features, model, modalities, subjects)
     method = _method(params.deletion.method)
     if int(os.environ.get("RANK", "0")) > 0:
         if params.deletion.method == "surgery":
             method(audit.request, audit.original, params)
-        return {}
+        return None
     inputs = {"model": model, **({"reference": reference} if reference else {})}
     with _accounted(audit, params, out) as account:
         if account.done:
             account.settle(account.done.after)
-            return _told(account.done, out, settled=True)
+            return _result(account.done, out, settled=True)
         with step_run(NAME, out, {"deletion": params.deletion, "training": params.training}, **inputs) as step:
             digest = canonical_digest(audit.original.data.digests())
             step.inputs["features"] = {"path": str(features), "digest": digest}
@@ -77,16 +136,12 @@ def run(
             step.phases |= outcome.phases.seconds
             step.look_at = DELETION
         account.settle(record.after)
-    return _told(record, out)
+    return _result(record, out)
 
 
-def _told(record: DeletionRecord, out: Path, *, settled: bool = False) -> dict[str, Any]:
-    return {
-        "record": record,
-        "seconds": read_json(out / STEP_FILE)["phases_seconds"],
-        "modalities": list(load_model(out, verify=False)[0].inputs),
-        "settled": settled,
-    }
+def _result(record: DeletionRecord, out: Path, *, settled: bool = False) -> DeletionResult:
+    seconds, model = read_json(out / STEP_FILE)["phases_seconds"], load_model(out, verify=False)[0]
+    return DeletionResult(record, seconds, tuple(model.inputs), settled)
 
 
 @dataclass(frozen=True)

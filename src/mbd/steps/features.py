@@ -4,8 +4,9 @@ A FeatureSet that a DVC repository has already can be brought here instead (:fun
 the same digests at both ends.
 """
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mbd.features.splits import with_calibration
 from mbd.features.summary import availability, label_histogram, label_statistics
 from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
 from mbd.params import FeaturesSettings, Params
+from mbd.report.text import table
 from mbd.steps.step import StepRun, step_run
 
 NAME = "features"
@@ -28,13 +30,55 @@ METRICS = "metrics.json"
 HISTOGRAM = "label_histogram.csv"
 
 
-def run(params: Params, out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class FeaturesSummary:
+    """What is in a FeatureSet; `summary.json` has the same."""
+
+    name: str
+    task: str
+    modalities: Mapping[str, int]
+    """name → dimension"""
+    rows: Mapping[str, int]
+    """split → number of rows"""
+    available_percent: Mapping[str, Mapping[str, float]]
+    """split → modality → share of the rows that have it"""
+    labels: Mapping[str, Mapping[str, Any]]
+    ridge: Mapping[str, Mapping[str, float]]
+    """baseline → metric → value on the test split"""
+    notes: Mapping[str, Any]
+
+    def to_text(self) -> str:
+        """Return it as tables for a terminal."""
+        dims = ", ".join(f"{name} {dim}" for name, dim in self.modalities.items())
+        header = ["split", "rows", *(f"{m} there %" for m in self.modalities)]
+        rows = [[split, n, *self.available_percent[split].values()] for split, n in self.rows.items()]
+        parts = [
+            f"{self.name}: {self.task}, {dims}",
+            table(header, rows),
+            _by_row("labels", self.labels),
+            _by_row("ridge on test", self.ridge),
+        ]
+        if self.notes:
+            parts.append("\n".join(f"note: {name}: {_note(value)}" for name, value in self.notes.items()))
+        return "\n\n".join(parts)
+
+
+def _by_row(title: str, values: Mapping[str, Mapping[str, object]]) -> str:
+    columns = list(dict.fromkeys(key for row in values.values() for key in row))
+    return table([title, *columns], [[name, *(row.get(c, "–") for c in columns)] for name, row in values.items()])
+
+
+def _note(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def run(params: Params, out: Path) -> FeaturesSummary:
     """Write the FeatureSet that `params.features` describes to `out`; return its summary."""
     with step_run(NAME, out, {"features": params.features}) as step:
         collection = convert(params.features, step)
         summary = _summary(collection)
-        write_file(step.folder / SUMMARY, to_json(summary))
-        write_file(step.folder / METRICS, to_json({"ridge": summary["ridge"]}))
+        write_file(step.folder / SUMMARY, to_json(asdict(summary)))
+        write_file(step.folder / METRICS, to_json({"ridge": summary.ridge}))
         write_file(step.folder / HISTOGRAM, label_histogram(collection, params.features.label_range))
         step.look_at = SUMMARY
     return summary
@@ -42,7 +86,7 @@ def run(params: Params, out: Path) -> dict[str, Any]:
 
 def run_revision(
     out: Path, repository: str, rev: str, path: str, remote: str | None = None, prepare: Prepare = as_it_is
-) -> dict[str, Any]:
+) -> FeaturesSummary:
     """Write the FeatureSet at `path` of a DVC repository's revision to `out`, made plain; return its summary."""
     with step_run(NAME, out, {}) as step:
         revision = fetch_revision(repository, rev, path, step.folder, remote, prepare)
@@ -125,15 +169,15 @@ def _with_damage(source: Collection, params: FeaturesSettings) -> Collection:
     )
 
 
-def _summary(collection: Collection) -> dict[str, Any]:
+def _summary(collection: Collection) -> FeaturesSummary:
     baselines = ridge_baselines(collection)
-    return {
-        "name": collection.name,
-        "task": collection.task,
-        "modalities": collection.modalities,
-        "rows": {split: len(rows) for split, rows in collection.splits.items()},
-        "available_percent": availability(collection),
-        "labels": label_statistics(collection),
-        "ridge": {name: {k: round(v, 3) for k, v in metrics.items()} for name, metrics in baselines.items()},
-        "notes": dict(collection.notes),
-    }
+    return FeaturesSummary(
+        name=collection.name,
+        task=collection.task,
+        modalities=collection.modalities,
+        rows={split: len(rows) for split, rows in collection.splits.items()},
+        available_percent=availability(collection),
+        labels=label_statistics(collection),
+        ridge={name: {k: round(v, 3) for k, v in metrics.items()} for name, metrics in baselines.items()},
+        notes=dict(collection.notes),
+    )

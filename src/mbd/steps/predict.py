@@ -14,7 +14,6 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -39,10 +38,22 @@ class _Scored:
     scores: Array
 
 
+@dataclass(frozen=True)
+class PredictResult:
+    """Predictions that were written."""
+
+    rows: int
+    without_prediction: int
+    """rows that have none of the modalities"""
+    split: str
+    modalities: tuple[str, ...]
+    """that were used where a row has them"""
+
+
 def run(
     features: Path, model_folder: Path, out: Path, *, split: str = "test", available: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """Write the predictions for `split` to `out`; return how many rows there were, and how many had nothing."""
+) -> PredictResult:
+    """Write the predictions for `split` to `out`."""
     if out.is_dir():
         raise UsageError("the output must be a file, and a folder is there", key="--out", value=out)
     seeds = seed_folders(model_folder)
@@ -68,7 +79,7 @@ def run(
     columns = _columns(scored.scores, model.record.classes)
     write_file(out, _parquet(scored, columns) if out.suffix == ".parquet" else _csv(scored, columns))
     rows, empty = len(scored.ids), int((~scored.some).sum())
-    return {"rows": rows, "without_prediction": empty, "split": split, "modalities": list(chosen)}
+    return PredictResult(rows, empty, split, chosen)
 
 
 def _chosen(model: Model, available: Sequence[str] | None) -> tuple[str, ...]:
@@ -116,11 +127,11 @@ def _columns(scores: Array, classes: tuple[str, ...]) -> dict[str, Array]:
 
 
 def _csv(scored: _Scored, columns: dict[str, Array]) -> str:
-    told = [np.where(scored.some, column.astype(np.str_), "").tolist() for column in columns.values()]
+    cells = [np.where(scored.some, column.astype(np.str_), "").tolist() for column in columns.values()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["id", "used", *columns])
-    writer.writerows(zip(scored.ids.tolist(), scored.used.tolist(), *told, strict=True))
+    writer.writerows(zip(scored.ids.tolist(), scored.used.tolist(), *cells, strict=True))
     return text.getvalue()
 
 
@@ -130,7 +141,7 @@ def _parquet(scored: _Scored, columns: dict[str, Array]) -> bytes:
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError("writing Parquet", "train", "pyarrow") from error
-    told = {name: pa.array(column, mask=~scored.some) for name, column in columns.items()}
+    arrays = {name: pa.array(column, mask=~scored.some) for name, column in columns.items()}
     buffer = io.BytesIO()
-    parquet.write_table(pa.table({"id": pa.array(scored.ids), "used": pa.array(scored.used), **told}), buffer)
+    parquet.write_table(pa.table({"id": pa.array(scored.ids), "used": pa.array(scored.used), **arrays}), buffer)
     return buffer.getvalue()

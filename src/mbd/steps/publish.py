@@ -8,6 +8,8 @@ Nothing is published that does not verify. Run again, with the same bundle, it c
 """
 
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,17 @@ from mbd.storage import open_store
 NAME = "publish"
 
 
-def run(params: Params, certificate: Path, model: Path, store: str, out: Path | None = None) -> dict[str, Any]:
-    """Publish the bundle in `certificate` and the weights in `model`; return what is worth telling of it."""
+@dataclass(frozen=True)
+class PublishResult:
+    """A certificate that was published."""
+
+    receipt: Receipt
+    claims: Mapping[str, Any]
+    """what it claims, as the verdict has it"""
+
+
+def run(params: Params, certificate: Path, model: Path, store: str, out: Path | None = None) -> PublishResult:
+    """Publish the bundle in `certificate` and the weights in `model`; with `out`, write the published bundle there."""
     trust = read_trust(Path(params.certificate.trust))
     given = from_folder(certificate, model)
     verdict = verify_bundle(given, trust, unpublished=True)
@@ -49,7 +60,7 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
             _write(step.folder, given, proof_bytes(inclusion), receipt)
             step.inputs["model"] = {"path": str(model), "digest": receipt.weights}
             step.look_at = RECEIPT
-    return {"receipt": receipt, "claims": verdict.claims}
+    return PublishResult(receipt, verdict.claims)
 
 
 def _refuse_unverified(verdict: Verdict, bundle: Path) -> None:

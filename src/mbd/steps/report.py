@@ -5,15 +5,15 @@
     mbd report --store URL --out DIR                 index.* and certificates/SHA256.*, in all three formats
 
 A bundle is shown as it is: nothing is verified, and the page says so until its reader checks it. From a store only what
-verifies gets a page, together with what has been said about it since; the rest is listed as doubtful. Pages are no part
+verifies gets a page, together with what has been said about it since; the rest is listed as invalid. Pages are no part
 of a certificate. The same bundle, or the same content of a store, gives the same bytes; the index is of a day.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -46,6 +46,17 @@ FORMATS: dict[str, Callable[[Page], str]] = {
 }
 
 
+@dataclass(frozen=True)
+class StorePages:
+    """Pages that were made of a store."""
+
+    certificates: tuple[IndexRow, ...]
+    invalid: tuple[InvalidCertificate, ...]
+    """those that do not verify: they have no page"""
+    page: Path
+    """the index, to open first"""
+
+
 def of_bundle(bundle: Path, out: Path) -> Path:
     """Write the page of a bundle to a file, or in all formats to a folder; return what to open."""
     if bundle.name == CERTIFICATE:
@@ -64,8 +75,8 @@ def of_bundle(bundle: Path, out: Path) -> Path:
 
 def of_store(
     params: Params, url: str, out: Path, *, trust: Path | None = None, clock: Callable[[], datetime] = now
-) -> dict[str, Any]:
-    """Write a page for each certificate of a store and the index over them; return what is worth telling of it."""
+) -> StorePages:
+    """Write a page for each certificate of a store, and an index of them."""
     at, store = clock(), open_store(url, params.store)
     trusted = read_trust(trust or Path(params.certificate.trust))
     requests = list(_requests(store))
@@ -73,20 +84,20 @@ def of_store(
     for identifier, certificate, _ in requests:
         answered[certificate or ""].append(identifier)
     rows: list[IndexRow] = []
-    doubtful: list[InvalidCertificate] = []
+    invalid: list[InvalidCertificate] = []
     with step_run(NAME, out, {"store": params.store}) as step:
         for found in entries(store, trusted, at):
             if isinstance(found, InvalidCertificate):
-                doubtful.append(found)
+                invalid.append(found)
                 continue
             _write(step.folder / page_name(found.digest), _store_page(store, found, tuple(answered[found.digest])))
             rows.append(IndexRow.of(found))
         _write(
             step.folder / "index",
-            index_page(store.url, rows, doubtful, [open_requests for *_, open_requests in requests], at),
+            index_page(store.url, rows, invalid, [open_requests for *_, open_requests in requests], at),
         )
         step.look_at = "index.html"
-    return {"certificates": rows, "doubtful": doubtful, "page": out / "index.html"}
+    return StorePages(tuple(rows), tuple(invalid), out / "index.html")
 
 
 def _bundle_page(bundle: Bundle) -> Page:

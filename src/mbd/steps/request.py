@@ -145,7 +145,7 @@ class Worker:
             batch=lease.batch,
             outcome="certified",
             requests=tuple(request.id for request in pending),
-            certificate=done["certificate"],
+            certificate=done.certificate,
             bundle=self._keep(work / "bundle"),
             model=self._keep(deleted),
         )

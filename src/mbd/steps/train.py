@@ -6,9 +6,10 @@ says so. Under torchrun every process trains and only the first writes.
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import mean, stdev
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -20,6 +21,7 @@ from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
 from mbd.model.checkpoint import WEIGHTS, save_model
 from mbd.model.predictor import Model, load
 from mbd.params import Params
+from mbd.report.text import table
 from mbd.steps.step import step_run
 from mbd.training.log import write_history
 from mbd.training.trained import Trained
@@ -31,10 +33,53 @@ _DIGITS = 4
 Train = Callable[..., Trained]
 
 
+@dataclass(frozen=True)
+class TrainingResult:
+    """A model that was trained."""
+
+    backbone: str
+    seed: str
+    task: str
+    modalities: Mapping[str, int]
+    """name → dimension"""
+    without: tuple[str, ...]
+    """modalities of the data that it never saw"""
+    parameters: int
+    """how many numbers its weights are"""
+    sha256: str
+    """of the weights"""
+    metrics: Mapping[str, Mapping[str, float]]
+    """split → metric → value"""
+
+
+def to_text(results: Sequence[TrainingResult]) -> str:
+    """Return the metrics of one model, or of several seeds with mean and standard deviation, for a terminal."""
+    first = results[0]
+    modalities = ", ".join(f"{name} {dim}" for name, dim in first.modalities.items())
+    without = f", without {', '.join(first.without)}" if first.without else ""
+    names = list(first.metrics["test"])
+    rows = [
+        [f"{split}, seed {result.seed}", *(result.metrics[split][name] for name in names)]
+        for split in first.metrics
+        for result in results
+    ]
+    if len(results) > 1:
+        for split in first.metrics:
+            values = [[result.metrics[split][name] for result in results] for name in names]
+            rows.append([f"{split}, mean", *(f"{mean(v):.2f} ± {stdev(v):.2f}" for v in values)])
+    head = f"{first.backbone}: {first.task}, {modalities}{without}; {first.parameters:,} numbers"
+    return f"{head}\n\n{table(['', *names], rows)}"
+
+
 def run(
     params: Params, features: Path, out: Path, without: tuple[str, ...] = (), *, progress: bool = False
-) -> dict[str, Any]:
-    """Train the model that `params` describe and write it to `out`; return what is worth telling of it."""
+) -> TrainingResult | None:
+    """Train the model that `params` describe and write it to `out`.
+
+    Returns:
+        The result; None in all processes of torchrun but the first.
+
+    """
     data = FeatureSet.open(features, without=without, verify=True)
     if not data.modalities:
         raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
@@ -42,7 +87,7 @@ def run(
     snapshots = out.parent / f".{out.name}.resume"
     if int(os.environ.get("RANK", "0")) > 0:
         train(data, params, work=snapshots, progress=False)
-        return {}
+        return None
     with step_run(NAME, out, {"model": params.model, "training": params.training}) as step:
         digest = canonical_digest(data.digests())
         step.inputs["features"] = {"path": str(features), "digest": digest, "without": list(without)}
@@ -55,16 +100,16 @@ def run(
         write_file(step.folder / METRICS, to_json(metrics))
         step.look_at = METRICS
     shutil.rmtree(snapshots, ignore_errors=True)
-    return {
-        "backbone": record.backbone,
-        "seed": record.seed,
-        "task": record.task,
-        "modalities": record.modalities,
-        "without": list(without),
-        "parameters": sum(tensor.size for tensor in trained.tensors.values()),
-        "sha256": record.sha256,
-        "metrics": metrics,
-    }
+    return TrainingResult(
+        backbone=record.backbone,
+        seed=record.seed,
+        task=record.task,
+        modalities=record.modalities,
+        without=without,
+        parameters=sum(tensor.size for tensor in trained.tensors.values()),
+        sha256=record.sha256,
+        metrics=metrics,
+    )
 
 
 def run_seeds(
@@ -75,8 +120,8 @@ def run_seeds(
     without: tuple[str, ...] = (),
     *,
     progress: bool = False,
-) -> list[dict[str, Any]]:
-    """Train one model for each seed, written to `out`/seed-N; return what :func:`run` returns of each."""
+) -> list[TrainingResult]:
+    """Train one model for each seed, written to `out`/seed-N; return the result of each, as :func:`run`."""
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise UsageError("seeds are different whole numbers from 0 on", key="--seeds", value=list(seeds))
     if (out / STEP_FILE).exists():
@@ -86,12 +131,13 @@ def run_seeds(
             value=out,
             hint="give another folder, or remove this one first",
         )
-    summaries = []
+    results = []
     for seed in seeds:
         training = params.training.model_copy(update={"seed": seed})
         own = params.model_copy(update={"training": training})
-        summaries.append(run(own, features, out / f"seed-{seed}", without, progress=progress))
-    return summaries
+        if result := run(own, features, out / f"seed-{seed}", without, progress=progress):
+            results.append(result)
+    return results
 
 
 def _trainer(backbone: str) -> Train:

@@ -56,12 +56,11 @@ def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def released(model_workspace: Path, folder: Path, model: str, method: str, *settings: str) -> Released:
     ledgers = f"deletion.ledgers={folder / 'ledgers'}"
     params = load_params(None, [*TINY, f"deletion.method={method}", ledgers, *settings])
-    done = delete.run(params, model_workspace / "data", model_workspace / model, ["audio"], [], folder / "deleted")[
-        "record"
-    ]
+    result = delete.run(params, model_workspace / "data", model_workspace / model, ["audio"], [], folder / "deleted")
+    assert result
     record, tensors = load_model(folder / "deleted")
     edits: dict[str, Edit] = {"surgery": "none", "certified": "all", "exact": "none"}
-    claim = StructuralClaim(("audio",), method == "exact", edits[method], done.indices.by_tensor)
+    claim = StructuralClaim(("audio",), method == "exact", edits[method], result.record.indices.by_tensor)
     return Released(claim, record, tensors, dict(open_tensors(folder / "deleted" / INDICES)))
 
 

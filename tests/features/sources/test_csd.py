@@ -311,7 +311,7 @@ def test_the_step_writes_a_feature_set_of_such_a_folder(tmp_path: Path) -> None:
     params = load_params(None, ["features.source.kind=csd", f"features.source.path={tmp_path / 'mosei'}"])
     summaries = [features.run(params, tmp_path / name) for name in ("one", "two")]
     assert summaries[0] == summaries[1]
-    assert summaries[0]["notes"] == {
+    assert summaries[0].notes == {
         "audio: NaN or infinite values set to zero": 1,
         "audio: videos without it": 1,
     }

@@ -98,7 +98,7 @@ def test_the_whole_step_writes_the_same_set_twice(tmp_path: Path) -> None:
     summary = features.run(params, tmp_path / "a")
     features.run(params, tmp_path / "b")
     assert path_digest(tmp_path / "a") == path_digest(tmp_path / "b")
-    assert summary["modalities"] == DIMS
+    assert summary.modalities == DIMS
     opened = FeatureSet.open(tmp_path / "a", verify=True)
     assert opened.manifest.classes[0] == "happy"
     groups = [set(opened.split(split).groups) for split in opened.manifest.splits]

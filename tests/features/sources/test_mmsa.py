@@ -97,14 +97,14 @@ def test_the_whole_step_writes_a_feature_set_with_what_was_mended(tmp_path: Path
     content["test"]["audio"][5] = 0
     file = write(tmp_path / "unaligned_50.pkl", content)
     summary = features.run(load_params(None, settings(file, "features.calibration.share=0.3")), tmp_path / "set")
-    assert summary["modalities"] == {"text": 8, "audio": 5, "visual": 20}
-    assert sum(summary["rows"].values()) == sum(SIZES.values())
-    assert summary["notes"] == {
+    assert summary.modalities == {"text": 8, "audio": 5, "visual": 20}
+    assert sum(summary.rows.values()) == sum(SIZES.values())
+    assert summary.notes == {
         "values that were NaN or infinite, set to 0": {"train": {"audio": 2}, "test": {"visual": 4}},
         "rows without the modality": {"test": {"audio": 1}},
     }
     opened = FeatureSet.open(tmp_path / "set", verify=True)
-    assert opened.manifest.provenance["notes"] == summary["notes"]
+    assert opened.manifest.provenance["notes"] == summary.notes
     assert opened.split("test").available["audio"].tolist() == [row != 5 for row in range(12)]
 
 

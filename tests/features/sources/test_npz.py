@@ -142,8 +142,8 @@ def test_a_missing_file_or_another_format_is_named(tmp_path: Path) -> None:
 def test_real_mosi_comes_in_whole_and_ridge_is_where_others_found_it(tmp_path: Path) -> None:
     settings = ["features.source.kind=npz", f"features.source.path={MOSI}", "features.calibration.size=0"]
     summary = features.run(load_params(None, settings), tmp_path / "set")
-    assert summary["rows"] == {"train": 1207, "valid": 240, "test": 752}
-    assert summary["modalities"] == {"text": 100, "audio": 73, "visual": 100}
-    assert summary["ridge"]["all"]["acc2"] == pytest.approx(76.2, abs=1)
-    assert summary["ridge"]["text"]["acc2"] == pytest.approx(75.0, abs=1)
-    assert summary["ridge"]["all"]["corr"] == pytest.approx(0.624, abs=0.02)
+    assert summary.rows == {"train": 1207, "valid": 240, "test": 752}
+    assert summary.modalities == {"text": 100, "audio": 73, "visual": 100}
+    assert summary.ridge["all"]["acc2"] == pytest.approx(76.2, abs=1)
+    assert summary.ridge["text"]["acc2"] == pytest.approx(75.0, abs=1)
+    assert summary.ridge["all"]["corr"] == pytest.approx(0.624, abs=0.02)
