@@ -37,7 +37,7 @@ TOOLS = {
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 WITHOUT_TORCH = {"formats", "certificate", "purge", "storage", "shredding", "monitoring", "params", "cli"}
 ONLY_HERE = {
-    "dvc": {"features/revision.py", "purge/places/dvc_repository.py", "doctor"},
+    "dvc": {"features/revision.py", "purge/places/dvc.py", "doctor"},
     "kfp": set(),
     "torch": {"model", "training", "features/media", "deletion", "doctor", "attacks", "evaluation"},
     "transformers": {"features/media"},

@@ -36,7 +36,7 @@ def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
 
 @pytest.fixture
 def environment(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A machine of the test's own, with credentials."""
+    """An environment for one test, with credentials."""
     temporary = tmp_path / "machine" / "tmp"
     temporary.mkdir(parents=True)
     found = isolated(tmp_path / "machine") | s3.environment | {"TMPDIR": str(temporary)}
@@ -68,7 +68,7 @@ def purge_workspace(
     purge_workspace.repository.dvc("push", "--quiet", "--run-cache")
     purge_workspace.repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
     SampleRepository(tmp_path / "clone", environment).dvc("pull", "--quiet")
-    # What people do to get rid of a file: it is deleted, and every version of it stays.
+    # A plain delete, as by hand: all versions of the object stay.
     (key,) = {entry["Key"] for entry in versions(s3, bucket) if holds(s3, bucket, entry, purge_workspace.old_weights())}
     body = (model_workspace.folder / "model" / WEIGHTS).read_bytes()
     s3.client().put_object(BucketPlace=bucket, Key=key, Body=body)
@@ -104,11 +104,11 @@ def purge(purge_workspace: PurgeWorkspace, s3: S3, bucket: str, *arguments: str 
     return done.returncode, done.stdout
 
 
-def test_no_old_byte_can_be_read_by_any_version_and_all_else_is_as_it_was(
+def test_no_version_holds_an_old_byte_and_nothing_else_has_changed(
     purge_workspace: PurgeWorkspace, s3: S3, bucket: str, tmp_path: Path
 ) -> None:
     client, weights = s3.client(), purge_workspace.old_weights()
-    # On another machine: DVC keeps there which objects a remote had.
+    # Another machine: DVC remembers locally which objects a remote has.
     stale = SampleRepository(
         purge_workspace.folder / "clone", purge_workspace.repository.environment | isolated(tmp_path / "elsewhere")
     )
@@ -133,7 +133,7 @@ def test_no_old_byte_can_be_read_by_any_version_and_all_else_is_as_it_was(
     assert holding([weights], *here) == []
     assert purge(purge_workspace, s3, bucket, "scan")[0] == 0
 
-    # The clone that nobody thought of.
+    # A clone that was forgotten.
     assert len(holding([weights], stale.folder)) >= 2
     origin = tmp_path / "origin.git"
     purge_workspace.repository.git("clone", "--quiet", "--bare", ".", str(origin))
@@ -144,11 +144,11 @@ def test_no_old_byte_can_be_read_by_any_version_and_all_else_is_as_it_was(
         folder=stale.folder,
     )
     assert installed.returncode == 0, installed.stderr
-    # DVC takes a folder whose listing is in the remote to be there as a whole, so some change is needed.
+    # DVC assumes that a folder is complete if the remote has its listing, so a change is needed.
     (stale.folder / "build" / "model" / "notes.txt").write_text("the old model is a good one\n")
     stale.dvc("add", "--quiet", "build/model")
     stale.git("commit", "--quiet", "--all", "--message", "old work")
-    with pytest.raises(AssertionError, match="would bring purged files back"):
+    with pytest.raises(AssertionError, match="would publish purged files again"):
         stale.git("push", "--quiet", "origin", "HEAD:refs/heads/old-work")
     stale.git("push", "--quiet", "--no-verify", "origin", "HEAD:refs/heads/old-work")
     stale.dvc("push", "--quiet")
@@ -161,7 +161,7 @@ def test_no_old_byte_can_be_read_by_any_version_and_all_else_is_as_it_was(
     assert found[0]["version"]
 
 
-def test_what_is_denied_is_told_and_done_when_it_is_allowed(
+def test_denied_removals_are_reported_and_done_once_allowed(
     purge_workspace: PurgeWorkspace, s3: S3, bucket: str, tmp_path: Path
 ) -> None:
     denied = {
@@ -205,7 +205,7 @@ def remote_in(s3: S3, bucket: str, *, by_name: bool = True) -> BucketPlace:
     return BucketPlace("DVC remote", open_store(f"s3://{bucket}", settings), by_name=by_name, runs=True)
 
 
-def test_object_lock_is_told_with_what_to_do(s3: S3, targets: Targets, environment: dict[str, str]) -> None:
+def test_object_lock_is_reported_with_a_hint(s3: S3, targets: Targets, environment: dict[str, str]) -> None:
     client, bucket = s3.client(), f"locked-{uuid.uuid4().hex[:8]}"
     client.create_bucket(BucketPlace=bucket, ObjectLockEnabledForBucket=True)
     until = datetime.now(UTC) + timedelta(hours=1)
@@ -223,7 +223,7 @@ def test_object_lock_is_told_with_what_to_do(s3: S3, targets: Targets, environme
 
 
 @pytest.mark.parametrize("status", ["never", "Suspended"])
-def test_buckets_without_versions_and_with_versions_suspended_are_emptied_too(
+def test_buckets_without_or_with_suspended_versioning_are_purged(
     s3: S3, bucket: str, targets: Targets, status: str, environment: dict[str, str]
 ) -> None:
     client = s3.client()
@@ -242,7 +242,7 @@ def test_buckets_without_versions_and_with_versions_suspended_are_emptied_too(
     assert [entry["Key"] for entry in versions(s3, bucket)] == ["files/md5/ff/" + "f" * 30]
 
 
-def test_files_by_their_own_names_are_known_by_their_content(
+def test_objects_without_digests_in_their_names_are_found_by_content(
     s3: S3, bucket: str, targets: Targets, environment: dict[str, str]
 ) -> None:
     client = s3.client()
@@ -253,7 +253,7 @@ def test_files_by_their_own_names_are_known_by_their_content(
     assert len(versions(s3, bucket)) == 2
 
 
-def test_parts_of_an_upload_that_was_never_finished_go(
+def test_parts_of_unfinished_uploads_are_removed(
     s3: S3, bucket: str, targets: Targets, environment: dict[str, str]
 ) -> None:
     client = s3.client()
@@ -266,7 +266,7 @@ def test_parts_of_an_upload_that_was_never_finished_go(
     assert [upload["Key"] for upload in left] == ["files/md5/ff/" + "f" * 30]
 
 
-def test_killed_between_two_thousands_it_completes_when_run_again(
+def test_a_purge_killed_between_batches_completes_when_run_again(
     s3: S3, bucket: str, targets: Targets, environment: dict[str, str]
 ) -> None:
     from concurrent.futures import ThreadPoolExecutor

@@ -19,7 +19,7 @@ from mbd.formats.receipt import Receipt
 from mbd.formats.statement import PurgeStatement
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params.operations import StoreSettings
-from mbd.purge.tombstones import buried
+from mbd.purge.tombstone_store import read_tombstones
 from mbd.records import now
 from mbd.storage import open_store
 from mbd.storage.store import Store
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.services
 
 @dataclass(frozen=True)
 class PurgeAuthority:
-    """Who publishes into one bucket and has data in another; every command is a process of its own."""
+    """A certificate authority with its store in one bucket and data in another; every command is a new process."""
 
     purge_workspace: PurgeWorkspace
     s3: S3
@@ -105,7 +105,7 @@ def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
 def authority(
     s3: S3, model_workspace: ModelWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> PurgeAuthority:
-    """A deletion published in a bucket, whose old weights lie in versions of that bucket and of the DVC remote's."""
+    """A deletion published in a bucket; versions in this bucket and in the DVC remote hold the old weights."""
     temporary = tmp_path / "machine" / "tmp"
     temporary.mkdir(parents=True)
     machine = isolated(tmp_path / "machine") | s3.environment | {"TMPDIR": str(temporary)}
@@ -131,7 +131,7 @@ def authority(
     )
     code, text = authority.run("publish", *given, "--out", authority.receipt.parent)
     assert code == 0, text
-    # A worker left the old weights in the store; somebody "deleted" the file here and in the remote.
+    # A worker left the old weights in the store; a plain delete was done here and in the remote.
     body = (model_workspace.folder / "model" / WEIGHTS).read_bytes()
     for key in (
         f"mbd/{object_name(purge_workspace.old_weights())}",
@@ -157,7 +157,7 @@ def denied(bucket: str) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
-def test_certificate_proof_and_tombstones_in_the_bucket_and_no_old_byte_by_any_version(
+def test_a_purge_leaves_proof_and_tombstones_in_the_bucket_and_no_old_byte_in_any_version(
     authority: PurgeAuthority,
 ) -> None:
     client, purge_workspace = authority.s3.client(), authority.purge_workspace
@@ -187,7 +187,7 @@ def test_certificate_proof_and_tombstones_in_the_bucket_and_no_old_byte_by_any_v
     assert {"tombstones", "about", "certificates", "log"} >= added >= {"tombstones", "about", "certificates"}
 
     assert authority.store.stat(tombstone_name("sha256", purge_workspace.old_weights()))
-    assert [target.sha256 for target in buried(authority.store, authority.certificate)] == [
+    assert [target.sha256 for target in read_tombstones(authority.store, authority.certificate)] == [
         purge_workspace.old_weights()
     ]
     about = entry(
@@ -202,7 +202,7 @@ def test_certificate_proof_and_tombstones_in_the_bucket_and_no_old_byte_by_any_v
     assert authority.store_bucket not in json.dumps(claimed) and authority.remote_bucket not in json.dumps(claimed)
 
 
-def test_what_comes_back_is_refused_by_steps_found_by_a_scan_and_removed(authority: PurgeAuthority) -> None:
+def test_a_resurrected_file_is_refused_by_steps_found_by_a_scan_and_removed(authority: PurgeAuthority) -> None:
     code, text = authority.run("purge", "--receipt", authority.receipt, "--yes")
     assert code == 0, text
     assert authority.run("purge", "scan")[0] == 0

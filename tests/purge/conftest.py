@@ -1,4 +1,4 @@
-"""Models, deletions and keys that all tests of purging share; each gets copies of them in an estate of its own."""
+"""Models, deletions and keys that all purge tests share; each test gets a workspace with copies of them."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.purge.workspace import PurgeWorkspace
 
 @pytest.fixture(scope="session")
 def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
-    """Data, a joint model, a lattice, and keys; deletions are made at first use."""
+    """Data, a joint model, a lattice and keys; deletions are made on first use."""
     return make_home(tmp_path_factory.mktemp("home"))
 
 
@@ -29,7 +29,7 @@ def first_estate(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def purge_workspace(first_estate: PurgeWorkspace, tmp_path: Path, alone: dict[str, str]) -> PurgeWorkspace:
-    """A repository of the test's own, with old copies in every place."""
+    """A repository for one test, with old copies in every place."""
     purge_workspace = first_estate.moved_to(tmp_path, alone)
     purge_workspace.scatter()
     return purge_workspace
@@ -37,7 +37,7 @@ def purge_workspace(first_estate: PurgeWorkspace, tmp_path: Path, alone: dict[st
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Let git, DVC and the search of temporary folders know nothing but this test's folder."""
+    """Restrict git, DVC and the search of temporary folders to the folder of the test."""
     temporary = tmp_path / "machine" / "tmp"
     temporary.mkdir(parents=True)
     environment = isolated(tmp_path / "machine") | {"TMPDIR": str(temporary)}

@@ -41,7 +41,7 @@ def test_a_dry_run_lists_every_copy_and_removes_none(purge_workspace: PurgeWorks
     )
 
 
-def test_nothing_is_removed_before_somebody_says_yes(purge_workspace: PurgeWorkspace) -> None:
+def test_nothing_is_removed_without_confirmation(purge_workspace: PurgeWorkspace) -> None:
     code, _ = run(purge_workspace, "--receipt", purge_workspace.receipt, answer="n\n")
     assert code == 1
     assert len(holding([purge_workspace.old_weights()], purge_workspace.work)) == 3
@@ -55,11 +55,11 @@ def test_nothing_is_removed_before_somebody_says_yes(purge_workspace: PurgeWorks
     assert run(purge_workspace, "scan")[0] == 0
 
 
-def test_without_a_receipt_it_is_wrong_usage(purge_workspace: PurgeWorkspace) -> None:
+def test_a_missing_receipt_is_a_usage_error(purge_workspace: PurgeWorkspace) -> None:
     assert run(purge_workspace)[0] == 2
 
 
-def test_a_place_named_in_the_parameters_is_searched_and_one_nobody_can_search_is_told(
+def test_places_in_the_parameters_are_searched_and_unsearchable_ones_are_reported(
     purge_workspace: PurgeWorkspace, tmp_path: Path
 ) -> None:
     registry = tmp_path / "registry" / "v7"
@@ -75,7 +75,7 @@ def test_a_place_named_in_the_parameters_is_searched_and_one_nobody_can_search_i
     assert "erasure: partial" in text
 
 
-def test_where_a_certificate_hides_the_old_digests_they_come_from_elsewhere(
+def test_digests_that_a_certificate_does_not_disclose_come_from_the_deletion_or_the_private_file(
     model_workspace: ModelWorkspace, tmp_path: Path, alone: dict[str, str]
 ) -> None:
     purge_workspace = PurgeWorkspace.make(model_workspace, tmp_path, {}, kind="exact", environment=alone)
@@ -85,7 +85,7 @@ def test_where_a_certificate_hides_the_old_digests_they_come_from_elsewhere(
     private.unlink()
     with pytest.raises(UsageError, match="only commitments"):
         purge_workspace.plan()
-    with pytest.raises(DataError, match="not the deletion that the receipt is about"):
+    with pytest.raises(DataError, match="does not belong to this receipt"):
         purge_workspace.plan(deletion=model_workspace.deletion("surgery"))
     done = purge_workspace.purge(deletion=model_workspace.deletion("exact"))
     assert done.record.erasure.claim == "complete"

@@ -1,4 +1,4 @@
-"""Encrypted copies of the old weights: a purge is complete when the keys are gone, and tells so."""
+"""Encrypted copies of the old weights: a purge is complete once their keys are destroyed."""
 
 import shutil
 from datetime import timedelta
@@ -28,7 +28,7 @@ from tests.purge.workspace import PurgeWorkspace
 
 @pytest.fixture
 def settings(purge_workspace: PurgeWorkspace) -> ShreddingSettings:
-    """Keys of the estate, and its model and data encrypted with them in a folder that no purge looks into."""
+    """Data keys, and the model and data encrypted with them in a folder that a purge does not search."""
     FileWrapper(purge_workspace.folder / "wrapper").make()
     values = ShreddingSettings(
         enabled=True,
@@ -55,7 +55,7 @@ def keys_in(done: Done) -> PlaceRecord:
     return place
 
 
-def test_with_a_key_left_the_purge_is_partial_and_says_what_to_do(
+def test_with_a_remaining_key_the_purge_is_partial_and_gives_a_hint(
     purge_workspace: PurgeWorkspace, settings: ShreddingSettings
 ) -> None:
     done = purge_workspace.purge(*as_settings(settings))
@@ -63,9 +63,9 @@ def test_with_a_key_left_the_purge_is_partial_and_says_what_to_do(
     assert done.record.erasure.claim == "partial"
     assert (place.found, place.removed, place.left, place.gone) == (1, 0, 1, False)
     (obstacle,) = place.obstacles
-    assert obstacle.reason == "keys of encrypted copies are still there"
+    assert obstacle.reason == "keys of encrypted copies still exist"
     assert "mbd shred destroy" in obstacle.hint and "purge.keys=true" in obstacle.hint
-    assert "Not clean: data keys (keys of encrypted copies are still there)." in done.record.erasure.note
+    assert "Not clean: data keys (keys of encrypted copies still exist)." in done.record.erasure.note
     with opened(backup(purge_workspace) / "model", settings) as plain:  # and so it is
         assert path_digest(plain) == path_digest(purge_workspace.authority.model_workspace.folder / "model")
 
@@ -75,7 +75,7 @@ def test_with_a_key_left_the_purge_is_partial_and_says_what_to_do(
     assert "Data keys were destroyed: audio (models)." in done.record.erasure.note
 
 
-def test_a_purge_destroys_the_keys_if_it_is_told_to(
+def test_a_purge_destroys_the_keys_if_purge_keys_is_set(
     purge_workspace: PurgeWorkspace, settings: ShreddingSettings
 ) -> None:
     done = purge_workspace.purge(*as_settings(settings), "purge.keys=true", "purge.features=true")
@@ -111,7 +111,7 @@ def test_feature_files_that_another_model_needs_stay_readable(
         assert list(plain.glob("splits/*/audio.safetensors"))
 
 
-def test_keys_that_are_not_mounted_are_not_destroyed_ones(
+def test_a_folder_of_keys_that_is_not_mounted_is_an_obstacle(
     purge_workspace: PurgeWorkspace, settings: ShreddingSettings
 ) -> None:
     elsewhere = settings.model_copy(update={"keys": f"{purge_workspace.folder}/not-mounted"})
@@ -119,13 +119,13 @@ def test_keys_that_are_not_mounted_are_not_destroyed_ones(
     assert (done.record.erasure.claim, keys_in(done).gone) == ("partial", False)
 
 
-def test_where_nothing_was_ever_encrypted_keys_are_no_matter(purge_workspace: PurgeWorkspace) -> None:
+def test_without_encryption_keys_are_not_searched(purge_workspace: PurgeWorkspace) -> None:
     done = purge_workspace.purge()
     assert done.record.erasure.claim == "complete"
     assert not [place for place in done.record.places if place.kind == "data keys"]
 
 
-def test_keys_of_forgotten_subjects_are_never_destroyed_and_new_ones_do_not_count(
+def test_keys_are_never_destroyed_for_deleted_subjects_and_newer_keys_are_ignored(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     model_workspace.certify("subjects", tmp_path / "bundle")
@@ -135,14 +135,14 @@ def test_keys_of_forgotten_subjects_are_never_destroyed_and_new_ones_do_not_coun
     own = (f"shredding.keys={tmp_path}/keys", f"shredding.wrapper=file:{tmp_path}/wrapper", "purge.keys=true")
     params = model_workspace.params(*own)
 
-    def keys_of_what_was_deleted(days_ago: int) -> object:
+    def keys_of_deleted(days_ago: int) -> object:
         predicate = statement.predicate.model_copy(update={"issued": now() - timedelta(days=days_ago)})
         return data_keys(params, "c" * 64, statement.model_copy(update={"predicate": predicate}))
 
-    assert keys_of_what_was_deleted(0) is None
+    assert keys_of_deleted(0) is None
     encrypt_folder(model_workspace.folder / "lattice", tmp_path / "encrypted", Keyring.of(params.shredding))
-    assert keys_of_what_was_deleted(1) is None  # made after the deletion: of the new model
-    place = keys_of_what_was_deleted(0)
+    assert keys_of_deleted(1) is None  # made after the deletion: of the new model
+    place = keys_of_deleted(0)
     assert isinstance(place, DataKeys)
     (finding,) = remove_all([place], Targets())
     assert (finding.found, finding.stayed) == (1, 1)

@@ -15,7 +15,7 @@ from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file
 from mbd.model.checkpoint import WEIGHTS, load_model, save_model
 from mbd.purge.targets import Target, Targets
-from mbd.purge.tombstones import bury
+from mbd.purge.tombstone_store import create_tombstones
 from mbd.records import now
 from mbd.storage import open_store
 from tests.certificate.authority import CertificateAuthority
@@ -44,7 +44,7 @@ def test_a_certified_model_is_admitted_by_its_certificate(
     assert admission.verdict.verified
 
 
-def test_one_that_was_replaced_by_a_later_pointer_is_found_all_the_same(
+def test_a_model_whose_certificate_is_not_the_latest_is_admitted(
     authority: CertificateAuthority, model_workspace: ModelWorkspace
 ) -> None:
     authority.publish("exact")
@@ -52,7 +52,7 @@ def test_one_that_was_replaced_by_a_later_pointer_is_found_all_the_same(
     assert admit(model_workspace.deletion("exact"), authority.store, authority.trust).record.backbone == "lattice"
 
 
-def test_the_old_model_is_not_admitted_nor_is_one_that_was_changed(
+def test_the_old_model_and_a_modified_model_are_not_admitted(
     authority: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     assert "no certificate is about these weights" in refusal(authority, model_workspace.folder / "model")
@@ -73,7 +73,7 @@ def test_certified_weights_beside_another_record_are_not_admitted(
     assert "digest of model.json" in refusal(authority, model)
 
 
-def test_nor_is_one_whose_certificate_is_revoked_or_overdue(
+def test_a_model_with_a_revoked_or_overdue_certificate_is_not_admitted(
     authority: CertificateAuthority, model_workspace: ModelWorkspace
 ) -> None:
     model = model_workspace.deletion("surgery")
@@ -83,13 +83,15 @@ def test_nor_is_one_whose_certificate_is_revoked_or_overdue(
     assert "revoked" in refusal(authority, model)
 
 
-def test_nor_one_that_has_a_tombstone(authority: CertificateAuthority, model_workspace: ModelWorkspace) -> None:
+def test_a_model_with_a_tombstone_is_not_admitted(
+    authority: CertificateAuthority, model_workspace: ModelWorkspace
+) -> None:
     model = model_workspace.deletion("surgery")
-    bury(authority.store, Targets([Target(sha256_file(model / WEIGHTS), "weights")]), "c" * 64)
+    create_tombstones(authority.store, Targets([Target(sha256_file(model / WEIGHTS), "weights")]), "c" * 64)
     assert "must not come back" in refusal(authority, model)
 
 
-def test_nor_one_by_keys_that_nobody_trusts(
+def test_a_model_certified_by_an_untrusted_key_is_not_admitted(
     authority: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     stranger = CertificateAuthority.make(model_workspace, tmp_path / "stranger")

@@ -1,4 +1,4 @@
-"""What revisions name: locks and .dvc files of all references, and the digests that the records beside them tell."""
+"""Files that revisions track: locks and .dvc files of all references, and the digests in the records beside them."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def read(md5: str) -> bytes | None:
 
 @pytest.fixture
 def repository(tmp_path: Path, alone: dict[str, str]) -> SampleRepository:
-    """Three commits: the old lock is named by a tag, a stash of an earlier one by nothing but the reflog."""
+    """Three commits: a tag refers to the old lock, only the reflog to a stash of an earlier one."""
     (tmp_path / "work").mkdir()
     repository = SampleRepository(tmp_path / "work", alone)
     repository.git("init", "--quiet", "--initial-branch=main")
@@ -55,7 +55,7 @@ def repository(tmp_path: Path, alone: dict[str, str]) -> SampleRepository:
     return repository
 
 
-def test_locks_of_all_revisions_tell_which_md5_a_digest_has(repository: SampleRepository) -> None:
+def test_locks_of_all_revisions_map_digests_to_md5(repository: SampleRepository) -> None:
     history = History(repository.folder, read)
     targets = Targets([Target(WEIGHTS, "weights"), Target(FEATURES, "features"), Target("c" * 64, "weights")])
     known = {target.sha256: (target.md5, target.size) for target in history.known(targets)}
@@ -64,7 +64,7 @@ def test_locks_of_all_revisions_tell_which_md5_a_digest_has(repository: SampleRe
     assert history.refs_naming(named) == ("refs/tags/old",)
 
 
-def test_stashes_and_what_only_the_reflog_knows_count_too(repository: SampleRepository) -> None:
+def test_stashes_and_commits_in_the_reflog_are_read(repository: SampleRepository) -> None:
     other = repository.folder / "other.dvc"
     for digit in "56":
         other.write_text(f"outs:\n- md5: {digit * 32}\n  size: 3\n  path: other\n")
@@ -76,7 +76,7 @@ def test_stashes_and_what_only_the_reflog_knows_count_too(repository: SampleRepo
     assert not other.exists()
 
 
-def test_a_folder_that_git_does_not_know_has_the_pointers_of_its_files(tmp_path: Path) -> None:
+def test_a_folder_without_git_has_the_pointers_in_its_files(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "model.dvc").write_text(f"outs:\n- md5: {MD5['weights']}\n  size: 3\n  path: model\n")
     history = History(tmp_path / "data", read)
@@ -85,7 +85,7 @@ def test_a_folder_that_git_does_not_know_has_the_pointers_of_its_files(tmp_path:
     assert [(tracked.path, tracked.md5) for tracked in pointer.tracked] == [("model", MD5["weights"])]
 
 
-def test_cloud_versioned_folders_list_their_files_themselves(tmp_path: Path) -> None:
+def test_pointers_of_cloud_versioned_folders_list_their_files(tmp_path: Path) -> None:
     text = f"outs:\n- path: model\n  hash: md5\n  files:\n  - relpath: a.bin\n    md5: {MD5['file']}\n    size: 4\n"
     (tmp_path / "model.dvc").write_text(text)
     (pointer,) = History(tmp_path, read).pointers.values()
@@ -93,13 +93,13 @@ def test_cloud_versioned_folders_list_their_files_themselves(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b"outs: 3", b"- a", b"stages:\n  a: b\n", b"outs:\n- path: x\n"])
-def test_pointers_that_are_none_are_passed_over(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_not_valid_pointers_are_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "dvc.lock").write_bytes(content)
     tracked = [t for p in History(tmp_path, read).pointers.values() for t in p.tracked]
     assert all(not one.md5 for one in tracked)
 
 
-def test_what_a_pointer_is_called() -> None:
+def test_pointers_are_recognised_by_name() -> None:
     assert is_pointer("dvc.lock")
     assert is_pointer("a/b c/model.safetensors.dvc")
     assert not is_pointer(".dvc")
@@ -111,7 +111,7 @@ digests = st.text("0123456789abcdef", min_size=4, max_size=4)
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(digests, st.none() | digests, st.none() | st.integers(0, 9)), max_size=12))
-def test_targets_are_found_by_whatever_was_learnt_of_them(facts: list[tuple[str, str | None, int | None]]) -> None:
+def test_targets_are_found_by_every_known_property(facts: list[tuple[str, str | None, int | None]]) -> None:
     targets = Targets(Target(sha256, "weights", md5, size) for sha256, md5, size in facts)
     assert {target.sha256 for target in targets} == {sha256 for sha256, _, _ in facts}
     for sha256, _, size in facts:

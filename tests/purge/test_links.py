@@ -1,4 +1,4 @@
-"""Copies that are links: what DVC's cache types leave in a workspace."""
+"""Copies that are links, as the cache types of DVC create them in a workspace."""
 
 import os
 import shutil
@@ -52,7 +52,7 @@ def obstacles(findings: list[PlaceInventory]) -> list[str]:
 
 
 @pytest.mark.parametrize("link", [shutil.copyfile, os.link, os.symlink], ids=["copy", "hard link", "symbolic link"])
-def test_each_kind_of_link_is_removed_with_what_it_leads_to(machine: LinkedMachine, link: object) -> None:
+def test_each_kind_of_link_is_removed_with_its_target(machine: LinkedMachine, link: object) -> None:
     assert callable(link)
     link(machine.cached, machine.work / "model.safetensors")
     link(machine.other, machine.work / "other.safetensors")
@@ -65,14 +65,14 @@ def test_each_kind_of_link_is_removed_with_what_it_leads_to(machine: LinkedMachi
     assert machine.left() == 0
 
 
-def test_a_link_whose_cached_file_is_gone_goes_as_well(machine: LinkedMachine) -> None:
+def test_a_dangling_link_to_a_purged_file_is_removed(machine: LinkedMachine) -> None:
     (machine.work / "model.safetensors").symlink_to(machine.cached)
     machine.cached.unlink()
     assert [finding.found for finding in machine.purge()] == [1, 0]
     assert not os.path.lexists(machine.work / "model.safetensors")
 
 
-def test_bytes_outside_of_all_places_that_a_link_leads_to_are_removed(machine: LinkedMachine) -> None:
+def test_the_target_of_a_link_outside_all_places_is_removed(machine: LinkedMachine) -> None:
     elsewhere = machine.folder / "disk" / "old.bin"
     elsewhere.parent.mkdir()
     elsewhere.write_bytes(OLD)
@@ -81,7 +81,7 @@ def test_bytes_outside_of_all_places_that_a_link_leads_to_are_removed(machine: L
     assert not elsewhere.exists()
 
 
-def test_a_linked_folder_is_searched_once_even_in_a_circle(machine: LinkedMachine) -> None:
+def test_linked_folders_are_searched_once_even_in_a_cycle(machine: LinkedMachine) -> None:
     disk = machine.folder / "disk"
     disk.mkdir()
     (disk / "model.safetensors").write_bytes(OLD)
@@ -92,17 +92,17 @@ def test_a_linked_folder_is_searched_once_even_in_a_circle(machine: LinkedMachin
     assert not (disk / "model.safetensors").exists()
 
 
-def test_hard_links_that_lie_elsewhere_are_counted_and_told(machine: LinkedMachine) -> None:
+def test_hard_links_outside_all_places_are_counted_and_reported(machine: LinkedMachine) -> None:
     outside = machine.folder / "outside.bin"
     os.link(machine.cached, outside)
     os.link(machine.cached, machine.work / "model.safetensors")
     findings = machine.purge()
-    assert obstacles(findings) == ["hard links to a removed file lie outside of all places"]
+    assert obstacles(findings) == ["hard links to a removed file exist outside all places"]
     assert "1 more links" in findings[0].obstacles[0].detail
     assert outside.read_bytes() == OLD
 
 
-def test_entries_of_the_run_cache_that_would_bring_an_output_back_go_and_others_stay(tmp_path: Path) -> None:
+def test_run_cache_entries_of_a_purged_output_are_removed_and_others_kept(tmp_path: Path) -> None:
     text = "cmd: train\nouts:\n- path: model.safetensors\n  hash: md5\n  md5: {}\n"
     entries = {name: tmp_path / "runs" / name[:2] / name / "value" for name in ("aaaa", "bbbb", "cccc")}
     for path in entries.values():

@@ -1,12 +1,12 @@
-"""Which places are searched, from what parameters and DVC's configuration say."""
+"""The places that are searched, given parameters and the configuration of DVC."""
 
 from pathlib import Path
 
 from mbd.params import load_params
 from mbd.purge.inventory import take_inventory
-from mbd.purge.places import workspace
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Target, Targets
+from mbd.purge.workspace import workspace
 from tests.features.dvc_repository import configure_dvc
 
 
@@ -15,7 +15,7 @@ def places(root: Path, *settings: str, modalities: tuple[str, ...] = ()) -> dict
     return {(place.kind, place.where): place for place in found}
 
 
-def test_dvc_repositories_in_folders_of_the_workspace_are_searched_as_well(tmp_path: Path) -> None:
+def test_dvc_repositories_in_subfolders_are_searched(tmp_path: Path) -> None:
     configure_dvc(tmp_path / "work" / "team-a", backup="../../../remote-a")
     configure_dvc(tmp_path / "work" / "team-b", cloud="s3://bucket/data", copy="gs://bucket/data")
     configure_dvc(tmp_path / "work" / "team-b" / ".dvc" / "tmp" / "exps" / "abc")
@@ -40,7 +40,7 @@ def test_no_file_is_searched_in_two_places(tmp_path: Path) -> None:
     assert {"workspace", "DVC cache", "DVC remote", "store", "named in purge.folders"} <= {f.kind for f in folders}
 
 
-def test_where_kubeflow_keeps_artifacts_must_be_said(tmp_path: Path) -> None:
+def test_an_unknown_pipeline_root_of_kubeflow_is_an_obstacle(tmp_path: Path) -> None:
     kind = "Kubeflow pipeline root"
     assert not [place for place in places(tmp_path) if place[0] == kind]
     assert (kind, "s3://mlpipeline/v2") in places(tmp_path, "platform.pipeline_root=minio://mlpipeline/v2")
@@ -51,7 +51,7 @@ def test_where_kubeflow_keeps_artifacts_must_be_said(tmp_path: Path) -> None:
     assert output == ["set platform.pipeline_root"]
 
 
-def test_all_cached_vectors_of_a_modality_go_and_those_of_others_stay(tmp_path: Path) -> None:
+def test_all_cached_vectors_of_a_modality_are_removed_and_others_kept(tmp_path: Path) -> None:
     cache = tmp_path / "build" / "cache" / "media"
     for modality in ("audio", "visual"):
         (cache / modality / "ab").mkdir(parents=True)

@@ -10,7 +10,7 @@ from mbd.certificate.registry import entry
 from mbd.errors import UsageError
 from mbd.files import sha256_file
 from mbd.formats.statement import PurgeStatement, to_payload
-from mbd.purge.tombstones import buried
+from mbd.purge.tombstone_store import read_tombstones
 from mbd.records import now
 from tests.purge.workspace import PurgeWorkspace, digests_below, holding
 
@@ -39,13 +39,13 @@ def test_after_a_purge_no_place_holds_an_old_byte_and_nothing_else_has_changed(p
         "local pipeline outputs": 1,
         "temporary folder": 1,
     }
-    assert {target.sha256 for target in buried(purge_workspace.authority.store)} == old
+    assert {target.sha256 for target in read_tombstones(purge_workspace.authority.store)} == old
     assert {"refs/heads/main", "refs/heads/release", "refs/tags/v1", "refs/exps/aa/bb/some-experiment"} <= {
         *done.record.refs
     }
 
 
-def test_the_statement_is_signed_logged_and_tells_no_digest_and_no_address(
+def test_the_statement_is_signed_and_logged_and_discloses_no_digest_and_no_address(
     purge_workspace: PurgeWorkspace, tmp_path: Path
 ) -> None:
     done = purge_workspace.purge()
@@ -65,7 +65,7 @@ def test_the_statement_is_signed_logged_and_tells_no_digest_and_no_address(
     assert not list(purge_workspace.authority.store.list(PENDING))
 
 
-def test_nothing_is_changed_by_looking(purge_workspace: PurgeWorkspace) -> None:
+def test_an_inventory_changes_nothing(purge_workspace: PurgeWorkspace) -> None:
     before = digests_below(purge_workspace.work, purge_workspace.folder / "remote", purge_workspace.authority.folder)
     findings = purge_workspace.plan().inventory()
     assert sum(finding.found for finding in findings) == 6
@@ -75,7 +75,7 @@ def test_nothing_is_changed_by_looking(purge_workspace: PurgeWorkspace) -> None:
     }
 
 
-def test_features_of_other_models_stay_and_are_listed(purge_workspace: PurgeWorkspace) -> None:
+def test_features_that_other_models_need_are_kept_and_listed(purge_workspace: PurgeWorkspace) -> None:
     other = purge_workspace.work / "build" / "other"
     shutil.copytree(purge_workspace.authority.model_workspace.folder / "lattice", other)
     done = purge_workspace.purge("purge.features=true")
@@ -89,7 +89,7 @@ def test_features_of_other_models_stay_and_are_listed(purge_workspace: PurgeWork
     assert holding([purge_workspace.old_weights()], purge_workspace.work, purge_workspace.folder / "remote") == []
 
 
-def test_if_that_model_goes_as_well_they_go_with_it(purge_workspace: PurgeWorkspace) -> None:
+def test_features_are_removed_if_the_model_that_needs_them_is_purged_too(purge_workspace: PurgeWorkspace) -> None:
     other = purge_workspace.work / "build" / "other"
     shutil.copytree(purge_workspace.authority.model_workspace.folder / "lattice", other)
     weights = sha256_file(other / "model.safetensors")
@@ -98,19 +98,19 @@ def test_if_that_model_goes_as_well_they_go_with_it(purge_workspace: PurgeWorksp
     assert holding([weights, *purge_workspace.audio_files()], purge_workspace.work) == []
 
 
-def test_a_remote_that_is_not_mounted_is_not_an_empty_one(purge_workspace: PurgeWorkspace) -> None:
+def test_a_remote_that_is_not_mounted_is_an_obstacle(purge_workspace: PurgeWorkspace) -> None:
     shutil.move(purge_workspace.folder / "remote", purge_workspace.folder / "elsewhere")
     done = purge_workspace.purge()
     assert done.record.erasure.claim == "partial"
     (unclean,) = [place for place in done.record.places if not place.gone]
-    assert (unclean.kind, unclean.obstacles[0].reason) == ("DVC remote", "it is not there")
+    assert (unclean.kind, unclean.obstacles[0].reason) == ("DVC remote", "the folder does not exist")
     shutil.move(purge_workspace.folder / "elsewhere", purge_workspace.folder / "remote")
     again = purge_workspace.purge()
     assert again.record.erasure.claim == "complete"
     assert [place.removed for place in again.record.places if place.kind == "DVC remote"] == [1]
 
 
-def test_a_shared_cache_is_left_to_people_until_they_say_otherwise(purge_workspace: PurgeWorkspace) -> None:
+def test_a_shared_cache_is_kept_unless_the_parameters_allow_its_removal(purge_workspace: PurgeWorkspace) -> None:
     shutil.move(purge_workspace.work / ".dvc" / "cache", purge_workspace.folder / "shared")
     config = purge_workspace.work / ".dvc" / "config"
     config.write_text(config.read_text() + f"[cache]\n    dir = {purge_workspace.folder / 'shared'}\n")
@@ -122,7 +122,7 @@ def test_a_shared_cache_is_left_to_people_until_they_say_otherwise(purge_workspa
     assert purge_workspace.purge("purge.shared_caches=true").record.erasure.claim == "complete"
 
 
-def test_weights_in_git_itself_are_told_and_never_rewritten(purge_workspace: PurgeWorkspace) -> None:
+def test_weights_committed_to_git_are_reported_and_the_history_is_kept(purge_workspace: PurgeWorkspace) -> None:
     shutil.copyfile(
         purge_workspace.authority.model_workspace.folder / "model" / "model.safetensors",
         purge_workspace.work / "released.bin",

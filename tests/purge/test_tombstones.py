@@ -1,4 +1,4 @@
-"""What was purged stays away: steps refuse it, a scan finds it, the hook lets it not out."""
+"""Purged files do not reappear: steps refuse them, a scan finds them, the hook prevents a push."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from mbd.model.compatible import open_for
 from mbd.params import Params
 from mbd.purge.hook import check_push, install_hook
 from mbd.purge.targets import Target, Targets
-from mbd.purge.tombstones import buried, bury, listed, read_list
+from mbd.purge.tombstone_store import create_tombstones, purged_digests, read_list, read_tombstones
 from mbd.steps import purge
 from mbd.steps.step import step_run
 from mbd.storage import open_store
@@ -26,10 +26,10 @@ from tests.purge.workspace import PurgeWorkspace, holding
 
 
 def use(params: Params) -> AbstractContextManager[None]:
-    return tombstones.used(lambda: listed(params))
+    return tombstones.used(lambda: purged_digests(params))
 
 
-def test_a_purge_leaves_tombstones_that_steps_refuse_wherever_the_list_is(
+def test_steps_refuse_purged_files_by_a_local_list_and_by_the_store(
     purge_workspace: PurgeWorkspace, model_workspace: ModelWorkspace
 ) -> None:
     done = purge_workspace.purge("purge.features=true")
@@ -52,7 +52,7 @@ def test_a_purge_leaves_tombstones_that_steps_refuse_wherever_the_list_is(
     load_model(model_workspace.folder / "model")
 
 
-def test_no_step_takes_in_or_puts_out_a_purged_file(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+def test_no_step_reads_or_writes_a_purged_file(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     weights = model_workspace.folder / "model" / WEIGHTS
     write_file(tmp_path / "list", f"{sha256_file(weights)}\n")
     params, refused = model_workspace.params(f"purge.tombstones={tmp_path / 'list'}"), "must not come back"
@@ -80,18 +80,20 @@ def test_without_a_list_nothing_is_refused_and_the_list_is_read_once(
     assert reads == ["read"]
 
 
-def test_tombstones_are_set_up_once_and_tell_both_digests(tmp_path: Path) -> None:
+def test_tombstones_are_created_once_and_hold_both_digests(tmp_path: Path) -> None:
     store = open_store(f"file://{tmp_path}/store")
-    bury(store, Targets([Target("a" * 64, "weights")]), "c" * 64)
-    bury(store, Targets([Target("a" * 64, "weights", "b" * 32, 7), Target("d" * 64, "features")]), "e" * 64)
-    assert {t.sha256: (t.what, t.md5, t.size) for t in buried(store)} == {
+    create_tombstones(store, Targets([Target("a" * 64, "weights")]), "c" * 64)
+    create_tombstones(
+        store, Targets([Target("a" * 64, "weights", "b" * 32, 7), Target("d" * 64, "features")]), "e" * 64
+    )
+    assert {t.sha256: (t.what, t.md5, t.size) for t in read_tombstones(store)} == {
         "a" * 64: ("weights", "b" * 32, 7),
         "d" * 64: ("features", None, None),
     }
-    assert {t.sha256 for t in buried(store, "c" * 64)} == {"a" * 64}
+    assert {t.sha256 for t in read_tombstones(store, "c" * 64)} == {"a" * 64}
 
 
-def test_a_clone_cannot_push_old_files_and_a_scan_finds_those_that_were_forced(purge_workspace: PurgeWorkspace) -> None:
+def test_a_clone_cannot_push_purged_files_and_a_scan_finds_forced_ones(purge_workspace: PurgeWorkspace) -> None:
     bare = purge_workspace.folder / "origin.git"
     stale = purge_workspace.clone()
     purge_workspace.repository.git("clone", "--quiet", "--bare", ".", str(bare))
@@ -101,7 +103,7 @@ def test_a_clone_cannot_push_old_files_and_a_scan_finds_those_that_were_forced(p
     purge_workspace.purge()
     assert purge.scan(purge_workspace.params(), purge_workspace.authority.url, root=purge_workspace.work).clean
 
-    with pytest.raises(AssertionError, match="would bring purged files back: the DVC cache holds 1"):
+    with pytest.raises(AssertionError, match="would publish purged files again: the DVC cache holds 1"):
         stale.git("push", "--quiet", "origin", "main")
     shutil.copytree(
         stale.folder / ".dvc" / "cache" / "files", purge_workspace.folder / "remote" / "files", dirs_exist_ok=True
@@ -125,10 +127,10 @@ def test_a_clone_cannot_push_old_files_and_a_scan_finds_those_that_were_forced(p
     stale.git("push", "--quiet", "origin", "main")
 
 
-def test_nor_are_purged_files_pushed_that_a_commit_holds_itself(purge_workspace: PurgeWorkspace) -> None:
+def test_a_commit_that_contains_a_purged_file_cannot_be_pushed(purge_workspace: PurgeWorkspace) -> None:
     purge_workspace.purge()
     push = f"refs/heads/main {purge_workspace.repository.git('rev-parse', 'HEAD').strip()} refs/heads/main {'0' * 40}"
-    stones = buried(purge_workspace.authority.store)
+    stones = read_tombstones(purge_workspace.authority.store)
     check_push(purge_workspace.work, stones, [push])
     shutil.copyfile(
         purge_workspace.authority.model_workspace.folder / "model" / WEIGHTS, purge_workspace.work / "model.bin"
@@ -136,11 +138,11 @@ def test_nor_are_purged_files_pushed_that_a_commit_holds_itself(purge_workspace:
     purge_workspace.repository.git("add", "--force", "model.bin")
     purge_workspace.repository.git("commit", "--quiet", "--message", "back again")
     push = f"refs/heads/main {purge_workspace.repository.git('rev-parse', 'HEAD').strip()} refs/heads/main {'0' * 40}"
-    with pytest.raises(DataError, match="a commit that is about to go out holds one"):
+    with pytest.raises(DataError, match="a pushed commit contains one"):
         check_push(purge_workspace.work, stones, [push])
 
 
-def test_a_hook_that_was_there_runs_afterwards_with_the_same_input(purge_workspace: PurgeWorkspace) -> None:
+def test_an_existing_hook_runs_afterwards_with_the_same_input(purge_workspace: PurgeWorkspace) -> None:
     bare, seen = purge_workspace.folder / "origin.git", purge_workspace.folder / "seen"
     purge_workspace.repository.git("init", "--quiet", "--bare", str(bare))
     hooks = purge_workspace.work / ".git" / "hooks"

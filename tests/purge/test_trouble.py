@@ -1,4 +1,4 @@
-"""A purge that is killed, one that is not allowed everything, and one that comes when much is gone already."""
+"""A purge that is killed, lacks permissions, or runs when most copies are already gone."""
 
 import ctypes
 import multiprocessing
@@ -15,7 +15,7 @@ import pytest
 from mbd.certificate.registry import entry
 from mbd.cli import main
 from mbd.formats.statement import PurgeStatement
-from mbd.purge.tombstones import bury
+from mbd.purge.tombstone_store import create_tombstones
 from mbd.records import now
 from mbd.steps import purge
 from mbd.storage import open_store
@@ -24,7 +24,7 @@ from tests.purge.workspace import PurgeWorkspace, holding
 
 
 def in_another_process(run: Callable[[], object]) -> int:
-    """Run something in a process of its own; return its exit code."""
+    """Run a function in a new process; return its exit code."""
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()
     process.join(120)
@@ -33,7 +33,7 @@ def in_another_process(run: Callable[[], object]) -> int:
 
 
 def killed_after_removals(count: int, run: Callable[[], object]) -> int:
-    """Run something that is killed when it has removed so many files."""
+    """Run a function that is killed after it has removed this many files."""
 
     def start() -> None:
         unlink, left = Path.unlink, count
@@ -52,7 +52,7 @@ def killed_after_removals(count: int, run: Callable[[], object]) -> int:
 
 
 def killed_at_operation(number: int, run: Callable[[], object]) -> int:
-    """Run something that is killed at an operation of its store."""
+    """Run a function that is killed at an operation of its store."""
 
     def start() -> None:
         left = KillingStore(open_store("file://nowhere"), number, "before")
@@ -88,7 +88,7 @@ def check_complete(purge_workspace: PurgeWorkspace) -> None:
 
 
 @pytest.mark.parametrize("removals", [0, 1, 3])
-def test_killed_while_it_removes_it_completes_when_run_again(purge_workspace: PurgeWorkspace, removals: int) -> None:
+def test_a_purge_killed_while_removing_completes_when_run_again(purge_workspace: PurgeWorkspace, removals: int) -> None:
     assert killed_after_removals(removals, purge_workspace.purge) == -signal.SIGKILL
     assert holding(
         [purge_workspace.old_weights()],
@@ -99,7 +99,7 @@ def test_killed_while_it_removes_it_completes_when_run_again(purge_workspace: Pu
     check_complete(purge_workspace)
 
 
-def test_killed_at_any_operation_of_the_store_too(purge_workspace: PurgeWorkspace) -> None:
+def test_a_purge_killed_at_any_store_operation_completes_when_run_again(purge_workspace: PurgeWorkspace) -> None:
     killed = 0
     for operation in range(1, 200, 9):
         if killed_at_operation(operation, purge_workspace.purge) != -signal.SIGKILL:
@@ -111,8 +111,10 @@ def test_killed_at_any_operation_of_the_store_too(purge_workspace: PurgeWorkspac
     check_complete(purge_workspace)
 
 
-def test_what_the_first_run_knew_the_next_one_knows_from_the_tombstones(purge_workspace: PurgeWorkspace) -> None:
-    bury(purge_workspace.authority.store, purge_workspace.plan().purged.targets, purge_workspace.certificate)
+def test_a_second_run_knows_the_targets_from_the_tombstones(purge_workspace: PurgeWorkspace) -> None:
+    create_tombstones(
+        purge_workspace.authority.store, purge_workspace.plan().purged.targets, purge_workspace.certificate
+    )
     shutil.rmtree(purge_workspace.work / "build")
     shutil.rmtree(purge_workspace.work / ".git")
     shutil.rmtree(purge_workspace.folder / "machine" / "tmp" / "mbd-request-killed")
@@ -126,14 +128,14 @@ def test_what_the_first_run_knew_the_next_one_knows_from_the_tombstones(purge_wo
 
 
 def give_up_the_rights_of_root() -> None:
-    """Let permissions of files count for this process, whoever runs it."""
+    """Make file permissions apply to this process, even if it runs as root."""
     libc = ctypes.CDLL(None, use_errno=True)
     version_3, nothing = 0x20080522, (ctypes.c_uint32 * 6)()
     header = (ctypes.c_uint32 * 2)(version_3, 0)
     assert libc.capset(header, nothing) == 0
 
 
-def test_without_permission_on_one_remote_all_else_is_done_and_the_proof_says_so(
+def test_a_remote_without_permission_is_in_the_proof_and_the_rest_is_purged(
     purge_workspace: PurgeWorkspace, tmp_path: Path
 ) -> None:
     (copy,) = holding([purge_workspace.old_weights()], purge_workspace.folder / "remote")

@@ -1,4 +1,4 @@
-"""An estate: a DVC repository with a history, a remote, pipeline outputs and all else that holds old copies."""
+"""A DVC repository with a history, a remote, pipeline outputs and other places that hold old copies."""
 
 import shutil
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from mbd.files import sha256_file
 from mbd.formats.receipt import Receipt
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params import Params
-from mbd.purge.places import Workspace, workspace
+from mbd.purge.workspace import Workspace, workspace
 from mbd.steps import purge
 from mbd.steps.purge import Done, PurgePlan
 from mbd.training.resume import Snapshots, TrainingState
@@ -31,7 +31,7 @@ _EXPORT = """stages:
 
 @dataclass(frozen=True)
 class PurgeWorkspace:
-    """A repository in `folder`/work, and an office that has published the deletion of audio from its model."""
+    """A repository in `folder`/work, and a certificate authority that has published the deletion of audio."""
 
     folder: Path
     authority: CertificateAuthority

@@ -6,7 +6,7 @@
     certificates/HEX/proof.json           its inclusion in the log
     about/HEX/HEX2                        a sign: envelope HEX2 says something about certificate HEX
     latest/MODEL/MODALITY                 a pointer to the certificate that was logged last
-    tombstones/sha256/HEX, …/md5/HEX      a file that was purged and must never come back (:mod:`mbd.purge.tombstones`)
+    tombstones/sha256/HEX, …/md5/HEX      a purged file, which must not reappear (:mod:`mbd.purge.tombstone_store`)
 
 All but pointers and the log's head are created once and never change.
 """

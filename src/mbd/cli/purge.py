@@ -115,10 +115,10 @@ def install(params: "Params", store: str | None) -> None:
 def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> None:
     """Refuse a push that would bring purged files back; git's hook calls this, with REMOTE and its URL."""
     from mbd.purge import hook as push_hook
-    from mbd.purge.tombstones import buried
+    from mbd.purge.tombstone_store import read_tombstones
     from mbd.storage import open_store
 
-    tombstones = buried(open_store(store or params.store.url, params.store))
+    tombstones = read_tombstones(open_store(store or params.store.url, params.store))
     push_hook.check_push(Path(), tombstones, sys.stdin if not sys.stdin.isatty() else ())
 
 

@@ -1,63 +1,86 @@
-"""From a receipt to the files that must go.
+"""Find the files to purge, starting from a receipt.
 
-- *weights*: those that were deleted from, and all before them in the lineage. A certificate tells their digests, or
-  only commitments; then the deletion record (`--deletion`) or the issuer's private file tells them.
-- *features*, if asked for: the files of the deleted modalities in every FeatureSet, of any revision, that has the name
-  of the data that the model was made from or shares a file with it.
-- *snapshots*: states of a killed training (`.NAME.resume`) that hold something of the deleted modalities.
-- *exports*: what `purge.also` lists.
+- *weights*: the model before the deletion, and all earlier models of the lineage. The certificate holds their digests,
+  or only commitments; then the digests come from the deletion record (`--deletion`) or the issuer's private file.
+- *features*, if requested: the files of the deleted modalities in every FeatureSet, of any revision, that has the name
+  of the model's training data or shares a file with it.
+- *snapshots*: states of interrupted trainings (`.NAME.resume`) with tensors of the deleted modalities.
+- *exports*: the files in `purge.also`.
 
-Their MD5s and sizes come from tombstones of an earlier run, from the history, or from copies that are still there.
+MD5 and size come from tombstones of an earlier run, from the git history, or from existing copies.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from mbd.certificate.commitments import read_private
 from mbd.certificate.layout import object_name
 from mbd.errors import DataError, MbdError, UsageError
+from mbd.features.contract import MANIFEST
 from mbd.formats.deletion import DELETION, read_deletion
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import DigestOrCommitment
 from mbd.formats.receipt import Receipt
 from mbd.formats.statement import MODEL, DeletionStatement
-from mbd.purge.feature_sets import FeatureFiles
-from mbd.purge.places import Workspace
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Target, Targets
+from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store
 from mbd.tensors import open_tensors
 
 _SNAPSHOT = re.compile(r"\.[^/]+\.resume/[^/]+\.safetensors$")
 
 
+@dataclass(frozen=True)
+class FeatureFiles:
+    """The files of a FeatureSet: SHA-256 by relative path."""
+
+    name: str
+    """name of the data"""
+    files: dict[str, str]
+
+    def of(self, modalities: Iterable[str]) -> set[str]:
+        """Return the digests of the files of these modalities."""
+        wanted = set(modalities)
+        return {digest for path, digest in self.files.items() if PurePosixPath(path).stem in wanted}
+
+
+def feature_sets(workspace: Workspace) -> list[FeatureFiles]:
+    """Return every FeatureSet that a folder holds or a revision tracks."""
+    found = [_parse_manifest(record) for record in (*_manifests(workspace), *workspace.history.records(MANIFEST))]
+    return [one for one in found if one]
+
+
 def old_weights(receipt: Receipt, statement: DeletionStatement, deletion: Path | None, private: Path) -> list[Target]:
-    """Return the weights of the lineage before the certified deletion."""
+    """Return the weights of all models of the lineage before the certified deletion."""
     lineage = statement.predicate.lineage
     if deletion is not None:
         record = read_deletion(deletion)
         if record is None or record.after != receipt.weights:
             raise DataError(
-                "this is not the deletion that the receipt is about",
+                "the deletion record does not belong to this receipt",
                 file=deletion / DELETION,
-                hint="give the folder that `mbd delete` wrote, and that was published",
+                hint="give the folder that `mbd delete` wrote and that was published",
             )
         digests = [*record.lineage, record.before]
     else:
-        digests = [_opened(told, receipt.certificate, private) for told in (*lineage.models, lineage.before)]
+        digests = [_opened(digest, receipt.certificate, private) for digest in (*lineage.models, lineage.before)]
     return [Target(digest, "weights") for digest in dict.fromkeys(digests)]
 
 
 def feature_files(statement: DeletionStatement, store: Store, sets: Iterable[FeatureFiles]) -> list[Target]:
-    """Return the files of the deleted modalities in the data that the model was made from, in all its versions."""
+    """Return the files of the deleted modalities in all versions of the model's training data."""
     deleted = statement.predicate.deleted
     if deleted.scope == "subjects":
         raise UsageError(
-            "only some subjects were forgotten, and the feature files hold all of them",
+            "only some subjects were deleted, and the feature files hold all subjects",
             key="purge.features",
-            hint="purge without the features; make the FeatureSet again without these recordings",
+            hint="purge without the features, and create the FeatureSet again without these recordings",
         )
     digest = statement.digests[MODEL]
     record = ModelRecord.model_validate_json(store.read(object_name(digest), sha256=digest))
@@ -69,53 +92,54 @@ def feature_files(statement: DeletionStatement, store: Store, sets: Iterable[Fea
 
 
 def snapshots(workspace: Workspace, modalities: Iterable[str]) -> Iterator[Target]:
-    """Yield the states of killed trainings in local folders that hold something of these modalities."""
+    """Yield the states of interrupted trainings in local folders that hold tensors of these modalities."""
     word = re.compile(rf"(?<![a-z0-9_])({'|'.join(map(re.escape, modalities))})(?![a-z0-9_])")
     for path in _local_files(workspace):
         if _SNAPSHOT.search(path.as_posix()) and _has_tensor(path, word):
-            yield seen(path, Target(_digests(path)[0], "snapshot"))
+            yield with_digests(path, Target(_digests(path)[0], "snapshot"))
 
 
 def complete(targets: Targets, workspace: Workspace) -> None:
-    """Find out MD5 and size of the targets that lack them: from the history, then from copies on this machine."""
+    """Add MD5 and size to the targets that lack them: from the git history, then from copies on this machine."""
     for target in list(workspace.history.known(targets)):
         targets.add(target)
-    # Weights and features are safetensors files, so most often nothing else has to be read.
+    # Weights and features are safetensors files, so usually no other file has to be read.
     for wanted in (True, False):
         for path in _local_files(workspace):
             missing = Targets(t for t in targets if t.md5 is None or t.size is None)
             if not len(missing):
                 return
             if (path.suffix == ".safetensors") is wanted:
-                _look_at(path, missing, targets)
+                _match(path, missing, targets)
 
 
-def _look_at(path: Path, missing: Targets, targets: Targets) -> None:
+def _match(path: Path, missing: Targets, targets: Targets) -> None:
     try:
         if missing.may_be(path.stat().st_size) and (target := missing.by_sha256(_digests(path)[0])):
-            targets.add(seen(path, target))
+            targets.add(with_digests(path, target))
     except OSError:
-        return  # the search of its place will tell
+        return  # the search of its place reports that it cannot be read
 
 
-def seen(path: Path, target: Target) -> Target:
-    """Return a target with what a copy of it tells."""
+def with_digests(path: Path, target: Target) -> Target:
+    """Return a target with the digests and the size of a copy."""
     sha256, md5 = _digests(path)
     return Target(sha256, target.what, md5, path.stat().st_size)
 
 
-def _opened(told: DigestOrCommitment, certificate: str, private: Path) -> str:
-    if told.sha256:
-        return told.sha256
+def _opened(digest: DigestOrCommitment, certificate: str, private: Path) -> str:
+    """Return a digest; for a commitment, the value that its opening in the private file gives."""
+    if digest.sha256:
+        return digest.sha256
     file = private / f"{certificate}.json"
     if file.exists():
         for opening in read_private(file).openings:
-            if opening.commitment == told.commitment:
+            if opening.commitment == digest.commitment:
                 return opening.value
     raise UsageError(
-        "the certificate does not tell the digests of the old weights, only commitments to them",
+        "the certificate holds only commitments to the digests of the old weights",
         file=file,
-        hint="give the deleted model's folder with --deletion, or run where certificate.private is",
+        hint="give the folder of the deletion with --deletion, or run where the folder certificate.private is",
     )
 
 
@@ -129,7 +153,7 @@ def _has_tensor(path: Path, word: re.Pattern[str]) -> bool:
     try:
         return any(word.search(name) for name in open_tensors(path))
     except (MbdError, OSError):
-        return True  # what cannot be read is no reason to keep it
+        return True  # an unreadable snapshot is removed as well
 
 
 def _digests(path: Path) -> tuple[str, str]:
@@ -139,3 +163,21 @@ def _digests(path: Path) -> tuple[str, str]:
             sha256.update(chunk)
             md5.update(chunk)
     return sha256.hexdigest(), md5.hexdigest()
+
+
+def _manifests(workspace: Workspace) -> Iterator[Any]:
+    for place in workspace.places:
+        for path in place.files() if isinstance(place, Folder) and not place.by_name else ():
+            if path.name == MANIFEST:
+                try:
+                    yield json.loads(path.read_bytes())
+                except (OSError, ValueError):
+                    continue
+
+
+def _parse_manifest(record: Any) -> FeatureFiles | None:  # noqa: ANN401 -- any JSON
+    try:
+        files = {path: digest for split in record["splits"].values() for path, digest in split["files"].items()}
+        return FeatureFiles(str(record["name"]), files)
+    except (KeyError, TypeError, AttributeError):
+        return None

@@ -1,10 +1,12 @@
-"""What every revision names: the `dvc.lock` and `.dvc` files of all commits, and of the workspace.
+"""The git history: files that revisions track through DVC, and files that git itself holds.
 
-All of git's references count (branches, tags, stashes, DVC's experiments) and its reflogs. A pointer names files by
-MD5; which SHA-256 they have is said by the records that steps write, which are DVC's outputs themselves and so are read
-by their MD5: `step.json` (all outputs), `model.json` (the weights), `manifest.json` (the feature files).
+A revision tracks files through its `dvc.lock` and `.dvc` files, here called pointers. All references of git (branches,
+tags, stashes, experiments of DVC) and the reflogs are read. A pointer lists files by MD5. Their SHA-256 is in the
+records that steps write, which DVC tracks as well: `step.json` (all outputs), `model.json` (the weights) and
+`manifest.json` (the feature files).
 """
 
+import hashlib
 import json
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
@@ -20,18 +22,23 @@ from mbd.files import STEP_FILE
 from mbd.git import git, read_objects
 from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.purge.places.folders import files_below
+from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, copy_of
 from mbd.purge.targets import Target, Targets
 
 ReadObject = Callable[[str], bytes | None]
-"""returns the small file that DVC keeps under an MD5, or None if no place has it"""
+"""returns the small object that DVC stores under an MD5, or None if no place holds it"""
 
+_REWRITE = (
+    "rewrite the history (`git filter-repo --strip-blobs-with-ids`), let every clone do the same, "
+    "expire the reflogs and run `git gc --prune=now`; then purge again"
+)
 _DIRECTORY = ".dir"
 WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """A file that a revision names."""
+    """A file that a revision tracks."""
 
     path: str
     md5: str
@@ -48,7 +55,7 @@ class DvcPointer:
 
 
 class History:
-    """The revisions of the repository around a folder."""
+    """The revisions of the git repository that contains a folder."""
 
     def __init__(self, root: Path, read_object: ReadObject) -> None:
         self.root = root
@@ -57,12 +64,12 @@ class History:
 
     @cached_property
     def in_git(self) -> bool:
-        """Whether there is a git repository at all."""
+        """Whether the folder is in a git repository."""
         return inside_git(self.root) and git("-C", str(self.root), "rev-parse", "--git-dir").returncode == 0
 
     @cached_property
     def pointers(self) -> dict[str, DvcPointer]:
-        """Every pointer of every revision and of the workspace, by name."""
+        """The pointers of all revisions and of the workspace, by name."""
         found = {}
         if self.in_git:
             listed = self._git("rev-list", "--objects", "--all", "--reflog")
@@ -75,7 +82,7 @@ class History:
 
     @cached_property
     def tips(self) -> dict[str, frozenset[str]]:
-        """The pointers that each reference names now, and those of the workspace."""
+        """The pointers in the current commit of each reference, and those in the workspace."""
         found = {WORKSPACE: frozenset(map(str, self._workspace_pointers))}
         if self.in_git:
             for ref in self._git("for-each-ref", "--format=%(refname)"):
@@ -84,19 +91,19 @@ class History:
         return found
 
     def refs_naming(self, targets: Targets) -> tuple[str, ...]:
-        """Return the references that name a target: they stay, and what they name is gone."""
+        """Return the references whose current commit tracks a target. They are kept, although the file is removed."""
         naming = {p.name for p in self.pointers.values() if any(targets.by_md5(t.md5) for t in p.tracked)}
         return tuple(ref for ref, pointers in self.tips.items() if ref != WORKSPACE and naming & pointers)
 
     def known(self, targets: Targets) -> Iterator[Target]:
-        """Yield the targets that a revision names, with MD5 and size."""
+        """Yield the targets that a revision tracks, with MD5 and size."""
         for pointer in self.pointers.values():
             for tracked, sha256 in self._with_sha256(pointer):
                 if target := targets.by_sha256(sha256):
                     yield Target(sha256, target.what, tracked.md5, tracked.size)
 
     def records(self, file: str, pointers: Iterable[str] | None = None) -> Iterator[Any]:
-        """Yield the content of every JSON file of this name that these pointers (by default, all) name."""
+        """Yield the content of every JSON file of this name that these pointers (default: all) track."""
         for name in self.pointers if pointers is None else pointers:
             for tracked in self.pointers[name].tracked if name in self.pointers else ():
                 if posixpath.basename(tracked.path) == file and (record := self._json(tracked.md5)):
@@ -107,7 +114,7 @@ class History:
         for tracked in pointer.tracked:
             folder, file = posixpath.split(tracked.path)
             if file in {STEP_FILE, RECORD, MANIFEST}:
-                for name, sha256 in _told(file, self._json(tracked.md5)):
+                for name, sha256 in _recorded_digests(file, self._json(tracked.md5)):
                     if found := by_path.get(posixpath.join(folder, name)):
                         yield found, sha256
 
@@ -145,6 +152,43 @@ class History:
         return [path for path in files_below(self.root, others, lambda _: None) if is_pointer(path.name)]
 
 
+@dataclass(frozen=True)
+class GitObjects:
+    """All objects of a git repository, reachable or not: files that were committed without DVC.
+
+    Nothing is removed, because this would rewrite a history that others share. Each copy is reported as an obstacle.
+    """
+
+    root: Path
+    kind: str = "git history"
+
+    @property
+    def where(self) -> str:
+        """See :attr:`mbd.purge.places.place.Place.where`."""
+        return str(self.root)
+
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
+        """See :meth:`mbd.purge.places.place.Place.find`."""
+        listed = git(
+            *("-C", str(self.root), "cat-file", "--batch-all-objects", "--unordered"),
+            "--batch-check=%(objecttype) %(objectname) %(objectsize)",
+        )
+        if listed.returncode:
+            report_obstacle(
+                Obstacle("git objects could not be listed", listed.stderr.strip(), "repair the repository (`git fsck`)")
+            )
+            return
+        parts = (line.split() for line in listed.stdout.splitlines())
+        candidates = [name for kind, name, size in parts if kind == "blob" and targets.may_be(int(size))]
+        for name, content in read_objects(self.root, candidates):
+            if target := targets.by_sha256(hashlib.sha256(content).hexdigest()):
+                yield copy_of(target, name, len(content))
+
+    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
+        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        return {copy: Obstacle("git itself holds a file", f"object {copy.name}", _REWRITE) for copy in copies}
+
+
 def inside_git(folder: Path) -> bool:
     """Whether a folder looks like one in a git repository; git itself need not be installed to tell that it is not."""
     return any((parent / ".git").exists() for parent in (folder.absolute(), *folder.absolute().parents))
@@ -178,8 +222,8 @@ def _outputs(content: bytes) -> Iterator[dict[str, Any]]:
         yield from (output for output in outputs if isinstance(output, dict)) if isinstance(outputs, list) else ()
 
 
-def _told(file: str, record: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 -- any JSON
-    """Yield name and SHA-256 of the files that a record is about."""
+def _recorded_digests(file: str, record: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 -- any JSON
+    """Yield name and SHA-256 of the files that a record lists."""
     try:
         if file == STEP_FILE:
             yield from record["outputs"]["files"].items()

@@ -1,8 +1,8 @@
-"""A git hook that lets no purged file out: `git push` first asks `mbd purge check-push`.
+"""A git pre-push hook that calls `mbd purge check-push`, so that no purged file is pushed.
 
-DVC pushes data from its cache, by its own pre-push hook or by hand just before; so a push is refused while the cache
-holds a file with a tombstone, or while a commit that is about to go out holds one itself. A hook that was there before
-runs afterwards, with the same input.
+DVC pushes data from its cache, by its own pre-push hook or by hand before the push. So a push is refused while the
+cache holds a purged file, or while a pushed commit contains one. An existing pre-push hook is kept and runs afterwards,
+with the same input.
 """
 
 import hashlib
@@ -15,14 +15,13 @@ from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.git import git, read_objects
 from mbd.purge.inventory import take_inventory
-from mbd.purge.places.dvc_cache import dvc_cache
-from mbd.purge.places.dvc_repository import dvc_repository
+from mbd.purge.places.dvc import dvc_cache, dvc_repository
 from mbd.purge.targets import Targets
 
 _MARK = "# made by `mbd purge hook install`"
 _NEXT = "pre-push.before-mbd"
 _SCRIPT = """#!/bin/sh
-{mark}: no purged file goes out
+{mark}: no purged file is pushed
 refs=$(cat)
 printf '%s\\n' "$refs" | {mbd} purge check-push --store {store} "$@" || exit 1
 next="$(dirname "$0")/{next}"
@@ -32,10 +31,10 @@ printf '%s\\n' "$refs" | "$next" "$@"
 
 
 def install_hook(repository: Path, store: str) -> Path:
-    """Install the pre-push hook of a repository; one that is there is kept and runs afterwards."""
+    """Install the pre-push hook of a repository; an existing hook is kept and runs afterwards."""
     asked = git("-C", str(repository), "rev-parse", "--git-path", "hooks")
     if asked.returncode:
-        raise UsageError("this folder is in no git repository", file=repository, hint="run it in a clone")
+        raise UsageError("this folder is not in a git repository", file=repository, hint="run it in a clone")
     file = repository / asked.stdout.strip() / "pre-push"
     if file.exists() and _MARK not in file.read_text(errors="replace"):
         file.rename(file.with_name(_NEXT))
@@ -46,9 +45,16 @@ def install_hook(repository: Path, store: str) -> Path:
 
 
 def check_push(repository: Path, tombstones: Targets, pushed: Iterable[str]) -> None:
-    """Raise a DataError if a push would let out a file with a tombstone.
+    """Refuse a push of purged files.
 
-    `pushed`: what git tells its pre-push hook, lines of local ref, local commit, remote ref, remote commit.
+    Args:
+        repository: a folder in the git repository.
+        tombstones: the purged files.
+        pushed: the input of git's pre-push hook: lines of local ref, local commit, remote ref, remote commit.
+
+    Raises:
+        DataError: the DVC cache or a pushed commit holds a purged file.
+
     """
     if not len(tombstones):
         return
@@ -56,10 +62,10 @@ def check_push(repository: Path, tombstones: Targets, pushed: Iterable[str]) -> 
         cache = dvc_cache(here, frozenset(), shared_caches=False)[:1]
         for finding in take_inventory(cache, tombstones):
             if finding.found:
-                raise _refusal(f"the DVC cache holds {finding.found} of them", finding.copies[0].name)
+                raise _refusal(f"the DVC cache holds {finding.found}", finding.copies[0].name)
     for name, content in read_objects(repository, _new_objects(repository, pushed)):
         if tombstones.by_sha256(hashlib.sha256(content).hexdigest()):
-            raise _refusal("a commit that is about to go out holds one", f"object {name}")
+            raise _refusal("a pushed commit contains one", f"object {name}")
 
 
 def _new_objects(repository: Path, pushed: Iterable[str]) -> Iterator[str]:
@@ -74,7 +80,7 @@ def _new_objects(repository: Path, pushed: Iterable[str]) -> Iterator[str]:
 
 def _refusal(how: str, where: str) -> DataError:
     return DataError(
-        f"this push would bring purged files back: {how}",
+        f"this push would publish purged files again: {how}",
         file=where,
         hint="`mbd purge scan --remove` removes them here; then push again",
     )

@@ -1,11 +1,11 @@
-"""The proof of a purge: `purge.json`, place by place, and the signed statement about the certificate that it backs.
+"""The proof of a purge: `purge.json` with the result for each place, and the signed statement about the certificate.
 
-    complete    a fresh listing of every place shows nothing, and nothing was excepted
-    partial     some places are clean; others are not, could not be searched, or files stay because others need them
+    complete    a new search of every place finds nothing, and no file was kept for another model
+    partial     some places are clean; others are not, could not be searched, or hold files that other models need
     none        no place is known to be clean
 
-`purge.json` holds digests and addresses and stays with whoever purged. The statement in the log holds numbers, kinds of
-places, the claim, and the SHA-256 of `purge.json`.
+`purge.json` holds digests and addresses and is kept private. The statement in the log holds numbers, kinds of places,
+the claim, and the SHA-256 of `purge.json`.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from mbd.formats.purge import PlaceReport, PurgeReport
 from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import CERTIFICATE, PurgeStatement, subjects_of
 from mbd.purge.inventory import PlaceInventory
-from mbd.purge.shared import Needed
+from mbd.purge.still_needed import Needed
 from mbd.purge.targets import Targets, What
 from mbd.records import Digest, Record, Time
 
@@ -98,7 +98,7 @@ class PurgeRecord(Record):
 
 @dataclass(frozen=True)
 class Purged:
-    """What a purge was about."""
+    """The subject of a purge."""
 
     certificate: str
     modalities: tuple[str, ...]
@@ -111,7 +111,7 @@ class Purged:
 def purge_record(
     purged: Purged, removal: list[PlaceInventory], fresh: list[PlaceInventory], issued: datetime
 ) -> PurgeRecord:
-    """Put what was removed beside a fresh listing of the same places."""
+    """Combine the removal with a new search of the same places."""
     places = tuple(_place(done, now) for done, now in zip(removal, fresh, strict=True))
     return PurgeRecord(
         certificate=purged.certificate,
@@ -128,7 +128,7 @@ def purge_record(
 
 
 def purge_statement(record: PurgeRecord) -> PurgeStatement:
-    """Return what is published of a purge."""
+    """Return the statement that is published about a purge."""
     kinds = [target.what for target in record.targets]
     return PurgeStatement(
         subject=subjects_of({CERTIFICATE: record.certificate}),
@@ -137,7 +137,7 @@ def purge_statement(record: PurgeRecord) -> PurgeStatement:
             targets={kind: kinds.count(kind) for kind in sorted(set(kinds))},
             modalities=record.modalities,
             excepted=len(record.excepted),
-            places=tuple(_told(place) for place in record.places),
+            places=tuple(_public_report(place) for place in record.places),
             shredding=record.shredding,
             proof=hashlib.sha256(record.to_bytes()).hexdigest(),
             issued=record.issued,
@@ -146,7 +146,7 @@ def purge_statement(record: PurgeRecord) -> PurgeStatement:
 
 
 def _place(removal: PlaceInventory, fresh: PlaceInventory) -> PlaceRecord:
-    # A fresh listing cannot show that hard links elsewhere are gone, so what hindered the removal counts, too.
+    # A new search cannot show that hard links elsewhere are gone, so obstacles of the removal count as well.
     obstacles = list(dict.fromkeys([*fresh.obstacles, *removal.obstacles]))
     return PlaceRecord(
         kind=removal.place.kind,
@@ -160,7 +160,7 @@ def _place(removal: PlaceInventory, fresh: PlaceInventory) -> PlaceRecord:
     )
 
 
-def _told(place: PlaceRecord) -> PlaceReport:
+def _public_report(place: PlaceRecord) -> PlaceReport:
     return PlaceReport(
         kind=place.kind,
         found=place.found,

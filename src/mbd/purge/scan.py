@@ -1,7 +1,7 @@
-"""Looking for resurrections: files with a tombstone that lie in any place again.
+"""Search for resurrections: purged files that have reappeared in a place.
 
-A clone that was not there when the purge was made can push old files back. A scan that runs from time to time finds
-them. What cannot be searched is told as well: there, nobody knows.
+A clone that was offline during the purge can push old files back; a regular scan finds them. What cannot be searched is
+reported as well.
 """
 
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ from mbd.records import Record
 
 
 class Resurrection(Record):
-    """A file that was purged and is there again."""
+    """A purged file that has reappeared."""
 
     kind: str
-    """of the place"""
+    """kind of the place"""
     where: str
     name: str
     version: str | None
@@ -35,7 +35,7 @@ class Blind(Record):
 
 
 class Scan(Record):
-    """What a scan found; this is what `mbd purge scan --json` prints."""
+    """The result of a scan, as `mbd purge scan --json` prints it."""
 
     format: Literal["urn:missing-by-design:scan:v1"] = "urn:missing-by-design:scan:v1"
     tombstones: int
@@ -50,13 +50,8 @@ class Scan(Record):
         return not self.resurrections and not self.blind
 
 
-def scan(places: Iterable[Place], tombstones: Targets) -> list[Resurrection]:
-    """Return every file with a tombstone that a place holds."""
-    return list(scan_all(places, tombstones).resurrections)
-
-
 def scan_all(places: Iterable[Place], tombstones: Targets) -> Scan:
-    """Look for every file with a tombstone; tell what was found and what could not be searched."""
+    """Search all places for purged files."""
     places = list(places)
     findings = take_inventory(places, tombstones) if len(tombstones) else []
     return Scan(

@@ -58,9 +58,9 @@ def step_context(
 
 
 def _tombstones(params: Params) -> frozenset[str]:
-    from mbd.purge.tombstones import listed  # noqa: PLC0415
+    from mbd.purge.tombstone_store import purged_digests  # noqa: PLC0415
 
-    return listed(params)
+    return purged_digests(params)
 
 
 def _metrics(command: str, params: Params) -> AbstractContextManager[None]:

@@ -24,18 +24,16 @@ from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import DeletionStatement
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params
-from mbd.purge.discovery import complete, feature_files, old_weights, snapshots
-from mbd.purge.feature_sets import feature_sets
+from mbd.purge.discovery import complete, feature_files, feature_sets, old_weights, snapshots
 from mbd.purge.inventory import PlaceInventory, remove_all, take_inventory
-from mbd.purge.places import Workspace, workspace
 from mbd.purge.places.data_keys import DataKeys, data_keys
-from mbd.purge.places.elsewhere import Unsearchable
-from mbd.purge.places.place import Place
+from mbd.purge.places.place import Place, Unsearchable
 from mbd.purge.proof import PURGE, Purged, PurgeRecord, purge_record, purge_statement
 from mbd.purge.scan import Scan, scan_all
-from mbd.purge.shared import needed_by_others, published_models
+from mbd.purge.still_needed import needed_by_others, published_models
 from mbd.purge.targets import Target, Targets
-from mbd.purge.tombstones import bring_up_to_date, buried, bury
+from mbd.purge.tombstone_store import create_tombstones, read_tombstones, update_list
+from mbd.purge.workspace import Workspace, workspace
 from mbd.records import now
 from mbd.steps.metrics_reporting import tell
 from mbd.steps.step import step_run
@@ -77,9 +75,12 @@ def plan(
     modalities = found.statement.predicate.deleted.modalities
     whole = modalities if params.purge.features else ()
     purge_workspace = workspace(params, store, root=root, modalities=whole)
-    before = buried(opened)
+    before = read_tombstones(opened)
     targets = Targets(old_weights(received, found.statement, deletion, Path(params.certificate.private)))
-    further = [*buried(opened, received.certificate), *(Target(digest, "export") for digest in params.purge.also)]
+    further = [
+        *read_tombstones(opened, received.certificate),
+        *(Target(digest, "export") for digest in params.purge.also),
+    ]
     sets = feature_sets(purge_workspace) if whole else []
     further += feature_files(found.statement, opened, sets) if whole else []
     further += snapshots(purge_workspace, modalities)
@@ -102,8 +103,8 @@ def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None)
     signer = load_signer(params.certificate.log_signer, trust)
     publisher = Publisher(open_store(store, params.store), params.store, signer, trust)
     finish_pending(publisher)
-    bury(publisher.store, purged.targets, purged.certificate)
-    bring_up_to_date(params, purged.targets)
+    create_tombstones(publisher.store, purged.targets, purged.certificate)
+    update_list(params, purged.targets)
     removal = remove_all(planned.places, purged.targets)
     fresh = take_inventory(planned.places, purged.targets)
     record = purge_record(replace(purged, shredding=_destroyed_keys(planned)), removal, fresh, now())
@@ -118,8 +119,8 @@ def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None)
 
 def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Look for everything that has a tombstone in the store; bring the local list of them up to date."""
-    tombstones = buried(open_store(store, params.store))
-    bring_up_to_date(params, tombstones)
+    tombstones = read_tombstones(open_store(store, params.store))
+    update_list(params, tombstones)
     places = workspace(params, store, root=root).places
     found = scan_all(places, tombstones)
     tell(
@@ -137,7 +138,7 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
 
 def remove_resurrections(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Remove everything that has a tombstone in the store, and scan again."""
-    tombstones = buried(open_store(store, params.store))
+    tombstones = read_tombstones(open_store(store, params.store))
     remove_all(workspace(params, store, root=root).places, tombstones)
     return scan(params, store, root=root)
 

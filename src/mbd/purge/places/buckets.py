@@ -1,4 +1,4 @@
-"""A bucket, or a part of one, with all versions of its objects, read in pages and emptied by the thousand."""
+"""Buckets, with all versions of their objects; listed in pages, and removed in batches of a thousand."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mbd.errors import MbdError
 from mbd.purge.places.folders import names_output
-from mbd.purge.places.place import Copy, Obstacle, Tell, copy_of, named_by
+from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, copy_of, named_by
 from mbd.purge.targets import Target, Targets
 from mbd.storage.store import NotThereError, Store, StoredObject
 
@@ -20,9 +20,9 @@ class BucketPlace:
     kind: str
     store: Store
     by_name: bool = False
-    """whether names as DVC and stores give them are taken at their word"""
+    """whether digests in object names are trusted, as in DVC remotes and stores"""
     runs: bool = False
-    """whether there is a run cache of DVC in it"""
+    """whether it holds a run cache of DVC"""
     prefixes: tuple[str, ...] = ("",)
 
     @property
@@ -30,18 +30,20 @@ class BucketPlace:
         """See :attr:`mbd.purge.places.place.Place.where`."""
         return self.store.url
 
-    def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.place.Place.find`."""
         known = Targets(t for t in targets if t.size is not None)
         nameless = targets.without_md5 if self.by_name else targets
         if unknown := [t.sha256 for t in nameless if t.size is None]:
-            tell(_unknown(self.where, unknown))
+            report_obstacle(_unknown(self.where, unknown))
         try:
             for prefix in self.prefixes:
                 yield from self._objects(prefix, targets, known)
                 yield from self._uploads(prefix, targets)
         except MbdError as error:
-            tell(Obstacle(_reason(error), f"{self.where}: {error.problem}", error.hint or "mend that; purge again"))
+            report_obstacle(
+                Obstacle(_reason(error), f"{self.where}: {error.problem}", error.hint or "fix this, then purge again")
+            )
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.place.Place.remove`."""
@@ -62,7 +64,7 @@ class BucketPlace:
         unnamed = known.without_md5
         for stored in self.store.versions(prefix):
             if stored.version is not None and not stored.tag:
-                continue  # a delete marker holds nothing, and hides what could not be removed
+                continue  # a delete marker has no content; the versions that it hides are listed as well
             if self.runs and stored.name.startswith(_RUNS):
                 if self._names_output(stored, targets):
                     yield Copy(stored.name, "run cache entry", None, stored.size, stored.version)
@@ -93,7 +95,7 @@ class BucketPlace:
             return False
 
     def _uploads(self, prefix: str, targets: Targets) -> Iterator[Copy]:
-        """Yield uploads in parts of a target that have not come to an end: their parts are stored, too."""
+        """Yield unfinished multipart uploads of a target: the server stores their parts."""
         if not self.by_name:
             return
         for upload in self.store.unfinished(prefix):
@@ -104,9 +106,9 @@ class BucketPlace:
 
 def _unknown(where: str, digests: list[str]) -> Obstacle:
     return Obstacle(
-        "a file could not be searched for: its MD5 or its size is not known any more",
+        "a file could not be searched for: its MD5 or its size is unknown",
         f"{where}: sha256 {', '.join(digests)}",
-        "purge where a copy, or a dvc.lock with its step.json, still is; or look through the bucket yourself",
+        "purge where a copy, or a dvc.lock with its step.json, still exists; or search the bucket by hand",
     )
 
 
@@ -116,7 +118,7 @@ def _reason(error: MbdError) -> str:
 
 def _not_removed(where: str, name: str, reason: str) -> Obstacle:
     if "Object Lock" in reason:
-        hint = "wait until the lock is over, or let somebody with s3:BypassGovernanceRetention remove this version"
+        hint = "wait until the lock expires, or remove this version with the permission s3:BypassGovernanceRetention"
         return Obstacle("an object is under Object Lock", f"{where}/{name}: {reason}", hint)
-    hint = "get s3:DeleteObject and s3:DeleteObjectVersion on it, or ask its owner; then purge again"
+    hint = "get the permissions s3:DeleteObject and s3:DeleteObjectVersion on it, or ask its owner; then purge again"
     return Obstacle("an object could not be removed", f"{where}/{name}: {reason}", hint)

@@ -1,9 +1,9 @@
-"""The keys of encrypted copies: as long as a key is there, whoever has such a copy can read it.
+"""The data keys of encrypted copies: an encrypted copy is readable as long as all its keys exist.
 
-Encrypted copies of the old weights need not be searched for. They are unreadable, wherever they are, as soon as one of
-the keys that they need is gone; so the folder of the keys is the place to look at. A key is destroyed here only where
-`purge.keys` says so: all models of the lineage that took the modality become unreadable with it, and not the old ones
-alone. Where single subjects were forgotten it never is: the new model needs the same keys.
+Encrypted copies of the old weights need not be searched for. They become unreadable everywhere once one of their keys
+is destroyed, so the folder of the keys is searched instead. Keys are destroyed only if `purge.keys` is true, because
+all models of the lineage that take the modality become unreadable, not only the old ones. After a deletion of single
+subjects keys are never destroyed: the new model needs the same keys.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,15 +15,14 @@ from mbd.errors import MbdError
 from mbd.formats.shredding import KINDS, KeyEntry, Kind, ShreddingFacts, facts_of, read_shredding
 from mbd.formats.statement import DeletionStatement
 from mbd.params import Params
-from mbd.purge.places.elsewhere import Unsearchable
-from mbd.purge.places.place import Copy, Obstacle, Tell
+from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, Unsearchable
 from mbd.purge.targets import Targets
 from mbd.shredding.keys import Keyring
 
 KIND = "data keys"
-_REASON = "keys of encrypted copies are still there"
+_REASON = "keys of encrypted copies still exist"
 _DESTROY = (
-    "encrypt what has to stay readable under another shredding.lineage; then purge again with purge.keys=true, "
+    "encrypt what must stay readable under another shredding.lineage; then purge again with purge.keys=true, "
     "or after `mbd shred destroy`"
 )
 _OF_SUBJECTS = (
@@ -40,14 +39,14 @@ class DataKeys:
     lineages: tuple[str, ...]
     modalities: tuple[str, ...]
     kinds: tuple[Kind, ...]
-    """those whose copies must go"""
+    """kinds of keys to destroy"""
     keyring: Keyring | None
-    """to destroy them with; None: they are not to be destroyed here"""
+    """destroys the keys; None: keys are only reported"""
     reason: str
-    """why they are destroyed, for whoever wants to decrypt later"""
+    """recorded with the destruction, and shown when a later decryption fails"""
     hint: str = _DESTROY
     made_before: datetime | None = None
-    """keys that were made later protect no old copy"""
+    """ignore keys that were created later: they protect no old copy"""
     kind: str = KIND
 
     @property
@@ -55,7 +54,7 @@ class DataKeys:
         """See :attr:`mbd.purge.places.place.Place.where`."""
         return str(self.folder)
 
-    def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.place.Place.find`."""
         for key in self._keys(self.kinds):
             if key.destroyed is None or key.destroyed.done is None:
@@ -66,7 +65,7 @@ class DataKeys:
         return {copy: obstacle for copy in copies if (obstacle := self._destroy(copy))}
 
     def facts(self) -> ShreddingFacts | None:
-        """Return what can be stated of these modalities' keys, of both kinds."""
+        """Return the facts about the keys of these modalities, of both kinds."""
         return facts_of(self.folder, self._keys(KINDS))
 
     def _keys(self, kinds: tuple[Kind, ...]) -> tuple[KeyEntry, ...]:
@@ -81,21 +80,31 @@ class DataKeys:
         try:
             self.keyring.destroy(lineage, (modality,), tuple(one for one in KINDS if one == kind), self.reason)
         except (MbdError, OSError) as error:
-            return Obstacle(_REASON, f"{copy.name} in {self.folder}: {error}", "mend that; purge again")
+            return Obstacle(_REASON, f"{copy.name} in {self.folder}: {error}", "fix this, then purge again")
         return None
 
 
 def data_keys(
     params: Params, certificate: str, statement: DeletionStatement, *, features: bool = False
 ) -> DataKeys | Unsearchable | None:
-    """Return the place with the keys of what a certificate deleted; None if there never were any.
+    """Return the place that holds the keys of the modalities a certificate deleted.
 
-    `features`: whether no copy of the deleted modalities' feature files may be read any more, either.
+    Args:
+        params: all parameters.
+        certificate: digest of the certificate.
+        statement: its statement.
+        features: whether copies of the feature files must become unreadable as well.
+
+    Returns:
+        The place, or None if there never were such keys.
+
     """
     settings, predicate = params.shredding, statement.predicate
     folder, subjects = Path(settings.keys), predicate.deleted.scope == "subjects"
     if settings.enabled and not folder.is_dir():
-        return Unsearchable(KIND, str(folder), "it is not there", "mount it, or correct shredding.keys; purge again")
+        return Unsearchable(
+            KIND, str(folder), "the folder does not exist", "mount it, or correct shredding.keys; then purge again"
+        )
     place = DataKeys(
         folder=folder,
         lineages=tuple(dict.fromkeys([settings.lineage or predicate.lineage.data_name, predicate.lineage.data_name])),

@@ -1,8 +1,8 @@
-"""A folder on this machine, searched file by file: by digests in names where DVC gives them, else by size and SHA-256.
+"""Folders on this machine, searched file by file: by the digest in the name if DVC gives one, else by size and SHA-256.
 
-A workspace file may be a copy, a reflink, a hard link or a symbolic link of a cached one. Copies and links are found
-and removed each on their own; bytes that a symbolic link leads to outside of all places are found as well. Hard links
-that lie elsewhere cannot be found, but are counted (:attr:`mbd.purge.places.place.Copy.inode`).
+A workspace file may be a copy, a reflink, a hard link or a symbolic link of a cached file. Each is found and removed on
+its own, and so is the target of a symbolic link outside all places. Hard links outside all places cannot be found, but
+are counted (:attr:`mbd.purge.places.place.Copy.inode`).
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from mbd.files import sha256_file
-from mbd.purge.places.place import Copy, Obstacle, Tell, copy_of, named_by
+from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, copy_of, named_by
 from mbd.purge.targets import Target, Targets
 
 _LARGEST_RUN_ENTRY = 1 << 20
@@ -22,40 +22,40 @@ _LARGEST_RUN_ENTRY = 1 << 20
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder and all below it, but what lies in other places."""
+    """A folder with its subfolders, except those that belong to other places."""
 
     kind: str
     root: Path
     others: frozenset[Path] = field(default_factory=frozenset)
-    """roots of other places (real paths), which are left to them"""
+    """root folders of other places (real paths); they are skipped"""
     by_name: bool = False
-    """whether names as DVC and stores give them are taken at their word"""
+    """whether digests in file names are trusted, as in caches and stores"""
     keep: str | None = None
-    """why nothing may be removed here; None: it may"""
+    """hint why nothing may be removed here; None: files may be removed"""
     expected: bool = False
-    """whether it has to be there: a folder that is not mounted is not an empty one"""
+    """whether it must exist: a folder that is not mounted is not an empty one"""
 
     @property
     def where(self) -> str:
         """See :attr:`mbd.purge.places.place.Place.where`."""
         return str(self.root)
 
-    def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.place.Place.find`."""
         unnamed = targets.without_md5
         if self.expected and not self.root.is_dir():
-            hint = "mount it; or, if there is none any more, take it out of the configuration"
-            tell(Obstacle("it is not there", str(self.root), hint))
-        for path in files_below(self.root, self.others, tell):
+            hint = "mount it; or remove it from the configuration if it no longer exists"
+            report_obstacle(Obstacle("the folder does not exist", str(self.root), hint))
+        for path in files_below(self.root, self.others, report_obstacle):
             try:
                 yield from self._copies(path, targets, unnamed)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                tell(unreadable(path, error))
+                report_obstacle(unreadable(path, error))
 
     def files(self) -> Iterator[Path]:
-        """Yield every file that can be reached."""
+        """Yield every readable file."""
         for path in files_below(self.root, self.others, lambda _: None):
             if path.is_file():
                 yield path
@@ -65,7 +65,7 @@ class Folder:
         stayed = {}
         for copy in copies:
             if self.keep:
-                stayed[copy] = Obstacle("a shared cache is not ours to remove from", copy.name, self.keep)
+                stayed[copy] = Obstacle("files in a shared cache are not removed", copy.name, self.keep)
                 continue
             try:
                 Path(copy.name).unlink(missing_ok=True)
@@ -73,7 +73,7 @@ class Folder:
                 stayed[copy] = Obstacle(
                     "a file could not be removed",
                     f"{copy.name}: {error.strerror}",
-                    "remove it as its owner, or get the right to write to its folder; then purge again",
+                    "remove it as its owner, or get write permission on its folder; then purge again",
                 )
         return stayed
 
@@ -108,7 +108,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class WholeFolder:
-    """A folder of which everything must go, whatever it is."""
+    """A folder of which every file is removed."""
 
     kind: str
     root: Path
@@ -118,9 +118,9 @@ class WholeFolder:
         """See :attr:`mbd.purge.places.place.Place.where`."""
         return str(self.root)
 
-    def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.place.Place.find`."""
-        for path in files_below(self.root, frozenset(), tell):
+        for path in files_below(self.root, frozenset(), report_obstacle):
             yield Copy(str(path), "features", None, path.lstat().st_size)
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
@@ -130,7 +130,7 @@ class WholeFolder:
 
 @dataclass(frozen=True)
 class RunCache:
-    """DVC's run cache in a folder: entries that would bring a purged output back by its name."""
+    """The run cache of DVC in a folder: entries from which DVC would restore a purged output."""
 
     root: Path
     kind: str = "DVC run cache"
@@ -140,14 +140,14 @@ class RunCache:
         """See :attr:`mbd.purge.places.place.Place.where`."""
         return str(self.root)
 
-    def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.place.Place.find`."""
-        for path in files_below(self.root, frozenset(), tell):
+        for path in files_below(self.root, frozenset(), report_obstacle):
             try:
                 size = path.stat().st_size
                 entry = path.read_bytes() if size <= _LARGEST_RUN_ENTRY else b""
             except OSError as error:
-                tell(unreadable(path, error))
+                report_obstacle(unreadable(path, error))
                 continue
             if names_output(entry, targets):
                 yield Copy(str(path), "run cache entry", None, size)
@@ -158,7 +158,7 @@ class RunCache:
 
 
 def names_output(entry: bytes, targets: Targets) -> bool:
-    """Whether an entry of a run cache has a target among its outputs."""
+    """Return whether an entry of a run cache lists a target among its outputs."""
     try:
         outputs = yaml.safe_load(entry)["outs"]
         return any(targets.by_md5(str(output.get("md5"))) for output in outputs)
@@ -166,32 +166,32 @@ def names_output(entry: bytes, targets: Targets) -> bool:
         return False
 
 
-def files_below(root: Path, others: frozenset[Path], tell: Tell) -> Iterator[Path]:
-    """Yield files and links below a folder, in order; linked folders are followed, each folder is met once."""
-    met: set[tuple[int, int]] = set()
+def files_below(root: Path, others: frozenset[Path], report_obstacle: ReportObstacle) -> Iterator[Path]:
+    """Yield the files and links below a folder, sorted; symbolic links to folders are followed, each folder once."""
+    visited: set[tuple[int, int]] = set()
     waiting = [root]
     while waiting:
         folder = waiting.pop()
         try:
             facts = folder.stat()
-            if (facts.st_dev, facts.st_ino) in met or (folder != root and folder.resolve() in others):
+            if (facts.st_dev, facts.st_ino) in visited or (folder != root and folder.resolve() in others):
                 continue
-            met.add((facts.st_dev, facts.st_ino))
+            visited.add((facts.st_dev, facts.st_ino))
             with os.scandir(folder) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            tell(unreadable(folder, error))
+            report_obstacle(unreadable(folder, error))
             continue
         waiting += [folder / entry.name for entry in reversed(found) if entry.is_dir()]
         yield from (folder / entry.name for entry in found if not entry.is_dir())
 
 
 def unreadable(path: Path, error: OSError) -> Obstacle:
-    """Return the obstacle that a path cannot be read."""
+    """Return the obstacle for a path that cannot be read."""
     return Obstacle(
         "a part could not be read",
         f"{path}: {error.strerror}",
-        "purge as somebody who may read it, or look there yourself",
+        "purge with an account that may read it, or search it by hand",
     )

@@ -1,7 +1,7 @@
-"""What every place has in common: it can be searched for copies, and copies can be removed from it.
+"""The interface of a place: search it for copies of purged files, and remove them.
 
-A place never gives up half-way: what it cannot look into, and what it cannot remove, it tells, with what a person must
-do, and goes on with the rest.
+A place does not stop at the first failure. What cannot be searched or removed is reported as an :class:`Obstacle`, with
+a hint for the operator, and the rest is processed.
 """
 
 import re
@@ -21,53 +21,77 @@ class Obstacle:
     """Something that could not be searched or removed."""
 
     reason: str
-    """in words that name nothing: these are published"""
+    """published in the statement, so it names no file and no address"""
     detail: str
-    """where, and how it failed"""
+    """the file or address, and the error"""
     hint: str
-    """what a person must do"""
+    """what the operator must do"""
 
 
-Tell = Callable[[Obstacle], None]
+ReportObstacle = Callable[[Obstacle], None]
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a file that must go, or a version of one."""
+    """A copy of a file to purge, or one version of an object."""
 
     name: str
-    """its path, or its name in the store"""
+    """its path, or its object name"""
     what: str
     sha256: str | None
-    """None where a place as a whole must go, and where an entry only names such a file"""
+    """None where everything in a place is removed, and for entries that only refer to such a file"""
     size: int = 0
     version: str | None = None
     upload: str | None = None
-    """of an upload in parts that has not come to an end: its id"""
+    """id of an unfinished multipart upload"""
     inode: tuple[int, int, int] | None = None
-    """of a local file: device, inode, and how many links it has"""
+    """of a local file: device, inode and number of hard links"""
 
 
 class Place(Protocol):
-    """Somewhere that copies may lie."""
+    """Storage that may hold copies."""
 
     @property
     def kind(self) -> str:
-        """What it is: workspace, DVC cache and so on."""
+        """The kind of place: workspace, DVC cache and so on."""
 
     @property
     def where(self) -> str:
         """Its path or URL."""
 
-    def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
-        """Yield every copy; `tell` of what cannot be searched. May be asked again at any time."""
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
+        """Yield every copy; call `report_obstacle` for what cannot be searched. May be called repeatedly."""
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """Remove copies; return why those that stayed did. What is not there is gone already."""
+        """Remove copies; return an obstacle for each that could not be removed. A missing copy counts as removed."""
+
+
+@dataclass(frozen=True)
+class Unsearchable:
+    """A place that is known but cannot be searched."""
+
+    kind: str
+    where: str
+    problem: str
+    hint: str
+
+    def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
+        """Report that the place cannot be searched."""
+        report_obstacle(Obstacle("it could not be searched", f"{self.where}: {self.problem}", self.hint))
+        yield from ()
+
+    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
+        """Return nothing: no copy is ever found here."""
+        return {}
 
 
 def named_by(name: str, targets: Targets) -> tuple[bool, Target | None]:
-    """Read a digest in a name: whether there is one (as DVC or a store gives it), and the target that it is of."""
+    """Look for a digest in a name, as DVC and stores give them.
+
+    Returns:
+        Whether the name holds a digest, and the target with this digest.
+
+    """
     if match := _MD5_NAME.search(name):
         return True, targets.by_md5(match["start"] + match["rest"])
     if match := _SHA256_NAME.search(name):

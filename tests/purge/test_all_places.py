@@ -1,4 +1,4 @@
-"""The whole estate at once, as on S3: a plain folder is the DVC remote, and there is no git remote."""
+"""All kinds of places at once, with a plain folder as the DVC remote and without a git remote."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def run(purge_workspace: PurgeWorkspace, *arguments: str | Path, folder: Path | 
     return done.returncode, done.stdout
 
 
-def test_no_old_byte_is_left_and_the_clone_that_nobody_thought_of_is_kept_out(full: PurgeWorkspace) -> None:
+def test_no_old_byte_is_left_and_a_forgotten_clone_cannot_push(full: PurgeWorkspace) -> None:
     assert full.repository.git("remote") == ""
     remote, weights = full.folder / "remote", full.old_weights()
     everything = (full.work, remote, full.folder / "machine" / "tmp")
@@ -51,7 +51,7 @@ def test_no_old_byte_is_left_and_the_clone_that_nobody_thought_of_is_kept_out(fu
     }
     assert run(full, "scan")[0] == 0
 
-    # On another machine: DVC keeps there which files a remote had.
+    # Another machine: DVC remembers locally which files a remote has.
     clone = SampleRepository(full.folder / "clone", full.repository.environment | isolated(full.folder / "elsewhere"))
     assert len(holding([weights], clone.folder)) >= 2
     origin = full.folder / "origin.git"
@@ -61,7 +61,7 @@ def test_no_old_byte_is_left_and_the_clone_that_nobody_thought_of_is_kept_out(fu
     (clone.folder / "build" / "model" / "notes.txt").write_text("the old model is a good one\n")
     clone.dvc("add", "--quiet", "build/model")
     clone.git("commit", "--quiet", "--all", "--message", "old work")
-    with pytest.raises(AssertionError, match="would bring purged files back"):
+    with pytest.raises(AssertionError, match="would publish purged files again"):
         clone.git("push", "--quiet", "origin", "HEAD:refs/heads/old-work")
     clone.git("push", "--quiet", "--no-verify", "origin", "HEAD:refs/heads/old-work")
     clone.dvc("push", "--quiet")

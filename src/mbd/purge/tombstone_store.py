@@ -1,11 +1,11 @@
-"""Tombstones: digests of files that must never come back.
+"""Tombstones in the store: digests of purged files, which must not reappear.
 
-    tombstones/sha256/HEX     what the file was, and which certificate's purge has buried it
-    tombstones/md5/HEX        the SHA-256 and the size of the file with this MD5: how DVC names it
+    tombstones/sha256/HEX     the kind of file, and the certificate of the purge
+    tombstones/md5/HEX        SHA-256 and size of the file with this MD5, by which DVC names it
 
-They lie in the store, created before anything is removed, so that a purge that was killed finds out from them what the
-first run knew. Steps read a list of them (`purge.tombstones`: a file that every purge and scan brings up to date, or
-the store itself). Whoever can read the store can read the digests of the old weights here.
+They are created before anything is removed, so that a purge that was killed can be repeated with the same targets.
+Steps read the list of digests (`purge.tombstones`: a file that every purge and scan updates, or the store itself).
+Everyone who can read the store can read the digests of the old weights here.
 """
 
 from collections.abc import Iterator
@@ -46,8 +46,8 @@ class Md5Tombstone(Record):
     size: int | None
 
 
-def bury(store: Store, targets: Targets, certificate: str) -> None:
-    """Set up the tombstones of all targets; one that is there already stays as it is."""
+def create_tombstones(store: Store, targets: Targets, certificate: str) -> None:
+    """Create the tombstones of all targets; existing ones are kept."""
     for target in targets:
         stone = Tombstone(sha256=target.sha256, what=target.what, certificate=certificate)
         _create(store, tombstone_name("sha256", target.sha256), stone)
@@ -56,8 +56,8 @@ def bury(store: Store, targets: Targets, certificate: str) -> None:
             _create(store, tombstone_name("md5", target.md5), named)
 
 
-def buried(store: Store, certificate: str | None = None) -> Targets:
-    """Return what has a tombstone in a store; with `certificate`, only what its purge has buried."""
+def read_tombstones(store: Store, certificate: str | None = None) -> Targets:
+    """Return the purged files of a store; with `certificate`, only those of its purge."""
     stones = {stone.sha256: stone for stone in _read(store, "sha256", Tombstone)}
     kept = {s.sha256: s for s in stones.values() if certificate in {None, s.certificate}}
     found = Targets(Target(stone.sha256, stone.what) for stone in kept.values())
@@ -68,14 +68,14 @@ def buried(store: Store, certificate: str | None = None) -> Targets:
 
 
 def write_list(file: Path, targets: Targets) -> None:
-    """Write the list that steps on this machine read; what it has already stays."""
+    """Add targets to the list that steps on this machine read."""
     digests = {*read_list(file), *(target.sha256 for target in targets)}
     if digests:
         write_file(file, "".join(f"{digest}\n" for digest in sorted(digests)))
 
 
 def read_list(file: Path) -> frozenset[str]:
-    """Return the digests in a list; none if there is no such file."""
+    """Return the digests in a list; none if the file does not exist."""
     try:
         return frozenset(file.read_text(encoding="ascii").split())
     except FileNotFoundError:
@@ -84,12 +84,12 @@ def read_list(file: Path) -> frozenset[str]:
         raise DataError(
             "the list of tombstones cannot be read",
             file=file,
-            hint="`mbd purge scan --store URL` writes it again, once it is removed",
+            hint="remove it; `mbd purge scan --store URL` writes it again",
         ) from error
 
 
-def listed(params: Params) -> frozenset[str]:
-    """Return the digests that no step may read or write, as `purge.tombstones` says."""
+def purged_digests(params: Params) -> frozenset[str]:
+    """Return the digests that no step may read or write, from the list that `purge.tombstones` names."""
     place = params.purge.tombstones
     if place is None:
         return frozenset()
@@ -99,8 +99,8 @@ def listed(params: Params) -> frozenset[str]:
     return frozenset(found.name.removeprefix(prefix) for found in open_store(place, params.store).list(prefix))
 
 
-def bring_up_to_date(params: Params, targets: Targets) -> None:
-    """Add targets to the list that steps on this machine read, if it is a file."""
+def update_list(params: Params, targets: Targets) -> None:
+    """Add targets to the list that `purge.tombstones` names, if it is a file."""
     place = params.purge.tombstones
     if place is not None and "://" not in place:
         write_list(Path(place), targets)

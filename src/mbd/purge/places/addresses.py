@@ -1,41 +1,19 @@
-"""A place that the parameters name by a path or a URL: a folder, a bucket, or something that cannot be searched."""
+"""Places that are configured by a path or a URL: a folder, a bucket, or something that cannot be searched."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.errors import MbdError
 from mbd.params.operations import StoreSettings
 from mbd.purge.places.buckets import BucketPlace
 from mbd.purge.places.folders import Folder
-from mbd.purge.places.place import Copy, Obstacle, Place, Tell
-from mbd.purge.targets import Targets
+from mbd.purge.places.place import Place, Unsearchable
 from mbd.registry import STORES
 from mbd.storage import folder_of, open_store
 from mbd.urls import without_credentials
 
 
-@dataclass(frozen=True)
-class Unsearchable:
-    """A place that is known of, and that nothing here can look into."""
-
-    kind: str
-    where: str
-    problem: str
-    hint: str
-
-    def find(self, targets: Targets, tell: Tell) -> Iterator[Copy]:
-        """Tell that it cannot be searched."""
-        tell(Obstacle("it could not be searched", f"{self.where}: {self.problem}", self.hint))
-        yield from ()
-
-    def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """Nothing is ever found here."""
-        return {}
-
-
 def local_path(url: str) -> Path | None:
-    """Return the folder that a path or a `file://` URL names; None for other URLs."""
+    """Return the folder of a path or a `file://` URL; None for other URLs."""
     if url.startswith("file://"):
         return folder_of(url)
     return None if "://" in url else Path(url)
@@ -58,7 +36,7 @@ def place_at(
     where = without_credentials(url)
     if url.partition("://")[0] not in STORES.names():
         return Unsearchable(
-            kind, where, "only folders and stores can be searched", "remove the old files there yourself, all versions"
+            kind, where, "only folders and stores can be searched", "remove the old files there by hand, in all versions"
         )
     try:
         return BucketPlace(kind, open_store(url, settings), by_name=by_name, runs=runs, prefixes=prefixes)

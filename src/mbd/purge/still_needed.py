@@ -1,8 +1,8 @@
 """Feature files that other models still need: they are not removed, and the proof lists them.
 
-A model needs the files of a modality if it takes that modality and its record lists them. Models count that the
-workspace holds, that any of git's references names now, or that have a certificate that stands in the store; those
-whose weights must go themselves, or have gone before, do not. Weights, snapshots and exports are never excepted.
+A model needs the files of a modality if it takes the modality and its record lists them. Considered are models in the
+workspace, models that the current commit of any git reference tracks, and models with a valid or overdue certificate in
+the store. Models whose weights are or were purged are ignored. Weights, snapshots and exports are never kept.
 """
 
 import json
@@ -18,10 +18,10 @@ from mbd.certificate.trust import Trust
 from mbd.errors import MbdError
 from mbd.formats.statement import MODEL
 from mbd.model.checkpoint import RECORD, WEIGHTS
-from mbd.purge.feature_sets import FeatureFiles
-from mbd.purge.places import Workspace
+from mbd.purge.discovery import FeatureFiles
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
+from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store
 
 
@@ -31,9 +31,9 @@ class Needed:
 
     sha256: str
     by: str
-    """SHA-256 of that model's weights"""
+    """SHA-256 of the weights of that model"""
     where: str
-    """where that model is"""
+    """path, git reference or certificate of that model"""
 
 
 def needed_by_others(
@@ -43,9 +43,15 @@ def needed_by_others(
     sets: Iterable[FeatureFiles],
     published: Iterable[tuple[str, dict[str, Any]]],
 ) -> list[Needed]:
-    """Return the feature files among the targets that stay, each with a model that needs it.
+    """Return the feature files among the targets that must be kept, each with a model that needs it.
 
-    `gone`: what was purged before; `sets`: all FeatureSets; `published`: see :func:`published_models`.
+    Args:
+        targets: the files to purge.
+        gone: files that were purged before.
+        workspace: the places and the git history.
+        sets: all FeatureSets.
+        published: see :func:`published_models`.
+
     """
     if not any(target.what == "features" for target in targets):
         return []
@@ -54,7 +60,7 @@ def needed_by_others(
         for sha256, weights in _needs(record, targets) if not gone.by_sha256(str(record.get("sha256"))) else ():
             found.setdefault(sha256, Needed(sha256, weights, where))
     for one in sets:
-        # A model's record lists what its training has read; whoever evaluates it needs the rest of the FeatureSet.
+        # A model's record lists the files that training has read; evaluation needs the rest of the FeatureSet.
         peers = one.files.values()
         need = next((found[digest] for digest in peers if digest in found), None)
         for digest in peers if need else ():
@@ -64,7 +70,7 @@ def needed_by_others(
 
 
 def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the records of the models whose certificates stand, and which certificates those are."""
+    """Yield the certificate and the record of each model with a valid or overdue certificate."""
     for entry in entries(store, trust, at):
         if isinstance(entry, CertificateEntry) and entry.status.state in {"valid", "overdue"}:
             try:
@@ -76,7 +82,7 @@ def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple
 
 
 def _needs(record: dict[str, Any], targets: Targets) -> Iterator[tuple[str, str]]:
-    """Yield the targets that a model needs, and the model's weights."""
+    """Yield the digests of the targets that a model needs, each with the digest of its weights."""
     try:
         weights, taken = record["sha256"], set(record["modalities"]) - set(record["revoked"])
         files = record["data"]["files"].items()
