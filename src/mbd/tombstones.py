@@ -1,4 +1,4 @@
-"""The one check that keeps purged files away: what a step reads or writes is compared with a list of digests.
+"""Refuse purged files: the digests of what a step reads or writes are compared with a list of tombstones.
 
 The list is set for the time of a step (:func:`used`; :mod:`mbd.steps.context` does it, from `purge.tombstones`). It is
 read when the first digest is checked. Without a list, or with an empty one, nothing is refused.
@@ -26,10 +26,10 @@ def used(read: Callable[[], frozenset[str]]) -> Iterator[None]:
 
 def refuse(digests: Iterable[str], where: object, hint: str) -> None:
     """Raise a DataError if one of these SHA-256 digests has a tombstone."""
-    if _read is None or not (buried := _read()):
+    if _read is None or not (purged := _read()):
         return
     for digest in digests:
-        if digest in buried:
+        if digest in purged:
             raise DataError(
                 "this file was purged because a modality was revoked, and must not come back",
                 file=str(where),

@@ -1,4 +1,4 @@
-"""What is told, once for all tests."""
+"""The reported metrics, collected once for all tests."""
 
 import pytest
 
@@ -8,6 +8,6 @@ from tests.monitoring.page import ExporterPage
 
 @pytest.fixture(scope="session")
 def emitted(tmp_path_factory: pytest.TempPathFactory) -> list[ExporterPage]:
-    """The exporter's page first, then those of steps."""
+    """The metrics page of the exporter, then those of steps."""
     pages = [exporter_page(tmp_path_factory.mktemp("shop")), *steps_pages(tmp_path_factory.mktemp("home"))]
     return [ExporterPage(text) for text in pages]

@@ -1,4 +1,4 @@
-"""Everything that the exporter and the steps really tell, from a store and from steps that have run."""
+"""All metrics that the exporter and the steps report, from a real store and from steps that have run."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1"
 
 
 def exporter_page(folder: Path) -> str:
-    """Return the page of an exporter whose store holds requests and certificates."""
+    """Return the metrics page of a store with requests and certificates."""
     lifecycle_store = GoldenStore.open(folder)
     lifecycle_store.certificate("certified")
     lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
@@ -29,9 +29,9 @@ def exporter_page(folder: Path) -> str:
 
 
 def steps_pages(folder: Path) -> list[str]:
-    """Return what steps tell: a deletion, its evaluation, attacks, a purge scan, a scheduled command."""
+    """Return the metrics of steps: a deletion, its evaluation, attacks, a purge scan, a scheduled command."""
     model_workspace = home_with_models(folder)
-    gateway = f"http://127.0.0.1:{free_port()}"  # nobody is there: everything is left in textfiles
+    gateway = f"http://127.0.0.1:{free_port()}"  # nothing listens there, so all metrics go to textfiles
     output = ("monitoring.mode=push", f"monitoring.pushgateway={gateway}", f"monitoring.textfile={folder}/metrics")
     params = load_params(None, [*output, "monitoring.schedules={request-run: 86400}"])
 

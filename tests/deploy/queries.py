@@ -1,4 +1,4 @@
-"""Which metrics and labels a query of Prometheus asks for."""
+"""The metrics and labels in a PromQL query."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,6 @@ _LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 
 
 def selectors(query: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield every metric of a query with the labels that it is selected by."""
+    """Yield every metric in a query with the labels in its selector."""
     for name, matchers in _SELECTOR.findall(query):
         yield name, set(_LABEL.findall(re.sub(r'"[^"]*"', '""', matchers)))

@@ -1,4 +1,4 @@
-"""docker/compose.yaml: pinned, healthy, not root, and made of what the repository has."""
+"""docker/compose.yaml: pinned images, health checks, no root user, and only files of the repository."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def services(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_the_stack_is_whole_and_has_no_key_that_compose_does_not_know(services: dict[str, dict[str, Any]]) -> None:
+def test_the_stack_is_complete_and_has_only_keys_of_compose(services: dict[str, dict[str, Any]]) -> None:
     assert set(services) == STACK
     assert {key for service in services.values() for key in service} <= KNOWN_KEYS
 
@@ -53,7 +53,7 @@ def test_every_image_comes_from_a_variable_without_a_default(services: dict[str,
     assert not re.search(r"\$\{\w+(:-|-|})", FILE.read_text()), "a variable with a default, or that may be missing"
 
 
-def test_nobody_is_root_and_nothing_is_written_but_volumes(services: dict[str, dict[str, Any]]) -> None:
+def test_no_service_runs_as_root_and_only_volumes_are_writable(services: dict[str, dict[str, Any]]) -> None:
     for name, service in services.items():
         assert int(service["user"].partition(":")[0]) > 0, name
         assert service["read_only"] is True, name
@@ -61,7 +61,7 @@ def test_nobody_is_root_and_nothing_is_written_but_volumes(services: dict[str, d
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
 
 
-def test_whatever_goes_on_running_tells_how_it_is(services: dict[str, dict[str, Any]]) -> None:
+def test_every_long_running_service_has_a_health_check(services: dict[str, dict[str, Any]]) -> None:
     for name, service in services.items():
         assert (name in ONE_SHOT) == ("healthcheck" not in service), name
         for other, how in service.get("depends_on", {}).items():
@@ -69,19 +69,19 @@ def test_whatever_goes_on_running_tells_how_it_is(services: dict[str, dict[str, 
             assert other in services
 
 
-def test_what_is_mounted_is_there(compose: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
+def test_mounted_files_exist(compose: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
     for name, service in services.items():
         for volume in service.get("volumes", []):
             source, _, rest = volume.partition(":")
             if not source.startswith("."):
                 assert source in compose["volumes"], name
-            elif "build/" not in source:  # what is below build/ is made by a user
+            elif "build/" not in source:  # files below build/ are created by the user
                 assert (FOLDER / source).is_file(), name
                 assert rest.endswith(":ro")
         assert {entry["source"] for entry in service.get("configs", [])} <= set(compose["configs"])
 
 
-def test_prometheus_finds_its_targets(services: dict[str, dict[str, Any]]) -> None:
+def test_the_targets_of_prometheus_are_services(services: dict[str, dict[str, Any]]) -> None:
     config = yaml.safe_load((FOLDER / "../deploy/prometheus/prometheus.yml").read_text())
     for job in config["scrape_configs"]:
         for target in job["static_configs"][0]["targets"]:
@@ -89,7 +89,7 @@ def test_prometheus_finds_its_targets(services: dict[str, dict[str, Any]]) -> No
             assert f"127.0.0.1:{port}:{port}" in services[name]["ports"]
 
 
-def test_commands_and_parameters_are_such(compose: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
+def test_commands_and_parameters_are_valid(compose: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
     shown = CliRunner().invoke(group, [*services["mbd-exporter"]["command"], "--help"])
     assert shown.exit_code == 0, shown.output
     Path("params.yaml").write_text(compose["configs"]["params"]["content"])
@@ -104,7 +104,7 @@ def _has_compose() -> bool:
 
 
 @pytest.mark.skipif(not _has_compose(), reason="docker compose is not installed")
-def test_compose_itself_has_nothing_to_say() -> None:
+def test_docker_compose_accepts_the_file() -> None:
     values = dict.fromkeys(re.findall(r"\$\{(\w+):\?", FILE.read_text()), "x@sha256:" + "0" * 64)
     done = subprocess.run(
         ["docker", "compose", "--file", str(FILE), "config", "--quiet"],

@@ -1,4 +1,4 @@
-"""The dashboard: every panel asks for what is told."""
+"""The dashboard: every panel queries metrics that exist."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ ONLY_STEPS = {
     "mbd_step_duration_seconds",
     "mbd_step_phase_duration_seconds",
 }
-"""what the exporter cannot know, because it is in no store"""
+"""metrics that only steps report, because their source is not in the store"""
 
 
 def queries() -> list[str]:
@@ -33,7 +33,7 @@ def queries() -> list[str]:
     return variables + [target["expr"] for panel in PANELS for target in panel["targets"]]
 
 
-def test_every_metric_is_told_by_the_exporter_but_those_of_steps(emitted: list[ExporterPage]) -> None:
+def test_the_exporter_reports_every_metric_except_those_of_steps(emitted: list[ExporterPage]) -> None:
     asked = {name for query in queries() for name, _ in selectors(query)}
     exporter, *steps = emitted
     assert asked - RECORDED - ONLY_STEPS <= exporter.names

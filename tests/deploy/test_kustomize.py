@@ -1,4 +1,4 @@
-"""deploy/kustomize as Kubernetes would get it: strictly valid, hardened, and pinned where users depend on it."""
+"""deploy/kustomize as rendered for Kubernetes: valid, hardened, and pinned in production."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ def overlay(request: pytest.FixtureRequest) -> tuple[str, list[Document]]:
 
 
 def pods(documents: list[Document]) -> Iterator[tuple[str, Document]]:
-    """Yield the name and the pod of everything that has one."""
+    """Yield the name and the pod template of each document that has one."""
     for document in documents:
         spec = document.get("spec", {})
         template = spec.get("jobTemplate", {}).get("spec", spec).get("template")
@@ -51,22 +51,22 @@ def containers(documents: list[Document]) -> Iterator[Document]:
 
 
 def floating(documents: list[Document]) -> list[str]:
-    """Return the images that may be another one tomorrow."""
+    """Return the images that are not pinned by digest."""
     return [c["image"] for c in containers(documents) if not PINNED.fullmatch(c["image"])]
 
 
-def test_kubernetes_knows_every_field(overlay: tuple[str, list[Document]]) -> None:
+def test_every_field_is_in_the_schema_of_kubernetes(overlay: tuple[str, list[Document]]) -> None:
     for document in overlay[1]:
         kubernetes_validate.validate(document, KUBERNETES, strict=True)
 
 
-def test_an_unknown_field_would_be_seen() -> None:
+def test_an_unknown_field_is_detected() -> None:
     (account,) = (d for d in rendered(DEPLOY / "kustomize" / "overlays" / "dev") if d["kind"] == "ServiceAccount")
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate({**account, "spec": {"replicas": 1}}, KUBERNETES, strict=True)
 
 
-def test_everything_is_there(overlay: tuple[str, list[Document]]) -> None:
+def test_an_overlay_renders_all_services(overlay: tuple[str, list[Document]]) -> None:
     kinds = {(d["kind"], re.sub(r"-[a-z0-9]{10}$", "", d["metadata"]["name"])) for d in overlay[1]}
     assert kinds == {
         ("ServiceAccount", "missing-by-design"),
@@ -96,7 +96,7 @@ def test_every_pod_is_hardened(overlay: tuple[str, list[Document]]) -> None:
         assert "memory" in container["resources"]["limits"]
 
 
-def test_secrets_are_named_and_only_what_signs_has_the_keys(overlay: tuple[str, list[Document]]) -> None:
+def test_secrets_are_references_and_only_signing_services_mount_the_keys(overlay: tuple[str, list[Document]]) -> None:
     assert not [d for d in overlay[1] if d["kind"] == "Secret"]
     with_keys = {
         name
@@ -107,13 +107,13 @@ def test_secrets_are_named_and_only_what_signs_has_the_keys(overlay: tuple[str, 
     assert all(c["envFrom"] == [{"secretRef": {"name": "mbd-store"}}] for c in containers(overlay[1]))
 
 
-def test_the_commands_are_such(overlay: tuple[str, list[Document]]) -> None:
+def test_the_commands_are_valid(overlay: tuple[str, list[Document]]) -> None:
     for container in containers(overlay[1]):
         shown = CliRunner().invoke(group, [*container["args"], "--help"])
         assert shown.exit_code == 0, (container["args"], shown.output)
 
 
-def test_the_parameters_are_valid_and_name_what_is_mounted(overlay: tuple[str, list[Document]]) -> None:
+def test_the_parameters_are_valid_and_refer_to_mounted_files(overlay: tuple[str, list[Document]]) -> None:
     (config,) = (d["data"] for d in overlay[1] if d["metadata"]["name"].startswith("mbd-params"))
     Path("params.yaml").write_text(config["params.yaml"])
     params = load_params(Path("params.yaml"))
@@ -125,13 +125,13 @@ def test_the_parameters_are_valid_and_name_what_is_mounted(overlay: tuple[str, l
     assert all(any(name.startswith(f"{place}/") for place in mounted) for name in named)
 
 
-def test_rules_and_dashboard_are_those_of_the_repository(overlay: tuple[str, list[Document]]) -> None:
+def test_rules_and_dashboard_are_the_files_of_the_repository(overlay: tuple[str, list[Document]]) -> None:
     found = {d["metadata"]["name"]: d["data"] for d in overlay[1] if d["kind"] == "ConfigMap"}
     assert found["mbd-prometheus-rules"] == {"rules.yaml": (DEPLOY / "prometheus" / "rules.yaml").read_text()}
     assert list(found["mbd-grafana-dashboard"].values()) == [(DEPLOY / "grafana" / "dashboard.json").read_text()]
 
 
-def test_only_prometheus_gets_in_and_only_what_is_needed_gets_out(overlay: tuple[str, list[Document]]) -> None:
+def test_network_policies_allow_scrapes_in_and_only_required_traffic_out(overlay: tuple[str, list[Document]]) -> None:
     policies = {d["metadata"]["name"]: d["spec"] for d in overlay[1] if d["kind"] == "NetworkPolicy"}
     everybody = {"matchLabels": {"app.kubernetes.io/part-of": "missing-by-design"}}
     assert policies["mbd-ingress"] == {"podSelector": everybody, "policyTypes": ["Ingress"]}
@@ -142,12 +142,12 @@ def test_only_prometheus_gets_in_and_only_what_is_needed_gets_out(overlay: tuple
 
 
 @pytest.mark.parametrize("name", ["production", "gpu"])
-def test_where_users_depend_on_it_every_image_has_a_digest(name: str) -> None:
+def test_production_images_are_pinned_by_digest(name: str) -> None:
     assert floating(rendered(DEPLOY / "kustomize" / "overlays" / name)) == []
 
 
 @pytest.mark.parametrize("tag", ["newTag: latest", "newTag: 0.1.0", "newTag: cpu"])
-def test_a_floating_tag_in_production_would_be_refused(tmp_path: Path, tag: str) -> None:
+def test_a_floating_tag_in_production_is_detected(tmp_path: Path, tag: str) -> None:
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     file = tmp_path / "deploy/kustomize/overlays/production/kustomization.yaml"
     changed = re.sub(r"digest: sha256:\w+", tag, file.read_text())
@@ -156,6 +156,6 @@ def test_a_floating_tag_in_production_would_be_refused(tmp_path: Path, tag: str)
     assert floating(rendered(file.parent)) != []
 
 
-def test_training_has_a_gpu_in_that_overlay_and_nothing_else_has(overlay: tuple[str, list[Document]]) -> None:
+def test_only_the_worker_has_a_gpu_and_only_in_the_gpu_overlay(overlay: tuple[str, list[Document]]) -> None:
     with_gpu = {c["name"] for c in containers(overlay[1]) if "nvidia.com/gpu" in c["resources"]["limits"]}
     assert with_gpu == ({"requests"} if overlay[0] == "gpu" else set())

@@ -1,4 +1,4 @@
-"""Rules about metrics that exist; each alert has a severity, words, a runbook, and a test that has it fire and end."""
+"""Rules use metrics that exist; each alert has a severity, a summary, a runbook and a unit test."""
 
 import re
 import subprocess
@@ -25,17 +25,17 @@ LABELS = {metric.name: {*metric.labels, "job", "instance", "step", "model"} for 
 
 
 def anchors() -> set[str]:
-    """Return the anchors of the runbook's headings, as they are made from their text."""
+    """Return the anchors of the headings in the runbook."""
     headings = re.findall(r"^#+ (.*)$", (REPOSITORY / "docs" / "operations.md").read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-def test_every_metric_is_told_by_the_exporter_or_a_step(emitted: list[ExporterPage]) -> None:
+def test_the_exporter_or_a_step_reports_every_metric(emitted: list[ExporterPage]) -> None:
     output = {name for page in emitted for name in page.names}
     assert output == {metric.name for metric in ALL}
 
 
-def test_rules_are_about_metrics_and_labels_that_are_told(emitted: list[ExporterPage]) -> None:
+def test_rules_use_reported_metrics_and_labels(emitted: list[ExporterPage]) -> None:
     output = {name for page in emitted for name in page.names}
     for rule in RULES:
         for name, labels in selectors(rule["expr"]):
@@ -44,7 +44,7 @@ def test_rules_are_about_metrics_and_labels_that_are_told(emitted: list[Exporter
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_has_a_severity_words_and_a_runbook(name: str) -> None:
+def test_an_alert_has_a_severity_a_summary_and_a_runbook(name: str) -> None:
     alert = ALERTS[name]
     assert alert["labels"]["severity"] in {"warning", "critical"}
     assert alert["annotations"]["summary"]
@@ -55,7 +55,7 @@ def test_an_alert_has_a_severity_words_and_a_runbook(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_fires_and_resolves_in_a_unit_test(name: str) -> None:
-    """What these tests say, promtool checks."""
+    """promtool runs these unit tests."""
     runs = [
         [bool(check.get("exp_alerts")) for check in test["alert_rule_test"] if check["alertname"] == name]
         for test in TESTS
@@ -80,13 +80,13 @@ def promtool(*arguments: str, given: str = "") -> subprocess.CompletedProcess[st
     [("check", "rules", "rules.yaml"), ("test", "rules", "rules.test.yaml"), ("check", "config", "prometheus.yml")],
     ids=" ".join,
 )
-def test_promtool_has_nothing_to_say(arguments: tuple[str, ...]) -> None:
+def test_promtool_accepts_rules_and_configuration(arguments: tuple[str, ...]) -> None:
     done = promtool(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @NEEDS_PROMTOOL
-def test_promtool_has_nothing_to_say_about_any_page(emitted: list[ExporterPage]) -> None:
+def test_promtool_accepts_every_metrics_page(emitted: list[ExporterPage]) -> None:
     for page in emitted:
         done = promtool("check", "metrics", given=page.text)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,1 +1,1 @@
-"""Nothing old is left: finding every copy of what must go, removing it, proving it, and keeping it away."""
+"""Purge: find every copy of the old files, remove it, publish a proof, and prevent the files from reappearing."""

@@ -36,7 +36,7 @@ def place_at(
     where = without_credentials(url)
     if url.partition("://")[0] not in STORES.names():
         return Unsearchable(
-            kind, where, "only folders and stores can be searched", "remove the old files there by hand, in all versions"
+            kind, where, "only folders and stores can be searched", "remove the old files there by hand, all versions"
         )
     try:
         return BucketPlace(kind, open_store(url, settings), by_name=by_name, runs=runs, prefixes=prefixes)
