@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-services lint bench study docs images clean
+.PHONY: help setup run test test-services cluster test-cluster lint bench study docs images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -31,11 +31,19 @@ run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a
 	@echo "\`source $(VENV)/bin/activate\` puts mbd into your path"
 
 test: $(STAMP) ## all tests that need no server
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto -m 'not services'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto -m 'not services and not cluster'
 
 test-services: $(STAMP) ## tests against real servers (installs them with apt, starts them on loopback)
 	tests/integration/install-servers
 	pytest -n 2 --dist loadfile -m services tests/integration
+
+cluster: $(STAMP) ## a real Kubernetes on this machine, in a network of its own, until Ctrl-C (compiles it once; needs Go)
+	tests/cluster/prepare
+	tests/cluster/apart python -m tests.cluster.start
+
+test-cluster: $(STAMP) ## tests against a real Kubernetes with our image and manifests
+	tests/cluster/prepare
+	tests/cluster/apart pytest -m cluster tests/cluster
 
 lint: $(STAMP) ## ruff and mypy --strict
 	ruff check .

@@ -1,13 +1,12 @@
 """Servers for the whole run: each starts when the first test needs it."""
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.servers.chromium import Browser, chromium
-from tests.integration.servers.docker import BASE, Docker, docker_daemon, import_base
+from tests.integration.servers.docker import BASE, Docker, bare_requirements, docker_daemon, import_base
 from tests.integration.servers.prometheus import Prometheus, prometheus_server, push_gateway
 from tests.integration.servers.rgw import S3, rados_gateway
 
@@ -51,7 +50,5 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def base(docker: Docker) -> str:
     """A base image with the packages of the bare install."""
     repository = Path(__file__).parents[2]
-    project = tomllib.loads((repository / "pyproject.toml").read_text())
-    requirements = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    import_base(docker, requirements, repository / "constraints.txt")
+    import_base(docker, bare_requirements(repository), repository / "constraints.txt")
     return BASE

@@ -116,7 +116,7 @@ def test_our_layers_hold_the_program_its_user_and_an_empty_folder(docker: Docker
     program = {name for name in names if name.startswith("opt/mbd/")}
     accounts = {f"etc/{name}" for name in ("passwd", "group", "shadow", "gshadow", "subuid", "subgid", ".pwd.lock")}
     accounts |= {f"{name}-" for name in accounts}
-    assert names - program - accounts <= {"", ".", "etc", "opt", "opt/mbd", "workspace"}
+    assert names - program - accounts <= {"", ".", "etc", "opt", "opt/mbd", "workspace", "workspace/build"}
     packages = {Path(name).name for name in program if Path(name).parent.name == "site-packages"}
     assert {"mbd", "numpy"} <= packages
     assert not packages & {"pip", "setuptools", "torch", "dvc", "boto3", "kfp"}

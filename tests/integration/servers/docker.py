@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,6 +91,12 @@ def docker_daemon(folder: Path) -> Iterator[Docker]:
         with running(command, log) as process:
             wait_until(lambda: docker.call("version").returncode == 0, process, log)
             yield docker
+
+
+def bare_requirements(repository: Path) -> list[str]:
+    """Return what a build of the bare install asks for."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text())
+    return [*project["build-system"]["requires"], *project["project"]["dependencies"]]
 
 
 def import_base(docker: Docker, requirements: Sequence[str], constraints: Path) -> None:

@@ -16,11 +16,11 @@ Found = TypeVar("Found")
 
 
 @contextmanager
-def push_gateway(folder: Path) -> Iterator[str]:
-    """Run a Pushgateway that remembers nothing after it; yields its URL."""
+def push_gateway(folder: Path, address: str | None = None) -> Iterator[str]:
+    """Run a Pushgateway that remembers nothing after it, on `address` or a free port of loopback; yields its URL."""
     need("prometheus-pushgateway")
     folder.mkdir(parents=True, exist_ok=True)
-    address, log = f"127.0.0.1:{free_port()}", folder / "pushgateway.log"
+    address, log = address or f"127.0.0.1:{free_port()}", folder / "pushgateway.log"
     # Debian's wrapper names a file shared by all gateways of the machine.
     with running(["prometheus-pushgateway", f"--web.listen-address={address}", "--persistence.file="], log) as process:
         wait_until(lambda: answers(f"http://{address}/-/ready"), process, log)

@@ -41,7 +41,7 @@ crash_dir = {folder}/crash
 mon_data = {folder}/mon
 osd_data = {folder}/osd
 rgw_data = {folder}/rgw
-rgw_frontends = beast endpoint=127.0.0.1:{rgw_port}
+rgw_frontends = beast endpoint={address}
 rgw_thread_pool_size = 32
 """
 
@@ -80,14 +80,17 @@ class S3:
 
 
 @contextmanager
-def rados_gateway(folder: Path) -> Iterator[S3]:
-    """Run the three daemons below `folder`; on leaving, the gateway stops first and the monitor last."""
+def rados_gateway(folder: Path, address: str | None = None) -> Iterator[S3]:
+    """Run the three daemons below `folder`; on leaving, the gateway stops first and the monitor last.
+
+    The gateway listens on `address` (HOST:PORT), or on a free port of loopback.
+    """
     need("monmaptool", "ceph-mon", "ceph-osd", "ceph", "radosgw", "radosgw-admin")
     for name in ("run", "log", "crash", "mon", "osd", "rgw"):
         (folder / name).mkdir(parents=True)
-    fsid, mon_port, rgw_port = str(uuid.uuid4()), free_port(), free_port()
+    fsid, mon_port, address = str(uuid.uuid4()), free_port(), address or f"127.0.0.1:{free_port()}"
     config, log = folder / "ceph.conf", folder / "daemons.log"
-    config.write_text(_CONFIG.format(fsid=fsid, folder=folder, mon_port=mon_port, rgw_port=rgw_port))
+    config.write_text(_CONFIG.format(fsid=fsid, folder=folder, mon_port=mon_port, address=address))
     ceph = ["--conf", str(config)]
 
     def call(*command: str) -> str:
@@ -111,7 +114,7 @@ def rados_gateway(folder: Path) -> Iterator[S3]:
         with running(["ceph-osd", "-f", "--id", osd, *ceph], log) as osd_process:
             wait_until(osd_is_up, osd_process, log)
             with running(["radosgw", "-f", "--name", "client.rgw", *ceph], log) as gateway:
-                endpoint = f"http://127.0.0.1:{rgw_port}"
+                endpoint = f"http://{address}"
                 wait_until(lambda: answers(endpoint), gateway, log)
                 s3 = S3(endpoint, secrets.token_hex(10).upper(), secrets.token_hex(20))
                 user = ["--uid", "tests", "--display-name", "tests"]
