@@ -11,10 +11,10 @@ import pytest
 
 from mbd.certificate.keyring import make_keys
 from mbd.params import Params, load_params, to_yaml
-from mbd.requests.book import Book
+from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
 from mbd.storage import open_store
-from tests.certificate.office import key_settings
+from tests.certificate.authority import key_settings
 from tests.cluster.node import ADDRESS, NODE, Cluster
 from tests.cluster.objects import config_map, namespace, secret, volume
 from tests.integration.servers.rgw import S3
@@ -83,7 +83,7 @@ def service(
     inside = load_params(chosen / "params.yaml", SETTINGS)
     (chosen / "params.yaml").write_text(to_yaml(inside))
     outside = load_params(
-        chosen / "params.yaml", [f"store.endpoint=http://{ADDRESS}:9000", "monitoring.mode=off", *key_settings(folder)]
+        chosen / "params.yaml", [f"store.endpoint=http://{ADDRESS}:9000", "monitoring.mode=none", *key_settings(folder)]
     )
     s3.client().create_bucket(Bucket=BUCKET, ObjectLockEnabledForBucket=True)
     features.run(outside, folder / "features")
@@ -141,10 +141,10 @@ def test_the_service_account_has_no_rights_and_no_token(service: Service) -> Non
 def test_the_request_worker_carries_out_a_request_and_the_certificate_verifies_outside(
     service: Service, pushgateway: str
 ) -> None:
-    book = Book(open_store(service.params.store.url, service.params.store))
-    asked = book.submit(service.params.certificate.model, ["audio"], due_days=30, token="t-1")
+    requests = RequestStore(open_store(service.params.store.url, service.params.store))
+    asked = requests.submit(service.params.certificate.model, ["audio"], due_days=30, token="t-1")
     service.job("mbd-requests", "requests-1")
-    (request,) = [each for each in book.all() if each.id == asked.id]
+    (request,) = [each for each in requests.all() if each.id == asked.id]
     assert request.state == "certified"
     assert verify.run(service.params, f"{service.params.store.url}/certificates/{request.certificate}").verified
     assert [path for path in service.state.rglob("*") if path.is_file()], "what opens the commitments outlives the pod"
