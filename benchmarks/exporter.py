@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.certificate.keyring import LOG, TRUST, make_keys
-from mbd.certificate.keys import load_signer
+from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
 from mbd.certificate.layout import certificate_name, proof_name
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
@@ -30,7 +29,6 @@ from mbd.certificate.log.proof import inclusion_proof
 from mbd.certificate.log.reader import Log
 from mbd.certificate.log.tiles import claim_name, node_in
 from mbd.certificate.trust import read_trust
-from mbd.certificate.verify.signing import proof_bytes
 from mbd.formats.statement import DeletionStatement, parse_payload, to_payload
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.records import now
@@ -70,7 +68,7 @@ def fill(store: Store, keys: Path, count: int) -> int:
         hashes = tuple(one.hex() for one in inclusion_proof(node_in(log.hashes), place, log.size))
         proof = Inclusion(index=place, tree_size=log.size, hashes=hashes, checkpoint=log.head.text)
         store.create(certificate_name(digest), envelope)
-        store.create(proof_name(digest), proof_bytes(proof))
+        store.create(proof_name(digest), proof.to_bytes())
     return len(envelopes[0])
 
 

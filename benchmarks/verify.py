@@ -21,8 +21,7 @@ from mbd.certificate.commitments import Commitments
 from mbd.certificate.compose import IssueContext, compose
 from mbd.certificate.envelope import PAYLOAD_TYPE, sign
 from mbd.certificate.inputs import CertificateInput
-from mbd.certificate.keyring import LOG, TRUST, make_keys
-from mbd.certificate.keys import load_signer
+from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.log.tiles import claim_name
@@ -30,7 +29,6 @@ from mbd.certificate.publish import Publisher, publish_certificate
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, from_store, verify_bundle
 from mbd.certificate.verify.blueprint import blueprint
-from mbd.certificate.verify.signing import proof_bytes
 from mbd.files import file_digests, sha256_file, write_file
 from mbd.formats.deletion import INDICES, DeletionRecord, GuaranteeRecord, IndexRecord, RequestRecord
 from mbd.formats.leakage import LEAKAGE, AttackRecord, Interval, LeakageRecord
@@ -166,7 +164,7 @@ def publish(store: Store, folder: Path, keys: Path) -> Inclusion:
     )
     files = {name: places[0] for name, places in given.files.items()}
     _, inclusion = publish_certificate(publisher, given.envelope, files)
-    write_file(folder / "bundle" / "proof.json", proof_bytes(inclusion))
+    write_file(folder / "bundle" / "proof.json", inclusion.to_bytes())
     return inclusion
 
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.keyring import make_keys
-from mbd.certificate.keys import load_signer
+from mbd.certificate.keys import load_signer, make_keys
 from mbd.certificate.publish import Publisher
 from mbd.certificate.verify import Verdict, from_folder, from_store, verify_bundle
 from mbd.params import Params

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.keyring import make_keys
+from mbd.certificate.keys import make_keys
 from mbd.certificate.trust import Trust, read_trust, write_trust
 from mbd.features.contract import FeatureSet
 from mbd.files import write_file

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from mbd.certificate.keyring import TRUST
+from mbd.certificate.keys import TRUST
 from mbd.certificate.trust import Trust, read_trust
 from mbd.storage import open_store
 from mbd.storage.store import Store

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from securesystemslib.signer import Signer
 
-from mbd.certificate.keyring import LOG, TRUST, make_keys
-from mbd.certificate.keys import load_signer
+from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
 from mbd.certificate.trust import Trust, read_trust
 
 

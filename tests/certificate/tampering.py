@@ -16,8 +16,8 @@ import numpy as np
 import rfc8785
 
 from mbd.certificate.trust import Trust, read_trust
+from mbd.certificate.verdict import decide, passed
 from mbd.certificate.verify import VerificationInput, from_folder, from_store, verify_bundle
-from mbd.certificate.verify.verdict import decide, passed
 from mbd.errors import MbdError
 from mbd.files import to_json
 from mbd.storage import open_store

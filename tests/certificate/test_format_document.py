@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import FILES, PROOF
+from mbd.certificate.bundle import FILES
 from mbd.certificate.layout import about_name, certificate_name, latest_name, object_name, proof_name
-from mbd.certificate.lifecycle import PENDING
+from mbd.certificate.publish import PENDING
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.errors import ExitCode
 from mbd.formats import statement
 from mbd.formats.predicate import Predicate
+from mbd.formats.statement import PROOF
 from tests.golden.certificates.cases import HERE, assemble
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "certificate-format.md").read_text(encoding="utf-8")

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate import keyring, keys
-from mbd.certificate.keyring import add_key, make_keys, revoke_key, rotate_key, set_threshold
-from mbd.certificate.public_keys import key_id, public_pem
-from mbd.certificate.trust import read_trust, signs
+from mbd.certificate import keys
+from mbd.certificate.keys import add_key, make_keys, revoke_key, rotate_key, set_threshold
+from mbd.certificate.trust import key_id, public_pem, read_trust, signs
 from mbd.errors import UsageError
 from mbd.records import now
 from tests.certificate.keys import Keys, keys_in
@@ -108,7 +107,7 @@ def _killed_at_write(number: int, run: Callable[[], object]) -> bool:
 
             return wrapped
 
-        for module, name in ((keys, "write_file"), (keyring, "write_file"), (keyring, "write_trust"), (os, "link")):
+        for module, name in ((keys, "write_file"), (keys, "write_trust"), (os, "link")):
             setattr(module, name, dying(getattr(module, name)))
         Path.replace = dying(Path.replace)  # type: ignore[assignment,method-assign]
         run()

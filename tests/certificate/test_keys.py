@@ -7,7 +7,7 @@ import pytest
 from securesystemslib.signer import CryptoSigner
 
 from mbd.certificate.keys import load_signer, new_key
-from mbd.certificate.public_keys import public_pem
+from mbd.certificate.trust import public_pem
 from mbd.errors import MbdError, UsageError
 from tests.certificate.keys import keys_in
 

@@ -11,18 +11,17 @@ from functools import lru_cache
 
 import pytest
 
-from mbd.certificate import verify
-from mbd.certificate.bundle import PROOF
+from mbd.certificate import reader
 from mbd.certificate.layout import certificate_name, object_name, proof_name
 from mbd.certificate.log.reader import Log
 from mbd.certificate.log.tiles import CHECKPOINT as HEAD
 from mbd.certificate.log.tiles import tile_at
+from mbd.certificate.reader import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, parse_envelope
+from mbd.certificate.state import CONSISTENCY
 from mbd.certificate.verify.checks import digest_name
-from mbd.certificate.verify.signing import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, read_envelope
-from mbd.certificate.verify.standing import CONSISTENCY
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE
-from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS
+from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, REPORT, WEIGHTS
 from mbd.randomness import stream
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
@@ -104,7 +103,7 @@ def scene(authority: CertificateAuthority, tmp_path_factory: pytest.TempPathFact
     scene.lay_out(genuine)
     with pytest.MonkeyPatch.context() as patch:
         # In most mutations the envelope is the genuine one: what is read of it is remembered.
-        patch.setattr(verify, "read_envelope", lru_cache(maxsize=4)(read_envelope))
+        patch.setattr(reader, "parse_envelope", lru_cache(maxsize=4)(parse_envelope))
         yield scene
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keyring import make_keys
+from mbd.certificate.keys import make_keys
 from mbd.params import Params, load_params, to_yaml
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mbd import __version__
-from mbd.certificate.keyring import make_keys
+from mbd.certificate.keys import make_keys
 from mbd.files import path_digest
 from tests.features.build import synthetic_set
 from tests.integration.command import mbd

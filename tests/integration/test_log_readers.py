@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keyring import TRUST
+from mbd.certificate.keys import TRUST
 from mbd.certificate.log.append import append
 from mbd.certificate.log.check import check_log
 from mbd.certificate.log.note import DATED, PLAIN, verifier_key
 from mbd.certificate.log.reader import Log
-from mbd.certificate.public_keys import raw_ed25519
+from mbd.certificate.trust import raw_ed25519
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import Store

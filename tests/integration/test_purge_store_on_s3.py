@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mbd.certificate.layout import object_name, tombstone_name
-from mbd.certificate.registry import entry
+from mbd.certificate.state import entry
 from mbd.files import read_json, sha256_file
 from mbd.formats.receipt import Receipt
 from mbd.formats.statement import PurgeStatement

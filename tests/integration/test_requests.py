@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keyring import make_keys
+from mbd.certificate.keys import make_keys
 from mbd.certificate.log.reader import Log
 from mbd.certificate.trust import read_trust
 from mbd.params import Params, load_params, to_yaml

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.keyring import make_keys
+from mbd.certificate.keys import make_keys
 from mbd.kubeflow import tasks
 from mbd.params import load_params, to_yaml
 from mbd.params.shredding import ShreddingSettings

@@ -6,10 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mbd.certificate.compose import revocation
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.certificate.keyring import LOG, TRUST, make_keys
-from mbd.certificate.keys import load_signer
-from mbd.certificate.lifecycle import revocation
+from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
 from mbd.certificate.publish import Publisher, publish_statement
 from mbd.certificate.trust import read_trust, write_trust
 from mbd.formats.statement import (

@@ -5,8 +5,8 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.certificate.lifecycle import revocation, supersession
-from mbd.certificate.status import status
+from mbd.certificate.compose import revocation, supersession
+from mbd.certificate.state import status_of
 from mbd.formats.statement import CERTIFICATE, AnyStatement, Reaudit, ReauditStatement, subjects_of
 from mbd.monitoring.facts import CertificateFacts, StatementFacts, facts_of, reaudit_by, state_of
 from tests.monitoring.golden_store import golden
@@ -35,7 +35,7 @@ STATEMENTS = st.one_of(
 @given(st.lists(STATEMENTS, max_size=4), st.integers(0, 500))
 def test_facts_and_statements_lead_to_the_same_state(about: list[AnyStatement], days: int) -> None:
     at = START + timedelta(days=days)
-    wanted = status(golden("surgery"), about, at)
+    wanted = status_of(golden("surgery"), about, at)
     certificate = facts_of(DIGEST, golden("surgery"))
     statements = [facts_of("c" * 64, statement) for statement in about]
     assert isinstance(certificate, CertificateFacts)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keyring import revoke_key
+from mbd.certificate.keys import revoke_key
 from mbd.certificate.layout import certificate_name, object_name, proof_name, tombstone_name
 from mbd.certificate.log.tiles import CHECKPOINT
 from mbd.certificate.trust import read_trust
@@ -85,8 +85,8 @@ def test_statements_about_a_certificate_are_found(lifecycle_store: GoldenStore) 
         lifecycle_store.audit(certificate, decision="refused", reasons=("it leaks",)),
     )
     found = lifecycle_store.scanner().scan().certificates
-    kinds = {digest: fact.kind for digest, fact in found.items() if isinstance(fact, StatementFacts)}
-    assert kinds == {revoked: "revoked", audited: "refuted"}
+    effects = {digest: fact.effect for digest, fact in found.items() if isinstance(fact, StatementFacts)}
+    assert effects == {revoked: "revoked", audited: "refuted"}
 
 
 def test_certificates_signed_by_a_revoked_key_are_invalid(lifecycle_store: GoldenStore) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.registry import entry
+from mbd.certificate.state import entry
 from mbd.files import path_digest
 from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement

@@ -9,8 +9,9 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from mbd.certificate.bundle import Bundle
+from mbd.certificate.compose import revocation
 from mbd.certificate.guard import admit, input_schema
-from mbd.certificate.lifecycle import announce, revocation
+from mbd.certificate.publish import announce
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file
 from mbd.model.checkpoint import WEIGHTS, load_model, save_model

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mbd.certificate.registry import entry
+from mbd.certificate.state import entry
 from mbd.cli import main
 from mbd.formats.statement import PurgeStatement
 from mbd.purge.tombstone_store import create_tombstones

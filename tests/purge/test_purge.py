@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.lifecycle import PENDING
-from mbd.certificate.registry import entry
+from mbd.certificate.publish import PENDING
+from mbd.certificate.state import entry
 from mbd.errors import UsageError
 from mbd.files import sha256_file
 from mbd.formats.statement import PurgeStatement, to_payload

@@ -6,16 +6,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from mbd.certificate.bundle import PROOF, certificate_digest
-from mbd.certificate.keyring import make_keys
-from mbd.certificate.keys import load_signer
-from mbd.certificate.lifecycle import announce
-from mbd.certificate.publish import Publisher, publish_statement
-from mbd.certificate.signing import sign_statement
-from mbd.certificate.verify.signing import proof_bytes
+from mbd.certificate.envelope import certificate_digest
+from mbd.certificate.keys import load_signer, make_keys, sign_statement
+from mbd.certificate.publish import Publisher, announce, publish_statement
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Predicate
-from mbd.formats.statement import CERTIFICATE, SUBJECTS, AboutCertificate, DeletionStatement, subjects_of
+from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, AboutCertificate, DeletionStatement, subjects_of
 from mbd.params import Params, load_params
 from mbd.records import now
 from mbd.storage import open_store
@@ -199,7 +195,7 @@ class SmallOffice(KeyedStore):
         for name, content in {
             **files_of(kind),
             CERTIFICATE: envelope,
-            PROOF: proof_bytes(inclusion),
+            PROOF: inclusion.to_bytes(),
         }.items():
             (bundle / name).write_bytes(content)
         return bundle

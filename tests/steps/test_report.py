@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mbd.certificate.compose import revocation
 from mbd.certificate.layout import certificate_name
-from mbd.certificate.lifecycle import revocation
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import file_digests
 from mbd.formats.statement import CERTIFICATE

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keyring import make_keys
-from mbd.certificate.keys import load_signer
-from mbd.certificate.lifecycle import announce, revocation
-from mbd.certificate.publish import Publisher
+from mbd.certificate.compose import revocation
+from mbd.certificate.keys import load_signer, make_keys
+from mbd.certificate.publish import Publisher, announce
 from mbd.certificate.trust import read_trust
 from mbd.formats.request import DeletionRequest
 from mbd.params import load_params

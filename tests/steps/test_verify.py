@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.layout import latest_name
-from mbd.certificate.verify.signing import SIGNATURES
+from mbd.certificate.reader import SIGNATURES
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file
 from mbd.formats.statement import CERTIFICATE

@@ -13,17 +13,16 @@
 a certificate is never in its bundle (`certificate.private`).
 """
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from mbd.certificate.envelope import Envelope
+from mbd.certificate.envelope import certificate_digest
+from mbd.certificate.reader import parse_envelope
 from mbd.errors import DataError
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE
-from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, AnyStatement, parse_payload
+from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, AnyStatement
 
-PROOF = "proof.json"
 FILES = (CERTIFICATE, MODEL, INDICES, LEAKAGE, REPORT)
 """what a bundle holds; which of them the certificate is about, its subjects say"""
 
@@ -50,8 +49,8 @@ class Bundle:
 
     @property
     def statement(self) -> AnyStatement:
-        """What the envelope states; nothing of it has been verified."""
-        return parse_payload(Envelope.parse(self.envelope).content)
+        """What the envelope states, well-formed; no signature has been verified."""
+        return parse_envelope(self.envelope).require(self.file(CERTIFICATE))
 
     def _read(self, name: str) -> bytes:
         try:
@@ -62,8 +61,3 @@ class Bundle:
                 file=self.file(name),
                 hint="`mbd certify` makes a bundle; `mbd publish` adds the proof",
             ) from error
-
-
-def certificate_digest(envelope: bytes) -> str:
-    """Return the name of a certificate: the SHA-256 of its envelope."""
-    return hashlib.sha256(envelope).hexdigest()

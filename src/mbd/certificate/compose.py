@@ -8,13 +8,14 @@ let anyone with a good guess confirm it, so the certificate holds salted commitm
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal
 
 from mbd.certificate.commitments import Commitments
-from mbd.certificate.disclosures import disclosures
 from mbd.certificate.inputs import CertificateInput, told_versions
+from mbd.errors import UsageError
 from mbd.formats.deletion import DeletionRecord
-from mbd.formats.leakage import LeakageRecord
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import (
     STABLE_ROWS,
@@ -35,7 +36,19 @@ from mbd.formats.predicate import (
     Structure,
     TensorShape,
 )
-from mbd.formats.statement import exact_integers
+from mbd.formats.statement import (
+    CERTIFICATE,
+    WEIGHTS,
+    DeletionStatement,
+    Reaudit,
+    ReauditStatement,
+    Revocation,
+    RevocationStatement,
+    Supersession,
+    SupersessionStatement,
+    exact_integers,
+    subjects_of,
+)
 
 _ELSEWHERE = {"variant", "calibration", "noise", "sensitivity", "clip_radius", "sigma", "rho", "finetuning"}
 _COMPUTED = {
@@ -91,7 +104,7 @@ def compose(certificate_input: CertificateInput, context: IssueContext, commitme
         environment={**certificate_input.environment, "certify": told_versions(context.versions)},
         request=context.request,
         erasure=Erasure(claim="none", note=_NOT_ERASED),
-        disclosures=disclosures(deletion),
+        disclosures=_disclosures(deletion),
         issued=context.issued,
         reaudit_by=context.issued + timedelta(days=context.reaudit_days),
         supersedes=context.supersedes,
@@ -220,7 +233,91 @@ def _lineage(deletion: DeletionRecord, provenance: Mapping[str, str | None], hid
     )
 
 
+def _disclosures(deletion: DeletionRecord) -> tuple[str, ...]:
+    """Return what the certificate itself reveals that its guarantee, which is about the weights, does not cover."""
+    names = ", ".join(deletion.request.modalities)
+    subjects = (
+        f"How many subjects were forgotten is told. model.json lists digests of the files that the model was trained "
+        f"from, {names} among them as it was before the deletion: they tell whoever has such a file that it is the one."
+    )
+    attacks = (
+        f"The figures of the attacks were computed with recordings of {names} that were still there at the time, and "
+        "those marked before with the weights before the deletion. They are averages over rows, and no guarantee "
+        "covers them."
+    )
+    told = (
+        "Digests of the old weights and of the data are told: they tell whoever has these files that they are the ones."
+    )
+    hidden = (
+        "Digests of the old weights and of the data as a whole are not told, only salted commitments to them, which "
+        "say nothing without the salts. The issuer keeps these."
+    )
+    return (
+        subjects if deletion.request.subjects else attacks,
+        told if deletion.guarantee.kind == "empirical" else hidden,
+    )
+
+
 _NOT_ERASED = (
     "This certificate is about the released model. It does not claim that copies of the old weights or of the deleted "
     "data have been erased; that is for a statement of its own, made after they have been."
 )
+
+
+# Statements about a certificate
+
+
+def revocation(certificate: str, reason: str, issued: datetime) -> RevocationStatement:
+    """Return the statement that withdraws a certificate, named by the SHA-256 of its envelope."""
+    if not reason.strip():
+        raise UsageError("a certificate is revoked for a reason", key="--reason")
+    return RevocationStatement(
+        subject=subjects_of({CERTIFICATE: certificate}), predicate=Revocation(reason=reason, issued=issued)
+    )
+
+
+def supersession(certificate: str, by: str, reason: str, issued: datetime) -> SupersessionStatement:
+    """Return the statement that one certificate takes the place of another."""
+    if certificate == by:
+        raise UsageError("a certificate cannot take its own place", key="--by", value=by)
+    return SupersessionStatement(
+        subject=subjects_of({CERTIFICATE: certificate}), predicate=Supersession(by=by, reason=reason, issued=issued)
+    )
+
+
+def reaudit(
+    certificate: str,
+    statement: DeletionStatement,
+    leakage: Path,
+    issued: datetime,
+    days: int,
+    commitments: Commitments,
+) -> ReauditStatement:
+    """Return the statement that the attacks in `leakage` (as `mbd attack` wrote them) were made on its model.
+
+    An audit that the gate refused is told as well: the certificate is refuted by it.
+    """
+    file = leakage / LEAKAGE
+    record = LeakageRecord.read(file, "leakage record", "`mbd attack` writes it")
+    predicate = statement.predicate
+    facts: dict[str, tuple[object, object]] = {
+        "models.after": (record.models.get("after"), statement.digests[WEIGHTS]),
+        "modalities": (sorted(record.modalities), sorted(predicate.deleted.modalities)),
+    }
+    for key, (attacked, certified) in facts.items():
+        if attacked != certified:
+            raise UsageError(
+                f"what was attacked is not what was certified: {attacked} instead of {certified}",
+                file=file,
+                key=key,
+                hint="attack the model that the certificate is about",
+            )
+    secret = predicate.guarantee.kind != "empirical"
+    old = [record.models["before"]] if "before" in record.models else []
+    hidden = hidden_digests(old, record.data, commitments) if secret else {}
+    return ReauditStatement(
+        subject=subjects_of({CERTIFICATE: certificate}),
+        predicate=Reaudit(
+            leakage=public_leakage(record, hidden), issued=issued, reaudit_by=issued + timedelta(days=days)
+        ),
+    )

@@ -4,7 +4,7 @@
 
 An envelope is stored as canonical JSON (RFC 8785) with strict base64 and its signatures in the order of their key
 ids, so one set of signatures has one form: anything else is refused, and the digest of the bytes is the certificate's
-name. Which signatures count is judged by :mod:`mbd.certificate.trust`.
+name. Which signatures count is decided by :mod:`mbd.certificate.reader`.
 """
 
 import base64
@@ -12,18 +12,15 @@ import binascii
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, Self
 
 import rfc8785
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 from securesystemslib.signer import Signer
 
-from mbd.certificate.public_keys import is_signature, key_id, public_pem, to_key
-from mbd.certificate.trust import Logged, Trust, TrustedKey, refusal
+from mbd.certificate.trust import key_id, public_pem
 from mbd.errors import UsageError, VerificationError
-from mbd.records import Digest, Record
+from mbd.records import Digest, Record, invalid
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
@@ -86,7 +83,7 @@ class Envelope(Record):
     @property
     def digest(self) -> str:
         """SHA-256 of the stored form: the certificate's name, and its leaf in the log."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        return certificate_digest(self.to_bytes())
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
@@ -94,25 +91,12 @@ class Envelope(Record):
         try:
             envelope = cls.model_validate(json.loads(data, object_pairs_hook=_without_duplicates))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = ".".join(map(str, first["loc"])) or None
-            raise _no_envelope(first["msg"], key) from error
+            raise invalid(error, "signed envelope", kind=VerificationError) from error
         except (ValueError, RecursionError) as error:
             raise _no_envelope(str(error)) from error
         if envelope.to_bytes() != data:
             raise _no_envelope("it is not in canonical form")
         return envelope
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What is to be said of one signature."""
-
-    key: TrustedKey | None
-    """None: nobody we know"""
-    keyid: str
-    refused: str | None
-    """why it does not count; None: it counts"""
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
@@ -134,43 +118,9 @@ def sign(payload: bytes, payload_type: str, signers: Sequence[Signer]) -> Envelo
     return Envelope(payload=_base64(payload), payload_type=payload_type, signatures=signatures)
 
 
-def judge_signatures(envelope: Envelope, trust: Trust, at: datetime, logged: Logged | None = None) -> list[Judgement]:
-    """Return for every signature whether it counts, and if not why; `at`: the time the statement claims."""
-    known = {key.id: key for key in trust.keys}
-    return [_judge(one, known.get(one.keyid), envelope.signed, at, logged) for one in envelope.signatures]
-
-
-def verify_envelope(envelope: Envelope, trust: Trust, at: datetime, logged: Logged | None = None) -> list[str]:
-    """Return the holders whose signatures count, each once; VerificationError if they are fewer than the threshold.
-
-    `at` is the time of signing that the statement claims, `logged` what a verified proof of inclusion says
-    (:meth:`mbd.certificate.log.inclusion.Inclusion.verify`).
-    """
-    judgements = judge_signatures(envelope, trust, at, logged)
-    holders = sorted({one.key.name for one in judgements if one.key and one.refused is None})
-    if len(holders) < trust.threshold:
-        reasons = "; ".join(
-            f"{one.key.name if one.key else one.keyid[:12]}: {one.refused}" for one in judgements if one.refused
-        )
-        raise VerificationError(
-            f"{len(holders)} of the {trust.threshold} signatures that are needed count ({reasons})",
-            hint="check that this is the trust file meant for this certificate",
-        )
-    return holders
-
-
-def _judge(
-    signature: EnvelopeSignature, key: TrustedKey | None, message: bytes, at: datetime, logged: Logged | None
-) -> Judgement:
-    if key is None:
-        refused: str | None = "nobody in the trust file has this key"
-    elif key.purpose != "certificate":
-        refused = "this key is not trusted to sign certificates"
-    elif not is_signature(to_key(key.public, key.scheme), signature.value, message):
-        refused = "the signature is wrong"
-    else:
-        refused = refusal(key, at, logged)
-    return Judgement(key, signature.keyid, refused)
+def certificate_digest(envelope: bytes) -> str:
+    """Return the name of a certificate: the SHA-256 of its envelope."""
+    return hashlib.sha256(envelope).hexdigest()
 
 
 def _base64(data: bytes) -> str:
@@ -184,5 +134,5 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_envelope(why: str, key: str | None = None) -> VerificationError:
-    return VerificationError(f"this is not a signed certificate: {why}", key=key)
+def _no_envelope(why: str) -> VerificationError:
+    return VerificationError(f"the signed envelope is not valid: {why}")

@@ -12,16 +12,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.envelope import Envelope
 from mbd.certificate.layout import LATEST, certificate_name, read_pointer, tombstone_name
-from mbd.certificate.registry import published
+from mbd.certificate.reader import parse_envelope
+from mbd.certificate.state import CONSISTENCY, STATE, published
 from mbd.certificate.trust import Trust
 from mbd.certificate.verify import Verdict, from_store, verify_bundle
-from mbd.certificate.verify.standing import CONSISTENCY, STANDING
 from mbd.errors import DataError, MbdError, VerificationError
 from mbd.files import sha256_file
 from mbd.formats.model import ModelRecord
-from mbd.formats.statement import WEIGHTS, DeletionStatement, parse_payload
+from mbd.formats.statement import WEIGHTS, DeletionStatement
 from mbd.model.checkpoint import RECORD
 from mbd.storage.store import Store
 
@@ -93,7 +92,7 @@ def _verified(certificate: str, model: Path, store: Store, trust: Trust, at: dat
 
 def _problems(verdict: Verdict) -> list[str]:
     """Return why a verdict does not admit; here the store must have been asked, which offline is only recommended."""
-    asked = [verdict.check(name) for name in (CONSISTENCY, STANDING)] if verdict.claims else []
+    asked = [verdict.check(name) for name in (CONSISTENCY, STATE)] if verdict.claims else []
     against = [check for check in verdict.problems if check not in asked]
     against += [check for check in asked if check.outcome != "passed"]
     return [f"{check.name}: {check.reason}" for check in against]
@@ -104,7 +103,7 @@ def _certificates_of(weights: str, store: Store) -> Iterator[str]:
     latest = [read_pointer(store.read(found.name), found.name).certificate for found in store.list(f"{LATEST}/")]
     for digest in (*latest, *published(store)):
         try:
-            statement = parse_payload(Envelope.parse(store.read(certificate_name(digest))).content)
+            statement = parse_envelope(store.read(certificate_name(digest))).require()
         except MbdError:
             continue
         if isinstance(statement, DeletionStatement) and statement.digests[WEIGHTS] == weights:

@@ -16,9 +16,8 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from mbd.certificate.bundle import PROOF
 from mbd.errors import DataError
-from mbd.formats.statement import CERTIFICATE
+from mbd.formats.statement import CERTIFICATE, PROOF
 from mbd.records import Digest, Record
 
 CERTIFICATES = "certificates"

@@ -3,8 +3,11 @@
     1. the files that the certificate is about, under their digests     (nobody looks there without a certificate)
     2. the entry in the log                                             (decides the order; the same leaf is there once)
     3. certificate.json and proof.json, by conditional create           (now it is published)
-    4. a sign at the certificate that it replaces, if there is one
+    4. a marker at the certificate that it replaces, if there is one
     5. the pointers latest/MODEL/MODALITY, by compare-and-swap          (never back to an earlier entry of the log)
+
+A statement about a certificate (:func:`announce`) is stored below `pending/` before it is logged and removed from there
+when it is published: the next writer finishes what a killed one has left. Nothing published is ever changed.
 
 Run again, each part finds its work done. The certificate goes under Object Lock where the store has it; weights never.
 """
@@ -14,8 +17,9 @@ from pathlib import Path
 
 from securesystemslib.signer import Signer
 
-from mbd.certificate.bundle import PROOF, certificate_digest
-from mbd.certificate.envelope import Envelope
+from mbd.certificate.commitments import Commitments, keep_private
+from mbd.certificate.envelope import certificate_digest
+from mbd.certificate.keys import sign_statement
 from mbd.certificate.layout import (
     LatestPointer,
     about_name,
@@ -27,15 +31,19 @@ from mbd.certificate.layout import (
 )
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
+from mbd.certificate.reader import parse_envelope, verify_envelope, verify_inclusion
+from mbd.certificate.state import subject_certificate
 from mbd.certificate.trust import Trust
-from mbd.certificate.verify.signing import log_finding, proof_bytes
-from mbd.errors import VerificationError
+from mbd.errors import MbdError, VerificationError
 from mbd.formats.receipt import LockRecord, LogRecord, ObjectRecord, Receipt
-from mbd.formats.statement import CERTIFICATE, SUBJECTS, WEIGHTS, AnyStatement, DeletionStatement, parse_payload
+from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS, AboutCertificate, DeletionStatement
+from mbd.params import CertificateSettings
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.storage import lock_for
 from mbd.storage.store import ConflictError, Lock, NotThereError, OtherContentError, Store, StoredObject
+
+PENDING = "pending/"
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class Publisher:
 
 def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, Path]) -> tuple[Receipt, Inclusion]:
     """Publish a certificate that has been verified, and the `files` it is about by their names."""
-    statement = parse_payload(Envelope.parse(envelope).content)
+    statement = parse_envelope(envelope).require()
     if not isinstance(statement, DeletionStatement):
         raise VerificationError("this is no certificate", value=statement.predicateType)
     store, predicate = publisher.store, statement.predicate
@@ -84,19 +92,52 @@ def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, 
 def publish_statement(publisher: Publisher, envelope: bytes) -> tuple[ObjectRecord, ObjectRecord, Inclusion]:
     """Log and publish a signed statement of any kind; return its object, that of its proof, and the proof."""
     store, digest = publisher.store, certificate_digest(envelope)
-    statement = parse_payload(Envelope.parse(envelope).content)
+    statement = parse_envelope(envelope).require()
     inclusion = append(store, leaf_of(envelope), publisher.log_signer, publisher.trust)
     lock = lock_for(store, publisher.settings, now())
     stored = store.create(certificate_name(digest), envelope, lock=lock)
     proof, inclusion = _create_proof(publisher, digest, envelope, inclusion, lock)
-    if (other := _about(statement)) is not None:
+    if (other := subject_certificate(statement)) is not None:
         store.create(about_name(other, digest), f"{digest}\n".encode(), lock=lock)
-    kept = proof_bytes(inclusion)
+    kept = inclusion.to_bytes()
     return (
         _object_record(CERTIFICATE, digest, stored),
         _object_record(PROOF, certificate_digest(kept), proof),
         inclusion,
     )
+
+
+def announce(
+    statement: AboutCertificate,
+    settings: CertificateSettings,
+    publisher: Publisher,
+    commitments: Commitments | None = None,
+) -> str:
+    """Sign, log and publish a statement about a certificate; return the SHA-256 of its envelope."""
+    finish_pending(publisher)
+    envelope = sign_statement(statement, settings)
+    verify_envelope(envelope.to_bytes(), None, publisher.trust, unpublished=True).require()
+    if commitments and commitments.openings:
+        keep_private(Path(settings.private), envelope.digest, commitments.openings)
+    pending = publisher.store.create(PENDING + envelope.digest, envelope.to_bytes())
+    publish_statement(publisher, envelope.to_bytes())
+    publisher.store.delete([pending])
+    return envelope.digest
+
+
+def finish_pending(publisher: Publisher) -> int:
+    """Publish the statements whose writer was killed; return how many. What nobody trusted has signed is left alone."""
+    finished = 0
+    for pending in list(publisher.store.list(PENDING)):
+        data = publisher.store.read(pending.name)
+        try:
+            verify_envelope(data, None, publisher.trust, unpublished=True).require()
+        except MbdError:
+            continue
+        publish_statement(publisher, data)
+        publisher.store.delete([pending])
+        finished += 1
+    return finished
 
 
 def _create_proof(
@@ -105,10 +146,10 @@ def _create_proof(
     """Create the proof; one that is there already, of another checkpoint, stands if it holds."""
     store, name = publisher.store, proof_name(digest)
     try:
-        return store.create(name, proof_bytes(inclusion), lock=lock), inclusion
+        return store.create(name, inclusion.to_bytes(), lock=lock), inclusion
     except OtherContentError:
         there = store.read(name)
-        known = log_finding(envelope, there, publisher.trust).inclusion
+        known = verify_inclusion(envelope, there, publisher.trust).inclusion
         if known is None:
             raise
         return store.create(name, there, lock=lock), known
@@ -118,11 +159,6 @@ def _in_order(statement: DeletionStatement) -> list[tuple[str, str]]:
     """Return the files to publish, small ones first."""
     digests = statement.digests
     return sorted(((name, digests[name]) for name in SUBJECTS if name in digests), key=lambda pair: pair[0] == WEIGHTS)
-
-
-def _about(statement: AnyStatement) -> str | None:
-    """Return the certificate that a statement says something about."""
-    return statement.predicate.supersedes if isinstance(statement, DeletionStatement) else statement.certificate
 
 
 def _move_pointer(store: Store, name: str, pointer: LatestPointer) -> None:

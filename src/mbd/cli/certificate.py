@@ -10,7 +10,7 @@ from mbd.errors import GateRefusedError
 
 if TYPE_CHECKING:
     from mbd.certificate.publish import Publisher
-    from mbd.certificate.registry import CertificateEntry
+    from mbd.certificate.state import CertificateEntry
     from mbd.certificate.trust import Trust
     from mbd.params import Params
     from mbd.storage.store import Store
@@ -33,7 +33,7 @@ def command() -> None:
 @with_params
 def list_certificates(params: "Params", store: str | None, as_json: bool) -> None:
     """List the certificates in a store and where they stand."""
-    from mbd.certificate.registry import CertificateEntry, entries
+    from mbd.certificate.state import CertificateEntry, entries
     from mbd.files import to_json
     from mbd.records import now
     from mbd.report.text import table
@@ -60,8 +60,7 @@ def list_certificates(params: "Params", store: str | None, as_json: bool) -> Non
 @with_params
 def show(params: "Params", certificate: str, store: str | None, as_json: bool) -> None:
     """Show a certificate in plain words: a bundle's folder, or the SHA-256 (or its start) of one in a store."""
-    from mbd.certificate.registry import entry
-    from mbd.certificate.verify.standing import last_erasure
+    from mbd.certificate.state import entry, last_erasure
     from mbd.errors import DataError
     from mbd.formats.statement import WEIGHTS, DeletionStatement, to_payload
     from mbd.records import now
@@ -95,7 +94,8 @@ def show(params: "Params", certificate: str, store: str | None, as_json: bool) -
 @with_params
 def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
     """Withdraw a certificate: a signed statement in the log. It stays in the store, and no longer verifies."""
-    from mbd.certificate.lifecycle import announce, revocation
+    from mbd.certificate.compose import revocation
+    from mbd.certificate.publish import announce
     from mbd.records import now
 
     publisher = _publisher(params, store)
@@ -115,7 +115,8 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None) -
 @with_params
 def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None) -> None:
     """Say that a certificate was replaced by another one, both in the same store."""
-    from mbd.certificate.lifecycle import announce, supersession
+    from mbd.certificate.compose import supersession
+    from mbd.certificate.publish import announce
     from mbd.records import now
 
     publisher = _publisher(params, store)
@@ -135,8 +136,8 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
     The log has both; exit code 3 if it is refuted.
     """
     from mbd.certificate.commitments import Commitments
-    from mbd.certificate.lifecycle import announce
-    from mbd.certificate.lifecycle import reaudit as new_evidence
+    from mbd.certificate.compose import reaudit as new_evidence
+    from mbd.certificate.publish import announce
     from mbd.records import now
 
     publisher, commitments = _publisher(params, store), Commitments()
@@ -184,8 +185,7 @@ def _trust(params: "Params") -> "Trust":
 def _publisher(params: "Params", url: str | None) -> "Publisher":
     """Return what publishes, once what an earlier command had to leave is finished."""
     from mbd.certificate.keys import load_signer
-    from mbd.certificate.lifecycle import finish_pending
-    from mbd.certificate.publish import Publisher
+    from mbd.certificate.publish import Publisher, finish_pending
 
     trust = _trust(params)
     signer = load_signer(params.certificate.log_signer, trust)
@@ -195,7 +195,7 @@ def _publisher(params: "Params", url: str | None) -> "Publisher":
 
 
 def _entry(publisher: "Publisher", certificate: str) -> "CertificateEntry":
-    from mbd.certificate.registry import entry
+    from mbd.certificate.state import entry
     from mbd.records import now
 
     return entry(publisher.store, certificate, publisher.trust, now())

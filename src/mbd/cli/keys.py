@@ -43,7 +43,7 @@ def new(
     if_none: bool,
 ) -> None:
     """Make a key that signs certificates, and the log's if there is none; trust both."""
-    from mbd.certificate.keyring import TRUST, make_keys
+    from mbd.certificate.keys import TRUST, make_keys
 
     folder = out or Path(params.certificate.trust).parent
     passphrase = _new_passphrase(with_passphrase)
@@ -59,8 +59,7 @@ def new(
 def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
     """List who is trusted, what for and how long."""
     from mbd.certificate.log.note import verifier_key
-    from mbd.certificate.public_keys import raw_ed25519
-    from mbd.certificate.trust import read_trust
+    from mbd.certificate.trust import raw_ed25519, read_trust
 
     trust = read_trust(_trust_file(params, folder))
     if as_json:
@@ -89,7 +88,7 @@ def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, 
     """Give NAME (or the log: "log") a new key; the old private key is destroyed."""
     from datetime import timedelta
 
-    from mbd.certificate.keyring import rotate_key
+    from mbd.certificate.keys import rotate_key
 
     where = _trust_file(params, folder).parent
     passphrase = _new_passphrase(with_passphrase)
@@ -105,7 +104,7 @@ def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, 
 @with_params
 def revoke(params: "Params", key: str, reason: str, url: str | None, folder: Path | None) -> None:
     """Trust KEY (a name, or the start of an id) no longer."""
-    from mbd.certificate.keyring import revoke_key
+    from mbd.certificate.keys import revoke_key
     from mbd.certificate.log.reader import Log
     from mbd.certificate.trust import read_trust
     from mbd.storage import open_store
@@ -130,7 +129,7 @@ def revoke(params: "Params", key: str, reason: str, url: str | None, folder: Pat
 @with_params
 def add(params: "Params", name: str, file: TextIO, purpose: "Purpose", scheme: str | None, folder: Path | None) -> None:
     """Trust the public key of NAME: another holder, or a KMS or HSM (then sign with URI#NAME)."""
-    from mbd.certificate.keyring import add_key
+    from mbd.certificate.keys import add_key
 
     click.echo(_line(add_key(_trust_file(params, folder), file.read(), name, purpose, scheme)))
 
@@ -141,13 +140,13 @@ def add(params: "Params", name: str, file: TextIO, purpose: "Purpose", scheme: s
 @with_params
 def threshold(params: "Params", holders: int, folder: Path | None) -> None:
     """Say how many holders must have signed a certificate."""
-    from mbd.certificate.keyring import set_threshold
+    from mbd.certificate.keys import set_threshold
 
     click.echo(f"signatures needed: {set_threshold(_trust_file(params, folder), holders).threshold}")
 
 
 def _trust_file(params: "Params", folder: Path | None) -> Path:
-    from mbd.certificate.keyring import TRUST
+    from mbd.certificate.keys import TRUST
 
     return folder / TRUST if folder else Path(params.certificate.trust)
 

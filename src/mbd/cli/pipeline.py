@@ -85,7 +85,7 @@ def run(
     """Run a pipeline on this machine; `delete` signs with a key that is made here if there is none."""
     given = _pipelines("arguments").given(name, params, modalities, subjects, arguments)
     if name == _SIGNING and not Path(params.certificate.trust).exists():
-        from mbd.certificate.keyring import make_keys
+        from mbd.certificate.keys import make_keys
 
         make_keys(Path(params.certificate.trust).parent, "signer", if_none=True)
     _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)

@@ -23,7 +23,7 @@ from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Predicate
 from mbd.formats.purge import PurgeReport
-from mbd.records import Digest, Record, Time
+from mbd.records import Digest, Record, Time, invalid
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 DELETION_TYPE: Final = "urn:missing-by-design:modality-deletion:v1"
@@ -33,6 +33,7 @@ REAUDIT_TYPE: Final = "urn:missing-by-design:reaudit:v1"
 PURGE_TYPE: Final = "urn:missing-by-design:purge:v1"
 
 CERTIFICATE = "certificate.json"
+PROOF = "proof.json"
 WEIGHTS = "model.safetensors"
 MODEL = "model.json"
 REPORT = "report.md"
@@ -196,9 +197,7 @@ def parse_payload(payload: bytes) -> AnyStatement:
     try:
         return kind.model_validate_json(payload, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or None
-        raise VerificationError(f"the statement does not follow its schema: {first['msg']}", key=place) from error
+        raise invalid(error, "statement", kind=VerificationError) from error
 
 
 def is_canonical(payload: bytes) -> bool:

@@ -2,19 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
+from mbd.certificate.state import CertificateState, Effect, effect_of, state_from
 from mbd.formats.request import DeletionRequest, State
 from mbd.formats.statement import (
     AnyStatement,
     DeletionStatement,
     ReauditStatement,
-    RevocationStatement,
-    SupersessionStatement,
 )
-
-CertificateState = Literal["valid", "overdue", "refuted", "superseded", "revoked"]
-CERTIFICATE_STATES: tuple[CertificateState, ...] = ("valid", "overdue", "refuted", "superseded", "revoked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,7 @@ class StatementFacts:
 
     digest: str
     about: str
-    kind: Literal["revoked", "superseded", "passed", "refuted", "other"]
+    effect: Effect
     issued: float
     reaudit_by: float = 0.0
 
@@ -80,17 +75,9 @@ def facts_of(digest: str, statement: AnyStatement) -> CertificateFacts | Stateme
             spent=budget.epsilon_after if budget else None,
             limit=budget.limit if budget else None,
         )
-    about, issued = statement.certificate, statement.predicate.issued.timestamp()
-    if isinstance(statement, ReauditStatement):
-        audit = statement.predicate
-        return StatementFacts(
-            digest, about, "passed" if audit.passed else "refuted", issued, audit.reaudit_by.timestamp()
-        )
-    if isinstance(statement, RevocationStatement):
-        return StatementFacts(digest, about, "revoked", issued)
-    return StatementFacts(
-        digest, about, "superseded" if isinstance(statement, SupersessionStatement) else "other", issued
-    )
+    reaudit = statement.predicate.reaudit_by.timestamp() if isinstance(statement, ReauditStatement) else 0.0
+    issued = statement.predicate.issued.timestamp()
+    return StatementFacts(digest, statement.certificate, effect_of(statement), issued, reaudit)
 
 
 def facts_of_request(request: DeletionRequest) -> RequestFacts:
@@ -107,14 +94,10 @@ def facts_of_request(request: DeletionRequest) -> RequestFacts:
 
 def reaudit_by(certificate: CertificateFacts, about: Iterable[StatementFacts]) -> float:
     """Return when the next re-audit is due, as set by the certificate or the last audit that passed."""
-    return max([certificate.reaudit_by, *(one.reaudit_by for one in about if one.kind == "passed")])
+    return max([certificate.reaudit_by, *(one.reaudit_by for one in about if one.effect == "passed")])
 
 
 def state_of(certificate: CertificateFacts, about: Iterable[StatementFacts], at: float) -> CertificateState:
-    """Return the state of a certificate, by the same rule as :func:`mbd.certificate.status.status`."""
+    """Return the state of a certificate."""
     about = list(about)
-    kinds = {one.kind for one in about}
-    for state in ("revoked", "superseded", "refuted"):
-        if state in kinds:
-            return state
-    return "overdue" if at > reaudit_by(certificate, about) else "valid"
+    return state_from([one.effect for one in about], overdue=at > reaudit_by(certificate, about))

@@ -5,7 +5,7 @@ and modalities are few, and all others come from lists in the code. No label hol
 
     role        before | after | reference: which model was measured (:mod:`mbd.formats.leakage`)
     kind        empirical | certified | exact: what a certificate guarantees
-    state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.certificate.status`)
+    state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.certificate.state`)
     step        a command, such as `delete` or `request-run`
     reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted
 """

@@ -8,18 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from mbd.certificate.state import CERTIFICATE_STATES
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import OPEN, STATES
 from mbd.monitoring import metrics, record_samples
-from mbd.monitoring.facts import (
-    CERTIFICATE_STATES,
-    CertificateFacts,
-    InvalidEntry,
-    RequestFacts,
-    StatementFacts,
-    reaudit_by,
-    state_of,
-)
+from mbd.monitoring.facts import CertificateFacts, InvalidEntry, RequestFacts, StatementFacts, reaudit_by, state_of
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.store_scanner import StoreSnapshot
 
@@ -119,7 +112,7 @@ def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: R
 
 def _evidence(certificate: CertificateFacts, about: list[StatementFacts], read: ReadEvidence) -> EvidenceSamples:
     """Return the evidence of the last re-audit that passed, or of the certificate itself."""
-    audits = [(one.issued, one.digest) for one in about if one.kind == "passed"]
+    audits = [(one.issued, one.digest) for one in about if one.effect == "passed"]
     _, digest = max([(certificate.issued, certificate.digest), *audits])
     return read(digest, certificate.model, certificate.modalities)
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from mbd.certificate.layout import CERTIFICATES, TOMBSTONES, object_name
 from mbd.certificate.log.checkpoint import Checkpoint
 from mbd.certificate.log.reader import Log, read_head
-from mbd.certificate.registry import read_statement
+from mbd.certificate.reader import read_published
 from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
 from mbd.formats.leakage import LeakageRecord
@@ -131,7 +131,7 @@ class StoreScanner:
     def leakage(self, digest: str) -> LeakageRecord | None:
         """Return the leakage record of a certificate or a re-audit; None if there is none."""
         try:
-            statement = read_statement(self._store, digest, self._current_trust)
+            statement = read_published(self._store, digest, self._current_trust).require()
         except (VerificationError, DataError):
             return None  # changed since it was listed: the next scan counts it as invalid
         if isinstance(statement, DeletionStatement):
@@ -172,7 +172,7 @@ class StoreScanner:
 
     def _read_certificate(self, digest: str) -> CertificateFacts | StatementFacts | InvalidEntry:
         try:
-            return facts_of(digest, read_statement(self._store, digest, self._current_trust))
+            return facts_of(digest, read_published(self._store, digest, self._current_trust).require())
         except (VerificationError, DataError) as error:
             return InvalidEntry(error.problem)
 

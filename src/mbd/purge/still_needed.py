@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mbd.certificate.layout import object_name
-from mbd.certificate.registry import CertificateEntry, entries
+from mbd.certificate.state import CertificateEntry, entries
 from mbd.certificate.trust import Trust
 from mbd.errors import MbdError
 from mbd.formats.statement import MODEL

@@ -20,8 +20,8 @@ from pathlib import Path
 from mbd.certificate.commitments import Commitments, keep_private
 from mbd.certificate.compose import IssueContext, compose
 from mbd.certificate.inputs import CertificateInput, read_material
+from mbd.certificate.keys import sign_statement
 from mbd.certificate.provenance import provenance
-from mbd.certificate.signing import sign_statement
 from mbd.certificate.verify.arithmetic import budget_check
 from mbd.certificate.verify.claims import agreement_check, budget_claim, structural_claim
 from mbd.certificate.verify.gate import gate_check

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from mbd.certificate.layout import latest_name, object_name, read_pointer
-from mbd.certificate.registry import entry
+from mbd.certificate.state import entry
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file

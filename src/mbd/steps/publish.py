@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.bundle import PROOF
 from mbd.certificate.keys import load_signer
 from mbd.certificate.publish import Publisher, publish_certificate
 from mbd.certificate.trust import read_trust
+from mbd.certificate.verdict import Verdict
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.certificate.verify.inputs import VerificationInput
-from mbd.certificate.verify.signing import proof_bytes
-from mbd.certificate.verify.verdict import Verdict
 from mbd.errors import VerificationError
 from mbd.files import write_file
 from mbd.formats.receipt import RECEIPT, Receipt
-from mbd.formats.statement import CERTIFICATE, WEIGHTS
+from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS
 from mbd.params import Params
 from mbd.steps.step import step_run
 from mbd.storage import open_store
@@ -57,7 +55,7 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
     receipt, inclusion = publish_certificate(publisher, given.envelope, files)
     if out is not None:
         with step_run(NAME, out, {"store": params.store}, certificate=certificate) as step:
-            _write(step.folder, given, proof_bytes(inclusion), receipt)
+            _write(step.folder, given, inclusion.to_bytes(), receipt)
             step.inputs["model"] = {"path": str(model), "digest": receipt.weights}
             step.look_at = RECEIPT
     return PublishResult(receipt, verdict.claims)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mbd.certificate.keys import load_signer
-from mbd.certificate.lifecycle import announce, finish_pending
-from mbd.certificate.publish import Publisher
-from mbd.certificate.registry import entry
+from mbd.certificate.publish import Publisher, announce, finish_pending
+from mbd.certificate.state import entry
 from mbd.certificate.trust import read_trust
 from mbd.errors import UsageError
 from mbd.files import write_file

@@ -17,15 +17,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from mbd.certificate.bundle import PROOF, Bundle
+from mbd.certificate.bundle import Bundle
 from mbd.certificate.layout import CERTIFICATES, proof_name
 from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.registry import CertificateEntry, InvalidCertificate, entries
+from mbd.certificate.state import CertificateEntry, InvalidCertificate, entries
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.formats.request import OPEN
-from mbd.formats.statement import CERTIFICATE, DeletionStatement
+from mbd.formats.statement import CERTIFICATE, PROOF, DeletionStatement
 from mbd.params import Params
 from mbd.records import now
 from mbd.report.index import IndexRow, Owed, index_page, page_name

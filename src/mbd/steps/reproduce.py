@@ -3,9 +3,9 @@
 import tempfile
 from pathlib import Path
 
+from mbd.certificate.verdict import Check, Verdict, failed, not_checkable, passed
 from mbd.certificate.verify.checks import digest_name
 from mbd.certificate.verify.inputs import VerificationInput
-from mbd.certificate.verify.verdict import Check, Verdict, failed, not_checkable, passed
 from mbd.errors import MbdError, MissingExtraError
 from mbd.formats.model import ModelRecord
 from mbd.formats.statement import MODEL, WEIGHTS

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from typing import Literal
 
 from mbd.certificate.layout import latest_name, object_name, read_pointer
-from mbd.certificate.registry import entry
+from mbd.certificate.state import entry
 from mbd.certificate.trust import read_trust
 from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file

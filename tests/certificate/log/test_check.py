@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keyring import revoke_key, rotate_key
+from mbd.certificate.keys import revoke_key, rotate_key
 from mbd.certificate.log.check import LogReport, check_log
 from mbd.certificate.log.checkpoint import verify_checkpoint
 from mbd.certificate.log.repair import Repaired, repair_log

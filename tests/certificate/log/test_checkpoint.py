@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.certificate.keyring import revoke_key, rotate_key
+from mbd.certificate.keys import revoke_key, rotate_key
 from mbd.certificate.log.checkpoint import check_log_signer, sign_checkpoint, verify_checkpoint
 from mbd.certificate.log.note import note_key_id, parse_note, verifier_key
 from mbd.errors import UsageError, VerificationError

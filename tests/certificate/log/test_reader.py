@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.certificate.keyring import revoke_key, rotate_key
+from mbd.certificate.keys import revoke_key, rotate_key
 from mbd.certificate.log.checkpoint import verify_checkpoint
 from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.log.reader import Log

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from mbd.certificate.verdict import Check
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, StructuralClaim, structural_checks
-from mbd.certificate.verify.verdict import Check
 from mbd.formats.deletion import INDICES
 from mbd.formats.model import ColumnRange, ModelRecord
 from mbd.model.checkpoint import load_model

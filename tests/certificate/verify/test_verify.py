@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import PROOF
 from mbd.certificate.commitments import Commitments
+from mbd.certificate.compose import reaudit, revocation, supersession
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.certificate.keys import load_signer
 from mbd.certificate.layout import about_name, certificate_name
-from mbd.certificate.lifecycle import announce, reaudit, revocation, supersession
+from mbd.certificate.publish import announce
+from mbd.certificate.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.certificate.state import CONSISTENCY, STATE
 from mbd.certificate.verify import Verdict, from_folder, verify_bundle
 from mbd.certificate.verify.arithmetic import BUDGET
 from mbd.certificate.verify.checks import REAUDIT, digest_name
 from mbd.certificate.verify.claims import AGREEMENT
 from mbd.certificate.verify.gate import GATE
-from mbd.certificate.verify.signing import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
-from mbd.certificate.verify.standing import CONSISTENCY, STANDING
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file, to_json
@@ -29,6 +29,7 @@ from mbd.formats.leakage import LEAKAGE
 from mbd.formats.statement import (
     CERTIFICATE,
     MODEL,
+    PROOF,
     REPORT,
     WEIGHTS,
     AboutCertificate,
@@ -41,11 +42,11 @@ from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, ModelWorkspace
 
 EVERY_CHECK = {
-    *(SCHEMA, CANONICAL, SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT, CONSISTENCY, STANDING),
+    *(SCHEMA, CANONICAL, SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT, CONSISTENCY, STATE),
     *map(digest_name, (WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT)),
     *(TENSORS, REMOVED, SHAPES, POSITIONS, BUDGET, GATE, AGREEMENT, REAUDIT),
 }
-OFFLINE = {CONSISTENCY, STANDING}
+OFFLINE = {CONSISTENCY, STATE}
 
 
 @pytest.fixture(scope="module")
@@ -256,8 +257,8 @@ def test_a_certificate_that_was_revoked_or_replaced(model_workspace: ModelWorksp
     )
     announce(said, authority.params().certificate, authority.publisher())
     verdict = authority.verify_in_store(digest, tmp_path / "after")
-    assert outcomes(verdict, "failed") == {STANDING}
-    assert how in verdict.check(STANDING).reason
+    assert outcomes(verdict, "failed") == {STATE}
+    assert how in verdict.check(STATE).reason
 
 
 def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
@@ -281,7 +282,7 @@ def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
         authority.publisher(),
     )
     verdict = authority.verify_in_store(digest, tmp_path / "refuted")
-    assert "it leaks" in verdict.check(STANDING).reason
+    assert "it leaks" in verdict.check(STATE).reason
     assert verdict.decision == "failed"
 
 
@@ -290,7 +291,7 @@ def test_a_certificate_that_takes_the_place_of_another(model_workspace: ModelWor
     first = sha256_file(authority.publish("exact", "first") / CERTIFICATE)
     second = sha256_file(authority.publish("exact", "second", supersedes=first) / CERTIFICATE)
     assert authority.verify_in_store(second, tmp_path / "second").verified
-    assert "replaced" in authority.verify_in_store(first, tmp_path / "first").check(STANDING).reason
+    assert "replaced" in authority.verify_in_store(first, tmp_path / "first").check(STATE).reason
 
 
 def test_what_nobody_trusted_says_about_a_certificate_is_a_reason_to_ask(
@@ -305,7 +306,7 @@ def test_what_nobody_trusted_says_about_a_certificate_is_a_reason_to_ask(
     said = announce(revocation(digest, "mischief", now()), stranger.params().certificate, stranger.publisher())
     for name in (certificate_name(said), certificate_name(said).replace(CERTIFICATE, PROOF), about_name(digest, said)):
         authority.store.create(name, stranger.store.read(name))
-    check = authority.verify_in_store(digest, tmp_path / "there").check(STANDING)
+    check = authority.verify_in_store(digest, tmp_path / "there").check(STATE)
     assert check.outcome == "failed"
     assert "cannot be verified" in check.reason
 

@@ -16,18 +16,17 @@ import numpy as np
 import rfc8785
 
 from mbd.certificate.bundle import Bundle
+from mbd.certificate.compose import revocation
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.certificate.keyring import make_keys
-from mbd.certificate.keys import load_signer
-from mbd.certificate.lifecycle import revocation
+from mbd.certificate.keys import load_signer, make_keys
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import leaf_of
+from mbd.certificate.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
 from mbd.certificate.trust import KeyRevocation, Trust, read_trust, write_trust
 from mbd.certificate.verify.arithmetic import BUDGET
 from mbd.certificate.verify.checks import REAUDIT, digest_name
 from mbd.certificate.verify.claims import AGREEMENT
 from mbd.certificate.verify.gate import GATE
-from mbd.certificate.verify.signing import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY, proof_bytes
 from mbd.certificate.verify.structure import POSITIONS, REMOVED
 from mbd.files import sha256_file
 from mbd.formats.statement import to_payload
@@ -52,10 +51,10 @@ class Workshop:
         envelope = Envelope.parse((self.made / base / "bundle" / "certificate.json").read_bytes())
         return json.loads(envelope.content)
 
-    def signed(self, payload: bytes, keys: Path | None = None) -> bytes:
-        """Return an envelope around a payload, signed by the office or with other keys."""
+    def signed(self, payload: bytes, keys: Path | None = None, payload_type: str = PAYLOAD_TYPE) -> bytes:
+        """Return an envelope around a payload, signed by the authority or with other keys."""
         signer = load_signer(f"file:{keys or self.authority.folder / 'keys'}/signer.pem")
-        return sign(payload, PAYLOAD_TYPE, [signer]).to_bytes()
+        return sign(payload, payload_type, [signer]).to_bytes()
 
     def case(self, name: str, problem: str, why: str, base: str = SMALL, **more: Any) -> Path:
         """Begin a bad certificate; return its folder."""
@@ -70,7 +69,7 @@ class Workshop:
         (folder / "bundle" / "certificate.json").write_bytes(envelope)
         signer = load_signer(f"file:{self.authority.folder}/keys/log.pem")
         proof = append(self.authority.store, leaf_of(envelope), signer, self.authority.trust)
-        (folder / "bundle" / "proof.json").write_bytes(proof_bytes(proof))
+        (folder / "bundle" / "proof.json").write_bytes(proof.to_bytes())
 
     def stated(self, folder: Path, payload: Any) -> None:
         """Sign and log what a case states."""
@@ -176,7 +175,7 @@ def proof_of_another_log(golden_store: Workshop, name: str) -> None:
     envelope = (golden_store.made / SMALL / "bundle" / "certificate.json").read_bytes()
     signer = load_signer(f"file:{other.folder}/keys/log.pem")
     proof = append(open_store(f"file://{other.folder}/store"), leaf_of(envelope), signer, other.trust)
-    (folder / "bundle" / "proof.json").write_bytes(proof_bytes(proof))
+    (folder / "bundle" / "proof.json").write_bytes(proof.to_bytes())
 
 
 @fault
@@ -231,6 +230,13 @@ def envelope_not_canonical(golden_store: Workshop, name: str) -> None:
 def payload_not_canonical(golden_store: Workshop, name: str) -> None:
     folder = golden_store.case(name, CANONICAL, "what was signed is not in canonical form")
     golden_store.logged(folder, golden_store.signed(json.dumps(golden_store.payload(SMALL)).encode()))
+
+
+@fault
+def payload_type_other(golden_store: Workshop, name: str) -> None:
+    folder = golden_store.case(name, SCHEMA, "what was signed is not an in-toto statement, by its payload type")
+    payload = rfc8785.dumps(golden_store.payload(SMALL))
+    golden_store.logged(folder, golden_store.signed(payload, payload_type="application/json"))
 
 
 @fault

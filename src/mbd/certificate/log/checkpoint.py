@@ -15,8 +15,18 @@ from securesystemslib.signer import Signer
 
 from mbd.certificate.log.hashing import HASH_SIZE
 from mbd.certificate.log.note import DATED, PLAIN, NoteSignature, dated, note_key_id, parse_note
-from mbd.certificate.public_keys import ED25519, is_signature, key_id, public_pem, raw_ed25519, to_key
-from mbd.certificate.trust import Trust, TrustedKey, refusal, signs
+from mbd.certificate.trust import (
+    ED25519,
+    Trust,
+    TrustedKey,
+    is_signature,
+    key_id,
+    public_pem,
+    raw_ed25519,
+    refusal,
+    signs,
+    to_key,
+)
 from mbd.errors import UsageError, VerificationError
 
 _LATEST = 253402300799  # the last second that a datetime can hold

@@ -9,22 +9,13 @@ No check trusts another party than the holders of the keys in the trust file, an
 
 from datetime import datetime
 
+from mbd.certificate.reader import CANONICAL, SCHEMA, SIGNATURES, VALIDITY, ParsedEnvelope, verify_envelope
+from mbd.certificate.state import store_status
 from mbd.certificate.trust import Trust
+from mbd.certificate.verdict import Check, Verdict, decide, failed, not_checkable
 from mbd.certificate.verify.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
 from mbd.certificate.verify.claims import in_short
 from mbd.certificate.verify.inputs import VerificationInput, from_folder, from_store
-from mbd.certificate.verify.signing import (
-    CANONICAL,
-    SCHEMA,
-    SIGNATURES,
-    VALIDITY,
-    ParsedEnvelope,
-    log_finding,
-    read_envelope,
-    signature_checks,
-)
-from mbd.certificate.verify.standing import standing_of
-from mbd.certificate.verify.verdict import Check, Verdict, decide, failed, not_checkable
 from mbd.files import canonical_digest
 from mbd.formats.predicate import Erasure
 from mbd.formats.statement import SUBJECTS, DeletionStatement
@@ -42,24 +33,20 @@ def verify_bundle(
     about to be published, so that it is not yet in the log is no fault. `at`: the time that counts as now.
     """
     at = at or now()
-    read = read_envelope(verification_input.envelope)
-    if read.envelope is None or not isinstance(read.statement, DeletionStatement):
+    read = verify_envelope(verification_input.envelope, verification_input.proof, trust, at=at, unpublished=unpublished)
+    if not isinstance(read.statement, DeletionStatement):
         return _verdict(verification_input, trust, [*_no_certificate(read)])
     statement = read.statement
-    log = log_finding(verification_input.envelope, verification_input.proof, trust)
-    needed = not (unpublished and verification_input.proof is None)
-    store_status = standing_of(statement, verification_input.digest, log.inclusion, verification_input.store, trust, at)
+    store = store_status(statement, verification_input.digest, read.inclusion, verification_input.store, trust, at)
     digests = digest_checks(verification_input, statement)
     checks = [
         *read.checks,
-        *signature_checks(read.envelope, trust, statement.predicate.issued, log.logged, at),
-        *(check.model_copy(update={"required": needed}) for check in log.checks),
-        *store_status.checks,
+        *store.checks,
         *digests,
         *content_checks(verification_input, statement, digests),
-        date_check(statement, store_status.reaudit_by, at),
+        date_check(statement, store.reaudit_by, at),
     ]
-    return _verdict(verification_input, trust, checks, statement, store_status.erasure)
+    return _verdict(verification_input, trust, checks, statement, store.erasure)
 
 
 def _no_certificate(read: ParsedEnvelope) -> list[Check]:

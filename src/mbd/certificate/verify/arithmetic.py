@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from mbd.certificate.verify.verdict import Check, failed, passed
+from mbd.certificate.verdict import Check, failed, passed
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
 
 BUDGET = "budget arithmetic"

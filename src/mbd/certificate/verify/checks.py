@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from mbd.certificate.verdict import Check, failed, not_checkable, passed
 from mbd.certificate.verify.arithmetic import BUDGET, budget_check
 from mbd.certificate.verify.claims import AGREEMENT, agreement_check, budget_claim, structural_claim
 from mbd.certificate.verify.gate import GATE, gate_check
 from mbd.certificate.verify.inputs import VerificationInput
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, structural_checks
-from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
 from mbd.errors import MbdError
 from mbd.files import sha256_file
 from mbd.formats.deletion import INDICES

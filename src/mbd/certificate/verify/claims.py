@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from mbd.certificate.verdict import Check, failed, passed
 from mbd.certificate.verify.arithmetic import BudgetClaim, Spending
 from mbd.certificate.verify.structure import StructuralClaim
-from mbd.certificate.verify.verdict import Check, failed, passed
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.model import ModelRecord

@@ -6,7 +6,7 @@ passes if every finding that decides passes, and if at least one attack decided.
 
 from collections.abc import Iterator
 
-from mbd.certificate.verify.verdict import Check, failed, passed
+from mbd.certificate.verdict import Check, failed, passed
 from mbd.formats.leakage import Interval, LeakageRecord
 
 GATE = "gate decision"

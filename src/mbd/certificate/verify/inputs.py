@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mbd.certificate.bundle import PROOF, certificate_digest
-from mbd.certificate.envelope import Envelope
+from mbd.certificate.envelope import certificate_digest
 from mbd.certificate.layout import certificate_name, object_name, proof_name
+from mbd.certificate.reader import parse_envelope
 from mbd.errors import DataError, VerificationError
 from mbd.formats.deletion import INDICES
-from mbd.formats.statement import CERTIFICATE, MODEL, SUBJECTS, WEIGHTS, DeletionStatement, parse_payload
+from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, SUBJECTS, WEIGHTS, DeletionStatement
 from mbd.storage.store import NotThereError, Store
 
 _WITH_THE_MODEL = (WEIGHTS, MODEL, INDICES)
@@ -105,7 +105,7 @@ def _read(store: Store, name: str, sha256: str) -> bytes:
 def _subjects(envelope: bytes) -> dict[str, str]:
     """Return which files an envelope is about; nothing if it is no certificate, which the checks will tell."""
     try:
-        statement = parse_payload(Envelope.parse(envelope).content)
+        statement = parse_envelope(envelope).require()
     except VerificationError:
         return {}
     digests = statement.digests if isinstance(statement, DeletionStatement) else {}

@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
+from mbd.certificate.verdict import Check, failed, not_checkable, passed
 from mbd.certificate.verify.blueprint import blueprint
-from mbd.certificate.verify.verdict import Check, failed, not_checkable, passed
 from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.tensors import Array
 

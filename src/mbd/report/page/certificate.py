@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from mbd.certificate.bundle import PROOF
 from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.status import Status, status
+from mbd.certificate.state import Status, status_of
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Predicate
 from mbd.formats.purge import PurgeReport
 from mbd.formats.statement import (
     CERTIFICATE,
+    PROOF,
     SUBJECTS,
     WEIGHTS,
     AnyStatement,
@@ -67,7 +67,7 @@ def certificate_page(statement: DeletionStatement, known: PageContext) -> Page:
     predicate = statement.predicate
     purge = _last_purge(known.about or ())
     erasure = purge.erasure if purge else predicate.erasure
-    stands = status(statement, known.about or (), predicate.issued)  # no clock: whether it is overdue is not asked
+    stands = status_of(statement, known.about or (), predicate.issued)  # no clock: whether it is overdue is not asked
     return Page(
         kind=KIND,
         title=_title(predicate),

@@ -10,19 +10,11 @@ import pytest
 
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.commitments import Commitments
-from mbd.certificate.keyring import make_keys
-from mbd.certificate.lifecycle import (
-    PENDING,
-    announce,
-    finish_pending,
-    reaudit,
-    revocation,
-    supersession,
-)
+from mbd.certificate.compose import reaudit, revocation, supersession
+from mbd.certificate.keys import make_keys, sign_statement
 from mbd.certificate.log.reader import Log
-from mbd.certificate.registry import CertificateEntry, InvalidCertificate, entries, entry
-from mbd.certificate.signing import sign_statement
-from mbd.certificate.status import Status, status
+from mbd.certificate.publish import PENDING, announce, finish_pending
+from mbd.certificate.state import CertificateEntry, InvalidCertificate, Status, entries, entry, status_of
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.statement import AnyStatement, DeletionStatement, to_payload
 from mbd.records import now
@@ -63,7 +55,7 @@ def golden_store(model_workspace: ModelWorkspace, tmp_path: Path) -> LifecycleSt
 
 
 def states(certificate: DeletionStatement, *about: AnyStatement, after: timedelta = DAY) -> Status:
-    return status(certificate, about, certificate.predicate.issued + after)
+    return status_of(certificate, about, certificate.predicate.issued + after)
 
 
 def test_where_a_certificate_stands_follows_from_what_is_said_about_it(

@@ -52,7 +52,7 @@ class Verdict(Record):
     @property
     def problems(self) -> tuple[Check, ...]:
         """The checks that stand in the way."""
-        return tuple(c for c in self.checks if c.outcome == "failed" or (c.required and c.outcome != "passed"))
+        return problems_of(self.checks)
 
     def check(self, name: str) -> Check:
         """Return the check of this name."""
@@ -62,6 +62,11 @@ class Verdict(Record):
         """Return the verdict with one more check, decided again."""
         checks = (*self.checks, check)
         return self.model_copy(update={"checks": checks, "decision": decide(checks)})
+
+
+def problems_of(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Return the checks that failed, and the required ones that could not be made."""
+    return tuple(c for c in checks if c.outcome == "failed" or (c.required and c.outcome != "passed"))
 
 
 def passed(name: str, reason: str, *, required: bool = False) -> Check:
