@@ -1,11 +1,12 @@
-"""The arguments of a pipeline from a command line: parameters as one text, and the rest by name."""
+"""The arguments of a pipeline from a command line: parameters as one text, and the others by name."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from mbd.errors import UsageError
-from mbd.params import Params, to_yaml
+from mbd.kubeflow.common import write_params
+from mbd.params import Params
 from pipelines.compiling import build
 
 
@@ -14,7 +15,7 @@ def given(
 ) -> dict[str, Any]:
     """Return the arguments of the pipeline `name`; one that it does not have, or lacks, is an error."""
     wanted = build(name, params.platform).component_spec.inputs or {}
-    values: dict[str, Any] = {"params": to_yaml(params)}
+    values: dict[str, Any] = {"params": write_params(params)}
     if "modalities" in wanted or (modalities and "modality" not in wanted):
         values["modalities"] = list(modalities) or [params.requests.modality]
     if "modality" in wanted:

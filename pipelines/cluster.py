@@ -28,6 +28,8 @@ from pipelines.compiling import compiled
 TOKEN = "MBD_KUBEFLOW_TOKEN"  # noqa: S105 -- the name of an environment variable
 _UNFINISHED_OR_DONE = {None, "PENDING", "RUNNING", "SUCCEEDED", "PAUSED"}
 _PAGE = 100
+DEFAULT_ACCOUNT = "pipeline-runner"
+"""the service account that the API server puts where none was named"""
 _TIMEOUT_SECONDS = 10
 
 
@@ -225,7 +227,7 @@ class Cluster:
 
 
 def _is(job: Any, wanted: Submission, version: str) -> bool:  # noqa: ANN401 -- kfp has no types
-    """Tell whether a schedule is the wanted one already."""
+    """Return whether a schedule is the wanted one already."""
     return bool(
         job.trigger
         and job.trigger.cron_schedule
@@ -233,6 +235,6 @@ def _is(job: Any, wanted: Submission, version: str) -> bool:  # noqa: ANN401 -- 
         and job.pipeline_version_reference.pipeline_version_id == version
         and (job.runtime_config.parameters or {}) == dict(wanted.arguments)
         and (job.runtime_config.pipeline_root or None) == wanted.pipeline_root
-        and (job.service_account or None) == wanted.service_account
+        and (job.service_account or DEFAULT_ACCOUNT) == (wanted.service_account or DEFAULT_ACCOUNT)
         and job.status != "DISABLED"
     )

@@ -1,8 +1,9 @@
 """Pipeline `delete`: a request becomes a deleted model, evidence, a certificate, and its publication.
 
 The model is trained here, and so is the reference, which never sees the modality; both come from Kubeflow's cache where
-an earlier run has made them. Everything from `delete` on is done anew. Refused by the gate, the run fails in `certify`.
-However it ends, Prometheus is told. With `purge_copies` every copy of the old weights goes when all is published.
+an earlier run has made them. Everything from `delete` on is done again. Refused by the gate, the run fails in
+`certify`. However it ends, Prometheus learns of it. With `purge_copies` every copy of the old weights is removed when
+all is published.
 """
 
 from typing import Any
@@ -28,8 +29,15 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
     def mbd_delete(
         params: str, modalities: list[str], subjects: list[str], request: str = "", purge_copies: bool = False
     ) -> None:
-        told = place(notify(params=params, pipeline="delete"), platform, cached=False, opens=False)
-        with dsl.ExitHandler(told, name="delete-and-certify"):
+        end = notify(
+            params=params,
+            pipeline="delete",
+            run=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+            modalities=modalities,
+            purged=purge_copies,
+        )
+        place(end, platform, cached=False, signs=True, opens=False)
+        with dsl.ExitHandler(end, name="delete-and-certify"):
             data, model, never_exposed = model_and_reference(params, modalities, platform)
             deleted = place(
                 delete(
@@ -80,13 +88,13 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
             released = place(
                 publish(params=params, certificate=certificate, deleted=deleted), platform, cached=False, signs=True
             ).outputs["published"]
-            with dsl.If(purge_copies == True, name="purge-copies"):  # noqa: E712 -- kfp compares when the pipeline runs
-                place(
-                    purge(params=params, published=released, deleted=deleted),
-                    platform,
-                    cached=False,
-                    signs=True,
-                    keeps=True,
-                )
+            # Not in a dsl.If: a task that is skipped leaves a run that succeeded in the state RUNNING.
+            place(
+                purge(params=params, published=released, deleted=deleted, requested=purge_copies),
+                platform,
+                cached=False,
+                signs=True,
+                keeps=True,
+            )
 
     return mbd_delete

@@ -4,13 +4,17 @@ Nothing here depends on a task's work. A task that must not be answered from Kub
 `cached=False`: whatever deletes, attacks, certifies, publishes or purges is done, not remembered.
 """
 
+import re
 from typing import Any
 
 from kfp import kubernetes
 
+from mbd.errors import UsageError
 from mbd.params.platform import PlatformSettings
 
 NON_ROOT = {"run_as_user": 10001, "run_as_group": 10001, "run_as_non_root": True}
+_PLAINTEXT, _TEMPORARY = "plaintext", "tmp"
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def place(
@@ -24,11 +28,11 @@ def place(
     keeps: bool = False,
     opens: bool = True,
 ) -> Any:  # noqa: ANN401
-    """Give a task its place.
+    """Set image, resources, volumes and retries of a task.
 
     `trains`: on a GPU if there is one; `signs`: with the keys and the trust file; `keeps`: with the volume for what
-    must outlive the task (budget ledgers, what opens commitments); `opens`: with what encrypted models and feature data
-    are opened with, and memory for their plain form.
+    must outlive the task (budget ledgers, openings of commitments); `opens`: with the keys of encrypted models and
+    feature data, and memory for their plain form.
     """
     on_gpu = trains and platform.gpu.limit > 0
     image = platform.gpu_image if on_gpu else platform.image
@@ -40,9 +44,11 @@ def place(
     task.set_memory_request(platform.memory).set_memory_limit(platform.memory)
     kubernetes.set_timeout(task, platform.timeout_seconds)
     kubernetes.set_security_context(task, **NON_ROOT)
-    if retried and platform.retries.count:
-        backoff = f"{platform.retries.backoff_seconds:g}s"
-        task.set_retry(platform.retries.count, backoff_duration=backoff, backoff_factor=2.0)
+    if retried:
+        _retry(task, platform)
+    _check_volumes(platform)
+    # A volume, so that an administrator can make the root filesystem read-only.
+    kubernetes.empty_dir_mount(task, volume_name=_TEMPORARY, mount_path="/tmp")  # noqa: S108
     for secret, keys in platform.secrets.items():
         kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys)
     if signs and platform.keys_secret:
@@ -56,12 +62,50 @@ def place(
     return task
 
 
+def _retry(task: Any, platform: PlatformSettings) -> None:  # noqa: ANN401
+    """Retry a task that failed.
+
+    Argo counts `backoff_max_duration` from the first attempt: it starts no retry after it, and ends one that runs then.
+    kfp's default is an hour. So it has to cover all attempts and the waits between them.
+    """
+    count, wait = platform.retries.count, platform.retries.backoff_seconds
+    if count:
+        longest = (count + 1) * platform.timeout_seconds + wait * (2**count - 1)
+        task.set_retry(
+            count, backoff_duration=f"{wait:g}s", backoff_factor=2.0, backoff_max_duration=f"{round(longest)}s"
+        )
+
+
+def _check_volumes(platform: PlatformSettings) -> None:
+    """Refuse names that Kubeflow makes invalid volumes of: a volume has the name of its secret or claim."""
+    taken = {_PLAINTEXT: "a volume of every task", _TEMPORARY: "a volume of every task"}
+    for key in ("keys_secret", "state_claim", "data_keys_claim", "wrapper_secret"):
+        name = getattr(platform, key)
+        if name is None:
+            continue
+        if not _DNS_LABEL.fullmatch(name):
+            raise UsageError(
+                "this cannot be the name of a volume, which Kubeflow names after its secret or claim",
+                key=f"platform.{key}",
+                value=name,
+                hint="up to 63 lowercase letters, digits and hyphens, without a dot",
+            )
+        if name in taken:
+            raise UsageError(
+                f"this name is taken by {taken[name]}, and volumes have the names of their secrets and claims",
+                key=f"platform.{key}",
+                value=name,
+                hint="rename the secret or the claim",
+            )
+        taken[name] = f"platform.{key}"
+
+
 def _let_decrypt(task: Any, platform: PlatformSettings) -> None:  # noqa: ANN401
     kubernetes.mount_pvc(task, pvc_name=platform.data_keys_claim, mount_path=platform.data_keys_path)
     if platform.wrapper_secret:
         kubernetes.use_secret_as_volume(task, secret_name=platform.wrapper_secret, mount_path=platform.wrapper_path)
     # What a container has there is 64 MiB; this counts as the pod's memory.
-    kubernetes.empty_dir_mount(task, volume_name="plaintext", mount_path="/dev/shm", medium="Memory")  # noqa: S108
+    kubernetes.empty_dir_mount(task, volume_name=_PLAINTEXT, mount_path="/dev/shm", medium="Memory")  # noqa: S108
 
 
 def _ask_for_gpu(task: Any, platform: PlatformSettings) -> None:  # noqa: ANN401

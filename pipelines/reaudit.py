@@ -24,8 +24,9 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
 
     @dsl.pipeline(name="mbd-reaudit", description="Attack what is published again; confirm or refute its certificate.")
     def mbd_reaudit(params: str, modality: str) -> None:
-        told = place(notify(params=params, pipeline="reaudit"), platform, cached=False, opens=False)
-        with dsl.ExitHandler(told, name="attack-again"):
+        end = notify(params=params, pipeline="reaudit", run=dsl.PIPELINE_JOB_ID_PLACEHOLDER, modality=modality)
+        place(end, platform, cached=False, signs=True, opens=False)
+        with dsl.ExitHandler(end, name="attack-again"):
             released = place(published(params=params, modality=modality), platform, cached=False, signs=True).outputs
             data = place(features(params=params), platform).outputs["dataset"]
             never_exposed = place(

@@ -20,7 +20,7 @@ LAYERS = [
     {"params"},
 ]
 # the first may import the second
-NEIGHBOURS = {("training", "evaluation"), ("kubeflow", "cli")}
+NEIGHBOURS = {("training", "evaluation")}
 TOOLS = {
     "errors",
     "files",

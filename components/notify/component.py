@@ -6,8 +6,17 @@ from components.base import component
 
 
 @component
-def notify(params: str, pipeline: str, status: dsl.PipelineTaskFinalStatus) -> None:
-    """Tell Prometheus how a run ended, whatever happened in it; never fails itself."""
+def notify(
+    params: str,
+    pipeline: str,
+    run: str,
+    status: dsl.PipelineTaskFinalStatus,
+    modalities: list[str] = [],
+    modality: str = "",
+    purged: bool = False,
+) -> None:
+    """Report to Prometheus how a run ended, by what it published; never fails itself."""
     from mbd.kubeflow import tasks
 
-    tasks.notify(params, pipeline, status.state, status.error_message or "")
+    wanted, message = modalities or [modality], status.error_message or ""
+    tasks.notify(params, pipeline, run, wanted, status.state, message, purged=purged)

@@ -11,8 +11,9 @@ def purge(
     published: dsl.Input[dsl.Artifact],
     deleted: dsl.Input[dsl.Model],
     proof: dsl.Output[dsl.Artifact],
+    requested: bool = True,
 ) -> None:
-    """Remove every copy of the old weights, and prove it in the log; fails if one is left."""
+    """Remove every copy of the old weights if requested, and prove it in the log; fails if one is left."""
     from mbd.kubeflow import tasks
 
-    tasks.purge(params, published, deleted, proof)
+    tasks.purge(params, published, deleted, proof, requested=requested)

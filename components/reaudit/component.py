@@ -7,7 +7,7 @@ from components.base import component
 
 @component
 def reaudit(params: str, certificate: str, leakage: dsl.Input[dsl.Artifact]) -> None:
-    """Tell the log what new attacks found; refused by the gate, the certificate is refuted and the run fails."""
+    """Log what new attacks found; refused by the gate, the certificate is refuted and the run fails."""
     from mbd.kubeflow import tasks
 
     tasks.reaudit(params, certificate, leakage)

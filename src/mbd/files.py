@@ -18,7 +18,7 @@ from typing import Any
 
 import rfc8785
 
-from mbd.errors import UsageError
+from mbd.errors import DataError, UsageError
 
 STEP_FILE = "step.json"
 
@@ -78,6 +78,38 @@ def to_json(value: object) -> str:
 def read_json(path: Path) -> Any:  # noqa: ANN401 -- what is inside is the caller's to check
     """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_step(folder: Path, step: str | None = None) -> dict[str, Any]:
+    """Return the `step.json` of a folder whose files are still those that the step wrote.
+
+    Args:
+        folder: the output of a step.
+        step: the step that has to have written it; None: any.
+
+    Raises:
+        DataError: no step, or another one, wrote the folder, or a file in it was changed, added or removed since.
+    """
+    file, hint = folder / STEP_FILE, f"run `mbd {step}` again" if step else "run the step again"
+    try:
+        record: dict[str, Any] = read_json(file)
+        writer, written = record["step"], dict(record["outputs"]["files"])
+    except OSError as error:
+        raise DataError("the folder is not the output of a step", file=file, hint=hint) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError("the record of the step is not valid", file=file, hint=hint) from error
+    if step not in (None, writer):
+        raise DataError(f"the folder is not an output of `mbd {step}`", file=file, key="step", value=writer, hint=hint)
+    found = file_digests(folder)
+    if changed := sorted(name for name in {*written, *found} if written.get(name) != found.get(name)):
+        name = changed[0]
+        raise DataError(
+            "the file is not what the step wrote",
+            file=folder / name,
+            value=f"sha256 {found.get(name, 'none: the file is missing')}, written {written.get(name, 'no such file')}",
+            hint=hint,
+        )
+    return record
 
 
 @contextmanager

@@ -247,11 +247,6 @@ def test_a_fresh_start_has_the_spread_of_training_and_no_bias() -> None:
 
 
 def test_what_cannot_be_done_is_refused(before: ModelBefore) -> None:
-    lattice = replace(before, record=before.record.model_copy(update={"backbone": "lattice"}))
-    with pytest.raises(UsageError, match=r"deletion\.method=exact"):
-        delete(AUDIO, lattice, params())
-    with pytest.raises(UsageError, match="whole modalities"):
-        delete(DeletionTarget(("audio",), ("speaker1",)), before, params())
     with pytest.raises(UsageError, match="smell"):
         delete(DeletionTarget(("smell",)), before, params())
     uncut = replace(before, record=before.record.model_copy(update={"revoked": ("visual",)}))

@@ -219,11 +219,6 @@ def test_a_model_without_generators_can_be_cut_but_not_operated_on(model_workspa
         operated(tmp_path, "cut=false")
 
 
-def test_subjects_are_for_another_method(model_workspace: Path) -> None:
-    with pytest.raises(UsageError, match="whole modalities, not single subjects"):
-        operated(model_workspace, request=DeletionTarget(("audio",), ("somebody",)))
-
-
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 2**16), kind=st.sampled_from(["zero", "noise"]), share=st.floats(0, 1))
 def test_an_edit_changes_what_is_listed_and_nothing_else(seed: int, kind: str, share: float) -> None:

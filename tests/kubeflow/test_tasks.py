@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,22 @@ def test_a_folder_that_no_step_wrote_is_refused(workspace: ArtifactWorkspace, tm
     assert exit_code(caught) == ExitCode.BAD_DATA
 
 
+def test_an_artifact_whose_objects_were_removed_is_an_error_and_no_empty_model(
+    workspace: ArtifactWorkspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (tmp_path / "missing", tmp_path / "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(SystemExit) as caught:
+            tasks.publish(
+                workspace.params(),
+                workspace.artifact("certificate"),
+                PlainArtifact(str(folder)),
+                *_nowhere(tmp_path),
+            )
+        assert exit_code(caught) == ExitCode.BAD_DATA
+        assert "removed from the pipeline root" in capfd.readouterr().err
+
+
 def _nowhere(folder: Path) -> tuple[PlainArtifact, PlainArtifact]:
     return PlainArtifact(str(folder / "published")), PlainArtifact(str(folder / "page"))
 
@@ -163,6 +180,7 @@ def test_what_is_published_is_fetched_attacked_again_and_confirmed(
     tasks.reaudit(workspace.params("certificate.reaudit_days=500"), certificate, leakage)
     about = list((workspace.folder / "store" / "about" / certificate).iterdir())
     assert len(about) == 1
+    assert "last_success" in reported(workspace, tmp_path, "reaudit", "run-43", "RUNNING")
 
 
 def test_a_refused_audit_refutes_the_certificate_and_fails_the_run(
@@ -191,6 +209,14 @@ def load_text(params: str) -> Params:
     return load_params(Path("params.yaml"))
 
 
+def test_a_purge_that_was_not_requested_says_so(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
+    proof = PlainArtifact(str(tmp_path / "proof"))
+    given = workspace.artifact("published"), workspace.artifact("deleted")
+    tasks.purge(workspace.params(), *given, proof, requested=False)
+    assert proof.metadata["claim"] == "not requested"
+    assert (proof.folder / "report.md").read_text() == tasks.NOT_PURGED
+
+
 def test_purge_leaves_no_copy_of_the_old_weights(
     workspace: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,18 +232,41 @@ def test_purge_leaves_no_copy_of_the_old_weights(
     assert (proof.folder / "purge.json").stat().st_mode & 0o077 == 0
 
 
-def test_notify_tells_prometheus_how_the_run_ended(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
-    output = workspace.params("monitoring.mode=textfile", f"monitoring.textfile={tmp_path}")
-    file = tmp_path / "mbd-pipeline-delete-sentiment.prom"
-    tasks.notify(output, "delete", "FAILED", "Task certify failed.")
-    assert 'mbd_step_last_failure_timestamp_seconds{model="sentiment",reason="failure",step="pipeline-delete"}' in (
-        file.read_text()
-    )
-    tasks.notify(output, "delete", "SUCCEEDED", "")
-    assert 'mbd_step_last_success_timestamp_seconds{model="sentiment",step="pipeline-delete"}' in file.read_text()
+def reported(
+    workspace: ArtifactWorkspace, folder: Path, pipeline: str, run: str, state: str, *, purged: bool = False
+) -> str:
+    """Return what Prometheus reads after `notify` has run."""
+    params = workspace.params("monitoring.mode=textfile", f"monitoring.textfile={folder}")
+    tasks.notify(params, pipeline, run, ["audio"], state, purged=purged)
+    return (folder / f"mbd-pipeline-{pipeline}-sentiment.prom").read_text()
+
+
+@pytest.mark.parametrize("state", ["COMPLETE", "SUCCEEDED", "RUNNING", "FAILED", "CANCELED"])
+def test_a_run_that_published_its_certificate_is_a_success_whatever_kubeflow_calls_it(
+    workspace: ArtifactWorkspace, tmp_path: Path, state: str
+) -> None:
+    metric = 'mbd_step_last_success_timestamp_seconds{model="sentiment",step="pipeline-delete"}'
+    assert metric in reported(workspace, tmp_path, "delete", "run-42", state)
+
+
+def test_a_run_that_published_nothing_is_a_failure_whatever_kubeflow_calls_it(
+    workspace: ArtifactWorkspace, tmp_path: Path
+) -> None:
+    metric = 'mbd_step_last_failure_timestamp_seconds{model="sentiment",reason="failure",step="pipeline-delete"}'
+    assert metric in reported(workspace, tmp_path, "delete", "another-run", "COMPLETE")
+    assert metric in reported(workspace, tmp_path, "delete", "run-42", "COMPLETE", purged=True)  # none was published
+
+
+def test_without_a_store_that_can_be_read_the_state_counts(
+    workspace: ArtifactWorkspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nobody_to_trust = replace(workspace, settings=(f"certificate.trust={tmp_path}/none.json",))
+    assert "last_success" in reported(nobody_to_trust, tmp_path, "delete", "run-42", "COMPLETE")
+    assert "last_failure" in reported(nobody_to_trust, tmp_path, "delete", "run-42", "FAILED")
+    assert "the store does not say how the run ended" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("params", ["no: parameters", "monitoring: {mode: push, pushgateway: 'http://127.0.0.1:9'}"])
 def test_notify_never_fails_the_run(params: str, capfd: pytest.CaptureFixture[str]) -> None:
-    tasks.notify(params, "delete", "SUCCEEDED", "")
+    tasks.notify(params, "delete", "run-42", ["audio"], "SUCCEEDED")
     assert "warning:" in capfd.readouterr().err

@@ -6,7 +6,8 @@ from typing import Any
 
 from mbd.certificate.keys import make_keys
 from mbd.kubeflow import tasks
-from mbd.params import load_params, to_yaml
+from mbd.kubeflow.common import write_params
+from mbd.params import load_params
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.wrapper import FileWrapper
 from tests.pipelines.small import SETTINGS
@@ -48,7 +49,7 @@ class ArtifactWorkspace:
             f"store.url=file://{self.folder}/store",
             f"purge.tombstones={self.folder}/tombstones",
         )
-        return to_yaml(load_params(None, [*SETTINGS, *own, *self.settings, *settings]))
+        return write_params(load_params(None, [*SETTINGS, *own, *self.settings, *settings]))
 
     def prepare(self) -> None:
         """Make keys, data, model and reference."""

@@ -84,7 +84,10 @@ class _Handler(BaseHTTPRequestHandler):
         entries, key = kinds[match[1]]
         if match[2] is None:
             if method == "POST":
-                return known.new(entries, key, **json.loads(body))
+                given = json.loads(body)
+                if key != "experiment_id":  # as the real server does
+                    given["service_account"] = given.get("service_account") or "pipeline-runner"
+                return known.new(entries, key, **given)
             name = "recurringRuns" if match[1] == "recurringruns" else match[1]
             return _page(name, [e for e in entries if _matches(e, query)], query)
         entry = next((e for e in entries if e[key] == match[2]), None)

@@ -3,6 +3,7 @@
 import pytest
 
 from mbd.errors import UsageError
+from mbd.kubeflow.common import read_params
 from mbd.params import Params, load_params
 from pipelines.arguments import given
 
@@ -11,11 +12,7 @@ def test_parameters_travel_as_one_text_that_means_the_same() -> None:
     params = Params()
     arguments = given("delete", params, ["text"], [], [])
     assert (arguments["modalities"], arguments["subjects"]) == (["text"], [])
-    text = arguments["params"]
-    from pathlib import Path
-
-    Path("travelled.yaml").write_text(text)
-    assert load_params(Path("travelled.yaml")) == params
+    assert read_params(arguments["params"]) == params
 
 
 def test_what_is_revoked_unless_told_otherwise_comes_from_the_parameters() -> None:

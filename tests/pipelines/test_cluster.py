@@ -66,6 +66,13 @@ def test_a_schedule_is_created_once_then_updated_in_place(kubeflow: Kubeflow, pl
     assert (job["display_name"], job["max_concurrency"], job["no_catchup"]) == ("mbd-delete", 1, True)
 
 
+def test_a_schedule_without_a_service_account_is_recognised(kubeflow: Kubeflow) -> None:
+    platform = PlatformSettings(kubeflow_host=kubeflow.url)
+    assert Cluster(platform).schedule("delete", nightly(platform))[0] == "created"
+    assert kubeflow.recurring[0]["service_account"] == "pipeline-runner"
+    assert Cluster(platform).schedule("delete", nightly(platform))[0] == "unchanged"
+
+
 def test_duplicates_that_others_made_become_one(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     cluster = Cluster(platform)
     cluster.schedule("delete", nightly(platform))

@@ -71,7 +71,7 @@ def test_a_whole_deletion_has_the_bytes_of_the_command_line_and_a_certificate_th
     verified = run("verify", f"file://build/store/certificates/{certificate}")
     assert verified.exit_code == 0, verified.output
     assert "VERIFIED" in verified.output
-    assert not (outputs / "purge").exists()  # nobody asked for it
+    assert [file.name for file in (outputs / "purge" / "proof").iterdir()] == ["report.md"]  # it was not requested
     assert not [path for path in (tmp_path / "kfp").iterdir() if path != outputs]  # no feature data is left
 
 
@@ -120,5 +120,5 @@ def test_a_step_that_fails_fails_the_run_with_its_reason(tmp_path: Path) -> None
     assert done.exception.exit_code == 1
     assert "features" in done.exception.problem
     assert "none.npz" in done.output
-    assert "delete: FAILED" in done.output  # whatever happened, `notify` runs
+    assert "delete: failed (Kubeflow: FAILED" in done.output  # whatever happened, `notify` runs
     assert not left.exists()

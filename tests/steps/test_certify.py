@@ -322,8 +322,8 @@ def test_a_file_that_its_step_did_not_write_is_refused(
         (folder / name).write_text(text.replace(old, new, 1))
 
     error = with_copy(model_workspace, tmp_path, part, change)
-    assert error.exit_code == ExitCode.REFUSED
-    assert "not the one that the step wrote" in str(error)
+    assert error.exit_code == ExitCode.BAD_DATA
+    assert "not what the step wrote" in str(error)
 
 
 def test_weights_of_another_model_are_refused(model_workspace: ModelWorkspace, tmp_path: Path) -> None:

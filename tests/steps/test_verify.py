@@ -113,4 +113,4 @@ def test_other_data_prove_nothing(authority: CertificateAuthority, tmp_path: Pat
     other = synthetic_set(tmp_path / "data", "features.seed=7")
     verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), features=other)
     assert verdict.decision == "not verified"
-    assert "not the data that model.json lists" in verdict.check(REPRODUCTION).reason
+    assert "made from other data" in verdict.check(REPRODUCTION).reason

@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 
 from mbd.attacks.target_model import Role
 from mbd.errors import DataError, UsageError
-from mbd.features.contract import MANIFEST, FeatureSet
+from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import RECORD, load_model
-from mbd.model.compatible import open_for, refuse_foreign
+from mbd.model.compatible import open_for, refuse_foreign, refuse_other_data
 from mbd.tensors import Array
 
 
@@ -83,7 +83,7 @@ def open_case(
             hint="a model all of whose modalities are revoked has to be withdrawn",
         )
     for stored in audit.models.values():
-        _refuse_other_data(stored, data)
+        refuse_other_data(stored.record, data, stored.folder / RECORD)
     _refuse_other_kind(audit)
     _refuse_other_deletion(audit)
     _refuse_other_inputs(audit)
@@ -107,19 +107,6 @@ def _open_released(record: ModelRecord, features: Path, modalities: Sequence[str
             hint=f"it has {', '.join(whole.modalities)}; give the data that the model was trained on",
         )
     return FeatureSet.open(features, without=tuple(m for m in whole.modalities if m not in there))
-
-
-def _refuse_other_data(stored: StoredModel, data: FeatureSet) -> None:
-    listed = data.digests()
-    for name, digest in stored.record.data.files.items():
-        if PurePosixPath(name).stem in ("_rows", *data.modalities) and listed.get(name) != digest:
-            raise DataError(
-                f"the model was made from other data ({stored.record.data.name})",
-                file=stored.folder / RECORD,
-                key=name,
-                value=f"sha256 {digest}, {data.folder / MANIFEST} lists {listed.get(name, 'no such file')}",
-                hint="give the FeatureSet that all models were made from",
-            )
 
 
 def _refuse_other_kind(audit: AuditInput) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mbd.errors import DataError, GateRefusedError, UsageError
-from mbd.files import STEP_FILE, canonical_digest, file_digests, read_json
+from mbd.files import canonical_digest, read_json, read_step
 from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, read_deletion
 from mbd.formats.leakage import LEAKAGE, AttackRecord, InvariantRecord, LeakageRecord, LowerBound, UtilityRecord
 from mbd.formats.model import ModelRecord
@@ -49,11 +49,11 @@ def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> Cer
     attacks = _read_leakage(record, leakage)
     _refuse_uncut(record, model, deletion)
     _refuse_public_noise(record, deletion)
-    steps = {"delete": _read_step(deletion, "delete"), "evaluate": _read_step(evaluation, "evaluate")}
+    steps = {"delete": read_step(deletion, "delete"), "evaluate": read_step(evaluation, "evaluate")}
     digests: dict[str, str] = steps["delete"]["outputs"]["files"]
     _refuse_other_model(record, model, digests, deletion)
     if leakage and attacks:
-        steps["attack"] = _read_step(leakage, "attack")
+        steps["attack"] = read_step(leakage, "attack")
         _refuse_other_attack(record, attacks, leakage)
     return CertificateInput(
         folder=deletion,
@@ -87,24 +87,6 @@ def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecor
     found = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
     _refuse_gate(found, folder)
     return found
-
-
-def _read_step(folder: Path, name: str) -> dict[str, Any]:
-    """Return what `step.json` says, if the files beside it still are those that the step wrote."""
-    file, hint = folder / STEP_FILE, f"run `mbd {name}` again"
-    try:
-        step: dict[str, Any] = read_json(file)
-        writer, files, versions = step["step"], step["outputs"]["files"], step["versions"]
-    except OSError as error:
-        raise DataError(f"the folder is not a whole output of `mbd {name}`", file=file, hint=hint) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError("the record of the step is not valid", file=file, hint=hint) from error
-    if writer != name or not isinstance(files, dict) or not isinstance(versions, dict):
-        raise DataError(f"this is not an output of `mbd {name}`", file=file, key="step", value=writer, hint=hint)
-    actual = file_digests(folder)
-    if changed := sorted(path for path in {*files, *actual} if files.get(path) != actual.get(path)):
-        raise _not_together("a file is not the one that the step wrote", folder / changed[0], hint)
-    return step
 
 
 def _refuse_gate(leakage: LeakageRecord, folder: Path) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import FOLDER, CommandGroup, with_params
-from mbd.errors import GateRefusedError
 
 if TYPE_CHECKING:
     from mbd.certificate.publish import Publisher
@@ -135,24 +134,11 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
 
     The log has both; exit code 3 if it is refuted.
     """
-    from mbd.certificate.commitments import Commitments
-    from mbd.certificate.compose import reaudit as new_evidence
-    from mbd.certificate.publish import announce
-    from mbd.records import now
+    from mbd.steps import reaudit as step
 
-    publisher, commitments = _publisher(params, store), Commitments()
-    found = _entry(publisher, certificate)
-    days = params.certificate.reaudit_days
-    statement = new_evidence(found.digest, found.statement, leakage, now(), days, commitments)
-    announce(statement, params.certificate, publisher, commitments)
-    audit = statement.predicate
-    if not audit.passed:
-        raise GateRefusedError(
-            f"the audit refutes certificate {found.digest}: {'; '.join(audit.leakage.reasons)}",
-            file=leakage,
-            hint="this is in the log now, and the certificate no longer verifies: delete in another way",
-        )
-    click.echo(f"audit of certificate {found.digest}: passed; attack again by {audit.reaudit_by:%Y-%m-%d}")
+    statement = step.run(params, certificate, leakage, store or params.store.url)
+    digest = statement.subject[0].digest.sha256
+    click.echo(f"audit of certificate {digest}: passed; attack again by {statement.predicate.reaudit_by:%Y-%m-%d}")
 
 
 @command.command()

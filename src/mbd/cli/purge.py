@@ -67,8 +67,7 @@ def command(
     _show_record(done.record)
     click.echo(f"statement {done.statement}, in the log")
     click.echo(f"\nwritten to {out or done.proof}")
-    if any(not place.gone for place in done.record.places):
-        sys.exit(1)
+    done.refuse_incomplete()
 
 
 @command.command()

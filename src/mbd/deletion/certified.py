@@ -24,7 +24,6 @@ import numpy as np
 
 from mbd.deletion.cut import cut
 from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
-from mbd.deletion.suitable import refuse_method
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.model import Guarantee, ModelRecord
@@ -49,7 +48,7 @@ def delete(
 ) -> DeletionOutcome:
     """Carry out `request` on a joint model; `key` replaces the fresh noise key in tests."""
     settings, phases = params.deletion, Phases()
-    _refuse_unsuitable(request, before, settings)
+    _refuse_not_cut(before)
     sensitivity = of_ball(settings.certified.radius)
     sigma = analytic_sigma(settings.epsilon, settings.delta, sensitivity.value)
     with phases.phase("cut"):
@@ -179,8 +178,7 @@ def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: Deleti
     )
 
 
-def _refuse_unsuitable(request: DeletionTarget, before: ModelBefore, settings: DeletionSettings) -> None:
-    refuse_method(before.record, settings.model_copy(update={"method": "certified"}), request.subjects)
+def _refuse_not_cut(before: ModelBefore) -> None:
     if built_in := [m for m in before.record.modalities if m in before.record.revoked]:
         raise UsageError(
             f"{built_in[0]} was revoked from this model, but not cut out of it, so it cannot be fine-tuned without it",

@@ -1,4 +1,7 @@
-"""Whether a request can be carried out: method and model, model and data, calibration apart from train and test."""
+"""Whether a request can be carried out: method and model, model and data, calibration apart from train and test.
+
+This is decided here, before a method starts; methods do not check it again.
+"""
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +10,7 @@ from mbd.errors import DataError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
 from mbd.files import sha256_file
 from mbd.formats.model import ModelRecord
+from mbd.model.compatible import refuse_other_data
 from mbd.params.deletion import DeletionSettings
 
 _BACKBONE = {"surgery": "joint", "certified": "joint", "exact": "lattice"}
@@ -35,27 +39,11 @@ def refuse_method(record: ModelRecord, settings: DeletionSettings, subjects: Col
 
 def refuse_data(record: ModelRecord, data: FeatureSet, settings: DeletionSettings, subjects: Collection[str]) -> None:
     """Refuse data that the model was not made from, files that changed since, and calibration rows used elsewhere."""
-    _refuse_other(record, data)
+    refuse_other_data(record, data, data.folder / MANIFEST)
     reads = _READS.get(settings.method, ("train",) if subjects else ())
     _refuse_changed(data, reads)
     if "calibration" in reads:
         _refuse_calibration(data)
-
-
-def _refuse_other(record: ModelRecord, data: FeatureSet) -> None:
-    listed = data.digests()
-    names = {"_rows", *record.inputs}
-    for name, digest in record.data.files.items():
-        if name.startswith("splits/calibration/"):
-            continue  # these rows belong to the deletion: training never looks at them, and others serve as well
-        if name.rpartition("/")[2].removesuffix(".safetensors") in names and listed.get(name) != digest:
-            raise DataError(
-                f"the model was made from other data ({record.data.name})",
-                file=data.folder / MANIFEST,
-                key=name,
-                value=f"sha256 {listed.get(name, 'missing')}, the model was made from {digest}",
-                hint="give the FeatureSet that the model was trained on",
-            )
 
 
 def _refuse_changed(data: FeatureSet, splits: Collection[str]) -> None:

@@ -24,7 +24,6 @@ from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBe
 from mbd.deletion.quantities import third_derivative
 from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import nothing_salient, select
-from mbd.errors import UsageError
 from mbd.formats.model import Guarantee, ModelRecord
 from mbd.model.joint import from_tensors
 from mbd.params import DeletionSettings, Params
@@ -44,7 +43,6 @@ def delete(
     request: DeletionTarget, model_before: ModelBefore, params: Params, *, key: NoiseKey | None = None
 ) -> DeletionOutcome:
     """Carry out `request` on a joint model; `key` replaces the fresh noise key in tests."""
-    _refuse_unsuitable(request, model_before)
     settings, phases = params.deletion.surgery, Phases()
     gone = requested(model_before.record, request.modalities)
     group = join_group()
@@ -99,23 +97,6 @@ def variant(settings: SurgerySettings) -> str:
     if settings.cut:
         return CUT
     return AS_PRINTED if settings.order == "importance" else NOT_CUT
-
-
-def _refuse_unsuitable(request: DeletionTarget, model_before: ModelBefore) -> None:
-    if model_before.record.backbone != "joint":
-        raise UsageError(
-            f"the method surgery is for the joint backbone, and this model is a {model_before.record.backbone}",
-            key="deletion.method",
-            value="surgery",
-            hint="set deletion.method=exact, which guarantees more and costs less",
-        )
-    if request.subjects:
-        raise UsageError(
-            "the method surgery forgets whole modalities, not single subjects",
-            key="--subject",
-            value=", ".join(request.subjects),
-            hint="train with model.backbone=lattice and delete with deletion.method=exact",
-        )
 
 
 def _released(

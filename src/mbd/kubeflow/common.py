@@ -1,21 +1,26 @@
-"""What all tasks share: parameters as a file, the step's command, and artifacts that are what their step wrote."""
+"""What all tasks share: their errors and their log, the parameters that reach them, and what Kubeflow can show."""
 
+import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from mbd.cli import group
-from mbd.errors import DataError, MbdError
-from mbd.files import STEP_FILE, file_digests, read_json, write_file
-from mbd.params import Params, load_params
+import yaml
+
+from mbd import __version__
+from mbd.errors import MbdError, UsageError
+from mbd.files import write_file
+from mbd.params import Params, load_params, params_digest, to_yaml
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+_RESOLVED = re.compile(r"# all parameters: sha256 ([0-9a-f]{64}), mbd (\S+)\n")
 
 
 class Artifact(Protocol):
@@ -44,13 +49,39 @@ def say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)  # noqa: T201
 
 
-@contextmanager
-def settled(params: str) -> Iterator[tuple[str, Params]]:
-    """Give the parameters as a file and as values."""
+def write_params(params: Params) -> str:
+    """Return parameters as the text that travels between tasks: those that differ from the defaults.
+
+    The whole of them is 15 kB; a workflow has it once for each task and may have 1 MB altogether. The first line is the
+    digest of all parameters, so that an image with other defaults is noticed.
+    """
+    head = f"# all parameters: sha256 {params_digest(params)}, mbd {__version__}\n"
+    text = head + yaml.safe_dump(params.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
+    return text if _loaded(text) == params else head + to_yaml(params)
+
+
+def read_params(text: str, *settings: str) -> Params:
+    """Return the parameters in the text of :func:`write_params`, with `a.b=value` settings on top.
+
+    Raises:
+        UsageError: they are not valid, or the defaults here are others than those where the text was written.
+    """
+    params, resolved = _loaded(text), _RESOLVED.match(text)
+    if resolved and resolved[1] != params_digest(params):
+        raise UsageError(
+            "the defaults in this image are not those of the installation that submitted the pipeline",
+            key="platform.image",
+            value=f"mbd {__version__} here, {resolved[2]} there",
+            hint="submit with the version of mbd that is in the image",
+        )
+    return _loaded(text, *settings) if settings else params
+
+
+def _loaded(text: str, *settings: str) -> Params:
     with TemporaryDirectory(prefix="mbd-params-") as folder:
         file = Path(folder) / "params.yaml"
-        write_file(file, params)
-        yield str(file), load_params(file)
+        write_file(file, text)
+        return load_params(file, settings)
 
 
 @contextmanager
@@ -65,38 +96,13 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def mbd(params: str, *arguments: str) -> None:
-    """Run a command of the command line in this process."""
-    command, *rest = arguments
-    words = [command, rest.pop(0)] if rest and not rest[0].startswith("-") else [command]
-    group.main([*words, "--params", params, *rest], prog_name="mbd", standalone_mode=False)
-
-
-def each(option: str, values: Sequence[str]) -> list[str]:
-    """Return an option once for each value."""
-    return [part for value in values for part in (option, value)]
-
-
-def verify(folder: Path) -> None:
-    """Compare a step's folder with what its `step.json` lists."""
-    try:
-        listed = read_json(folder / STEP_FILE)["outputs"]["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError("the artifact is not the output of a step", file=folder, hint="run the step again") from error
-    found = file_digests(folder)
-    if different := sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name)):
-        raise DataError(
-            "the artifact is not what the step wrote",
-            file=folder / different[0],
-            value=f"sha256 {found.get(different[0], 'missing')}, written {listed.get(different[0], 'not')}",
-            hint="run the step again",
-        )
-
-
 def numbers(tree: object, prefix: str = "") -> dict[str, float]:
-    """Return all numbers of nested JSON by dotted name, as Kubeflow shows metrics."""
+    """Return all numbers of nested JSON by dotted name, as Kubeflow shows metrics.
+
+    NaN and infinity are left out: Kubeflow's launcher fails a task that has them in its metadata.
+    """
     if isinstance(tree, Mapping):
         return {k: v for name, part in tree.items() for k, v in numbers(part, f"{prefix}{name}.").items()}
-    if isinstance(tree, bool) or not isinstance(tree, int | float):
+    if isinstance(tree, bool) or not isinstance(tree, int | float) or not math.isfinite(tree):
         return {}
     return {prefix.removesuffix("."): float(tree)}

@@ -18,7 +18,7 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, read_json
 from mbd.kubeflow.common import say
-from mbd.kubeflow.sealing import workshop
+from mbd.kubeflow.sealing import work_folder
 from mbd.params import Params
 from mbd.params.shredding import ShreddingSettings
 from mbd.records import Record
@@ -90,13 +90,13 @@ def _plain(reference: FeatureReference, params: Params) -> Iterator[Path]:
     settings, shared = params.shredding, _shared(reference)
     if shared is not None:
         if not shared.exists():
-            with workshop(settings, "mbd-features-") as work:
+            with work_folder(settings, "mbd-features-") as work:
                 _bring(reference, params, work / "features")
                 keep_shared(work / "features", reference, settings)
         with opened(shared, settings, say) as folder:
             yield folder
         return
-    with workshop(settings, "mbd-features-") as work:
+    with work_folder(settings, "mbd-features-") as work:
         folder = work / "features"
         _bring(reference, params, folder)
         with _naming_keys(reference, folder, settings):

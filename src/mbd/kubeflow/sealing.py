@@ -1,53 +1,60 @@
-"""Artifacts between steps: verified on their way in and out, and encrypted where crypto-shredding is enabled.
+"""Artifacts between tasks: verified on their way in and out, and encrypted where crypto-shredding is enabled.
 
-With `shredding.enabled` a model never lies in an artifact in plain. A step writes it into a private folder of its own;
-from there it goes into the artifact as `NAME.mbdx`, under the keys of its modalities. Whoever reads the artifact gets
-its plain form in a private folder, verified against its `step.json`. Private folders (`shredding.temporary`) are gone
-when the step has ended, however it ended.
+With `shredding.enabled` no artifact holds a model in plain. A task writes the model into a private folder; from there
+it goes into the artifact as `NAME.mbdx`, under the keys of its modalities. A task that reads the artifact gets its
+plain form in a private folder, verified against its `step.json`. Private folders (`shredding.temporary`) are removed
+when the task ends, however it ends.
 """
 
 import errno
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mbd.errors import UsageError
+from mbd.errors import DataError, UsageError
+from mbd.files import read_step
 from mbd.formats.shredding import KeyName
-from mbd.kubeflow.common import Artifact, say, verify
+from mbd.kubeflow.common import Artifact
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
-from mbd.shredding.vault import encrypt_folder, opened
+from mbd.shredding.vault import encrypt_folder
 from mbd.shredding.workspace import private_folder
+from mbd.steps.context import StepContext
+
+
+def verified(context: StepContext, artifact: Artifact) -> Path:
+    """Return the folder of an artifact, plain, whose files are what its step wrote."""
+    folder = Path(artifact.path)
+    if not folder.is_dir() or not any(folder.iterdir()):
+        raise DataError(
+            "the artifact has no files",
+            file=folder,
+            hint="they were removed from the pipeline root, by a purge perhaps, and Kubeflow's cache still names them: "
+            "run the pipeline without the cache, or with other arguments",
+        )
+    plain = context.plain(folder)
+    read_step(plain)
+    return plain
 
 
 @contextmanager
-def readable(settings: ShreddingSettings, *artifacts: Artifact) -> Iterator[list[str]]:
-    """Within: the paths of artifacts that are what their steps wrote, plain."""
-    with ExitStack() as stack:
-        folders = [stack.enter_context(opened(Path(artifact.path), settings, say)) for artifact in artifacts]
-        for folder in folders:
-            verify(folder)
-        yield list(map(str, folders))
-
-
-@contextmanager
-def sealed(settings: ShreddingSettings, artifact: Artifact) -> Iterator[str]:
-    """Within: the path for a step to write a model to. What it wrote is verified and becomes the artifact."""
+def sealed(settings: ShreddingSettings, artifact: Artifact) -> Iterator[Path]:
+    """Within: the folder for a step to write a model to. What it wrote is verified and becomes the artifact."""
     out = Path(artifact.path)
     if not settings.enabled:
-        yield artifact.path
-        verify(out)
+        yield out
+        read_step(out)
         return
-    with workshop(settings, "mbd-model-") as private:
-        yield str(private / out.name)
-        verify(private / out.name)
+    with work_folder(settings, "mbd-model-") as private:
+        yield private / out.name
+        read_step(private / out.name)
         encrypt_folder(private / out.name, out, Keyring.of(settings), settings.lineage)
 
 
 @contextmanager
-def workshop(settings: ShreddingSettings, prefix: str) -> Iterator[Path]:
-    """Within: an empty folder for what must not stay; in memory, and ours alone, where shredding is enabled."""
+def work_folder(settings: ShreddingSettings, prefix: str) -> Iterator[Path]:
+    """Within: an empty folder for what must not stay; in memory and private where shredding is enabled."""
     if not settings.enabled:
         with TemporaryDirectory(prefix=prefix) as folder:
             yield Path(folder)
@@ -67,7 +74,7 @@ def workshop(settings: ShreddingSettings, prefix: str) -> Iterator[Path]:
 
 
 def have_keys(settings: ShreddingSettings, lineage: str, modalities: Iterable[str]) -> None:
-    """See, before the work, that a model of these modalities can be encrypted after it."""
+    """Check, before the work, that a model of these modalities can be encrypted after it."""
     if not settings.enabled:
         return
     keyring = Keyring.of(settings)

@@ -1,8 +1,8 @@
-"""One function for each Kubeflow component: it runs the step's command and looks after the artifacts.
+"""One function for each Kubeflow component: it calls the step and looks after the artifacts.
 
-The parameters travel as one text, the whole of `params.yaml`. What comes in is checked against the digests of its
-`step.json`, and so is what goes out: a step has succeeded when its output verifies, not when its process ended well.
-Models go in and out encrypted where crypto-shredding is enabled (:mod:`mbd.kubeflow.sealing`).
+The parameters travel as one text (:func:`mbd.kubeflow.common.write_params`). What comes in is checked against the
+digests of its `step.json`, and so is what goes out: a task has succeeded when its output verifies, not when its process
+ended well. Models go in and out encrypted where crypto-shredding is enabled (:mod:`mbd.kubeflow.sealing`).
 """
 
 import shutil
@@ -12,28 +12,40 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from mbd.errors import GateRefusedError
-from mbd.features.contract import FeatureSet
-from mbd.files import canonical_digest, read_json, write_file
-from mbd.kubeflow.common import Artifact, each, environment, mbd, numbers, say, settled, task, verify
-from mbd.kubeflow.reference import feature_set, keep_shared, make_reference, read_reference
-from mbd.kubeflow.sealing import have_keys, readable, sealed, workshop
-from mbd.params import load_params, to_yaml
-from mbd.params.shredding import ShreddingSettings
+from mbd.files import canonical_digest, read_json, read_step, write_file
+from mbd.kubeflow.common import Artifact, environment, numbers, read_params, say, task, write_params
+from mbd.params import Params
+from mbd.steps.context import StepContext, step_context
 
+# Tasks import steps when they run: a task does not wait for the imports of the others.
 NOT_ATTACKED = "Single subjects were forgotten; attacks are about whole modalities, so nothing was attacked.\n"
-_LEAKAGE, _REPORT = "leakage.json", "report.md"
+NOT_PURGED = "No purge was asked for (`purge_copies`): copies of the old weights may exist.\n"
+_LEAKAGE, _METRICS, _REPORT = "leakage.json", "metrics.json", "report.md"
+_SUCCEEDED = {"SUCCEEDED", "COMPLETE"}
+
+
+@contextmanager
+def _running(params: str, command: str, *settings: str) -> Iterator[tuple[Params, StepContext]]:
+    """Within: the parameters, and the context that a step runs in."""
+    values = read_params(params, *settings)
+    with step_context(values, command, warn=say) as context:
+        yield values, context
 
 
 @task
 def features(params: str, dataset: Artifact, metrics: Artifact) -> None:
     """Make or fetch the FeatureSet; hand on a reference to it."""
-    with settled(params) as (_, values), workshop(values.shredding, "mbd-features-") as work:
+    from mbd.kubeflow.reference import keep_shared, make_reference
+    from mbd.kubeflow.sealing import work_folder
+
+    with _running(params, "features") as (values, _), work_folder(values.shredding, "mbd-features-") as work:
         folder = work / "features"
         reference, summary = make_reference(values, folder)
         dataset.metadata |= {"name": reference.name, "digest": reference.digest, "commit": reference.commit or ""}
         metrics.metadata |= numbers(summary.ridge)
         write_file(Path(dataset.path), reference.to_json())
         keep_shared(folder, reference, values.shredding)
+        say(summary.to_text())
 
 
 @task
@@ -41,14 +53,21 @@ def train(
     params: str, dataset: Artifact, model: Artifact, metrics: Artifact, without: Sequence[str] = (), seed: int = -1
 ) -> None:
     """Train, as if there were no modalities `without`; a seed from 0 on overrides that of the parameters."""
-    chosen = ["--set", f"training.seed={seed}"] if seed >= 0 else []
-    with settled(params) as (file, values), feature_set(Path(dataset.path), values) as folder:
+    from mbd.features.contract import FeatureSet
+    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.sealing import have_keys, sealed
+    from mbd.steps import train as step
+
+    chosen = [f"training.seed={seed}"] if seed >= 0 else []
+    with _running(params, "train", *chosen) as (values, _), feature_set(Path(dataset.path), values) as folder:
         data = FeatureSet.open(folder, without=tuple(without))
         have_keys(values.shredding, data.manifest.name, data.modalities)
         with sealed(values.shredding, model) as out:
-            mbd(file, "train", "--features", str(folder), *each("--without", without), *chosen, "--out", out)
-    model.metadata["sha256"] = read_json(Path(model.path) / "model.json")["sha256"]
-    metrics.metadata |= numbers(read_json(Path(model.path) / "metrics.json"))
+            result = step.run(values, folder, out, tuple(without))
+    if result:
+        say(step.to_text([result]))
+        model.metadata["sha256"] = result.sha256
+        metrics.metadata |= numbers(result.metrics)
 
 
 @task
@@ -56,11 +75,16 @@ def evaluate(
     params: str, dataset: Artifact, models: Sequence[Artifact], evaluation: Artifact, metrics: Artifact, page: Artifact
 ) -> None:
     """Evaluate models side by side."""
-    with _on_features(params, dataset, *(("--model", model) for model in models)) as (file, _, given):
-        mbd(file, "evaluate", *given, "--out", evaluation.path)
-    verify(Path(evaluation.path))
-    metrics.metadata |= numbers(read_json(Path(evaluation.path) / "metrics.json"))
-    _show(evaluation, page)
+    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.sealing import verified
+    from mbd.steps import evaluate as step
+
+    out = Path(evaluation.path)
+    with _running(params, "evaluate") as (values, context):
+        folders = [verified(context, model) for model in models]
+        with feature_set(Path(dataset.path), values) as data:
+            step.run(values, data, folders, out)
+    _show(out, metrics, page)
 
 
 @task
@@ -74,12 +98,18 @@ def delete(
     deleted: Artifact,
 ) -> None:
     """Carry out the request."""
-    asked = [*each("--modality", modalities), *each("--subject", subjects)]
-    read = [("--model", model), *([] if subjects else [("--reference", reference)])]
-    with _on_features(params, dataset, *read) as (file, shredding, given), sealed(shredding, deleted) as out:
-        mbd(file, "delete", *given, *asked, "--out", out)
-    record = read_json(Path(deleted.path) / "deletion.json")
-    deleted.metadata |= {"sha256": record["after"], "guarantee": record["guarantee"]["kind"]}
+    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.sealing import sealed, verified
+    from mbd.steps import delete as step
+
+    with _running(params, "delete") as (values, context):
+        old = verified(context, model)
+        never_exposed = None if subjects else verified(context, reference)
+        with feature_set(Path(dataset.path), values) as data, sealed(values.shredding, deleted) as out:
+            result = step.run(values, data, old, modalities, subjects, out, never_exposed)
+    if result:
+        say(result.to_text())
+        deleted.metadata |= {"sha256": result.record.after, "guarantee": result.record.guarantee.kind}
 
 
 @task
@@ -96,22 +126,27 @@ def attack(
     reference: Artifact,
     subjects: Sequence[str] = (),
 ) -> None:
-    """Attack the deleted model. A refusal is on record, and `certify` is where it stops the run."""
+    """Attack the deleted model. A refusal is on record here, and stops the run in `certify`."""
+    out = Path(leakage.path)
     if subjects:
-        write_file(Path(leakage.path) / _REPORT, NOT_ATTACKED)
         leakage.metadata["decision"] = "not attacked"
-        _show(leakage, page)
+        for file in (out / _REPORT, Path(page.path)):
+            write_file(file, NOT_ATTACKED)
         return
-    read = [("--after", after), ("--reference", reference), *([("--before", before)] if before else [])]
-    with _on_features(params, dataset, *read) as (file, _, given):
-        try:
-            mbd(file, "attack", *given, *each("--modality", modalities), "--out", leakage.path)
-        except GateRefusedError as refusal:
-            say(f"refused: {refusal}")
-    verify(Path(leakage.path))
-    leakage.metadata["decision"] = read_json(Path(leakage.path) / _LEAKAGE)["decision"]
-    metrics.metadata |= numbers(read_json(Path(leakage.path) / "metrics.json"))
-    _show(leakage, page)
+    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.sealing import verified
+    from mbd.steps import attack as step
+
+    try:
+        with _running(params, "attack") as (values, context):
+            old = verified(context, before) if before else None
+            new, never_exposed = verified(context, after), verified(context, reference)
+            with feature_set(Path(dataset.path), values) as data:
+                step.run(values, data, old, new, never_exposed, modalities, out, tell=say)
+    except GateRefusedError as refusal:
+        say(f"refused: {refusal}")
+    _show(out, metrics, page)
+    leakage.metadata["decision"] = read_json(out / _LEAKAGE)["decision"]
 
 
 @task
@@ -125,38 +160,69 @@ def certify(
     run: str,
     certificate: Artifact,
 ) -> None:
-    """Certify what was shown, or refuse; the certificate tells the data's revision and the run it came from."""
-    read = [("--deletion", deleted), ("--evaluation", evaluation)]
-    read += [("--leakage", leakage)] if leakage.metadata.get("decision") != "not attacked" else []
+    """Certify what was shown, or refuse; the certificate names the data's revision and the run it came from."""
+    from mbd.kubeflow.reference import read_reference
+    from mbd.kubeflow.sealing import verified
+    from mbd.steps import certify as step
+
+    attacked = leakage.metadata.get("decision") != "not attacked"
     origin = {"MBD_DVC_REVISION": read_reference(Path(dataset.path)).commit or "", "MBD_RUN_ID": run}
-    with settled(params) as (file, values), TemporaryDirectory(prefix="mbd-request-") as work, environment(origin):
-        asked = ["--request", str(Path(work) / "request.json")] if request else []
-        if request:
-            write_file(Path(work) / "request.json", request)
-        with _reading(values.shredding, *read) as given:
-            mbd(file, "certify", *given, *asked, "--out", certificate.path)
-    verify(Path(certificate.path))
+    with (
+        _running(params, "certify") as (values, context),
+        TemporaryDirectory(prefix="mbd-request-") as work,
+        environment(origin),
+    ):
+        asked = Path(work) / "request.json" if request else None
+        if asked:
+            write_file(asked, request)
+        result = step.run(
+            values,
+            verified(context, deleted),
+            verified(context, leakage) if attacked else None,
+            verified(context, evaluation),
+            Path(certificate.path),
+            request=asked,
+        )
+    read_step(Path(certificate.path))
+    say(f"certificate {result.certificate}")
+    if result.private:
+        say(f"commitment openings saved to {result.private}; back them up and keep them secret")
 
 
 @task
 def publish(params: str, certificate: Artifact, deleted: Artifact, published: Artifact, page: Artifact) -> None:
     """Publish the certificate and the deleted model to the store of the parameters."""
-    read = ("--certificate", certificate), ("--model", deleted)
-    with settled(params) as (file, values), _reading(values.shredding, *read) as given:
-        mbd(file, "publish", *given, "--store", values.store.url, "--out", published.path)
-    verify(Path(published.path))
-    published.metadata["certificate"] = read_json(Path(published.path) / "receipt.json")["certificate"]
-    _show(published, page)
+    from mbd.kubeflow.sealing import verified
+    from mbd.steps import publish as step
+
+    out = Path(published.path)
+    with _running(params, "publish") as (values, context):
+        bundle, model = verified(context, certificate), verified(context, deleted)
+        receipt = step.run(values, bundle, model, values.store.url, out).receipt
+    _show(out, None, page)
+    published.metadata["certificate"] = receipt.certificate
+    say(f"model {receipt.weights}")
+    say(f"certificate {receipt.store}/certificates/{receipt.certificate}")
 
 
 @task
-def purge(params: str, published: Artifact, deleted: Artifact, proof: Artifact) -> None:
-    """Remove every copy of the old weights; fails if one is left, or a place could not be searched."""
-    with settled(params) as (file, values), readable(values.shredding, published, deleted) as (receipt, deletion):
-        given = ["--receipt", str(Path(receipt) / "receipt.json"), "--deletion", deletion, "--yes"]
-        mbd(file, "purge", *given, "--store", values.store.url, "--out", proof.path)
-    verify(Path(proof.path))
-    proof.metadata["claim"] = read_json(Path(proof.path) / "purge.json")["erasure"]["claim"]
+def purge(params: str, published: Artifact, deleted: Artifact, proof: Artifact, *, requested: bool = True) -> None:
+    """Remove every copy of the old weights, if asked to; fails if one is left, or a place could not be searched."""
+    out = Path(proof.path)
+    if not requested:
+        proof.metadata["claim"] = "not requested"
+        write_file(out / _REPORT, NOT_PURGED)
+        return
+    from mbd.kubeflow.sealing import verified
+    from mbd.steps import purge as step
+
+    with _running(params, "purge") as (values, context):
+        receipt, deletion = verified(context, published) / "receipt.json", verified(context, deleted)
+        plan = step.plan(values, receipt, values.store.url, deletion)
+        done = step.run(values, plan, values.store.url, out)
+        read_step(out)
+        proof.metadata["claim"] = done.record.erasure.claim
+        done.refuse_incomplete()
 
 
 @task
@@ -165,63 +231,66 @@ def published(params: str, modality: str, model: Artifact) -> tuple[list[str], l
 
     Return what its certificate deleted, all that was ever revoked, and the certificate's digest.
     """
-    with settled(params) as (file, values), sealed(values.shredding, model) as out:
-        mbd(file, "certificate", "fetch", "--modality", modality, "--store", values.store.url, "--out", out)
-    found = read_json(Path(model.path) / "published.json")
-    model.metadata |= {"certificate": found["certificate"], "revoked": ", ".join(found["revoked"])}
-    return found["modalities"], found["revoked"], found["certificate"]
+    from mbd.kubeflow.sealing import sealed
+    from mbd.steps import fetch
+
+    with _running(params, "certificate-fetch") as (values, _), sealed(values.shredding, model) as out:
+        found = fetch.run(values, values.store.url, out, modality=modality)
+    model.metadata |= {"certificate": found.certificate, "revoked": ", ".join(found.revoked)}
+    return list(found.modalities), list(found.revoked), found.certificate
 
 
 @task
 def reaudit(params: str, certificate: str, leakage: Artifact) -> None:
-    """Tell the log what new attacks found; where the gate refused, the certificate is refuted and the run fails."""
-    with settled(params) as (file, values), readable(values.shredding, leakage) as (folder,):
-        given = ["--certificate", certificate, "--leakage", folder, "--store", values.store.url]
-        mbd(file, "certificate", "reaudit", *given)
+    """Log what new attacks found; where the gate refused, the certificate is refuted and the run fails."""
+    from mbd.kubeflow.sealing import verified
+    from mbd.steps import reaudit as step
+
+    with _running(params, "certificate-reaudit") as (values, context):
+        statement = step.run(values, certificate, verified(context, leakage), values.store.url)
+    say(f"certificate {values.store.url}/certificates/{certificate}")
+    say(f"passed; attack again by {statement.predicate.reaudit_by:%Y-%m-%d}")
 
 
-def notify(params: str, pipeline: str, state: str, message: str) -> None:
-    """Tell Prometheus how a run of a pipeline has ended, as the step `pipeline-NAME`. Nothing here fails the run."""
+def notify(
+    params: str,
+    pipeline: str,
+    run: str,
+    modalities: Sequence[str],
+    state: str,
+    message: str = "",
+    *,
+    purged: bool = False,
+) -> None:
+    """Report to Prometheus how a run of a pipeline has ended, as the step `pipeline-NAME`. Never fails the run."""
     try:
-        from mbd.steps.metrics_reporting import Report  # noqa: PLC0415 -- whatever is wrong with it, the run goes on
+        from mbd.kubeflow.outcome import has_published
+        from mbd.steps.metrics_reporting import Report
 
-        say(f"{pipeline}: {state}{f': {message}' if message else ''}")
-        with settled(params) as (_, values):
-            report = Report(f"pipeline-{pipeline}", values)
-            report.ended(f"pipeline-{pipeline}", None if state == "SUCCEEDED" else "failure")
-            if values.monitoring.mode != "none":
-                report.deliver()
+        values = read_params(params)
+        try:
+            succeeded = has_published(values, pipeline, run, modalities, purged=purged)
+        except Exception as error:
+            say(f"warning: the store does not say how the run ended ({error}); Kubeflow's state {state} counts")
+            succeeded = state in _SUCCEEDED
+        say(f"{pipeline}: {'succeeded' if succeeded else 'failed'} (Kubeflow: {state}{f', {message}' * bool(message)})")
+        report = Report(f"pipeline-{pipeline}", values)
+        report.ended(f"pipeline-{pipeline}", None if succeeded else "failure")
+        if values.monitoring.mode != "none":
+            report.deliver()
     except Exception as error:
-        say(f"warning: nobody was told how the run ended: {error}")
+        say(f"warning: the end of the run was not reported: {error}")
 
 
 def overlaid(params: str, setting: str) -> str:
-    """Return the parameters with a setting, as `a.b=value`, laid over them, and with ledgers of their own."""
+    """Return the parameters with settings `a.b=value …` on top, and with ledgers of their own."""
     ledgers = f"deletion.ledgers={gettempdir()}/mbd-sweep-{canonical_digest([params, setting])[:16]}"
-    with settled(params) as (file, _):
-        return to_yaml(load_params(Path(file), [*setting.split(), ledgers]))
+    return write_params(read_params(params, *setting.split(), ledgers))
 
 
-@contextmanager
-def _on_features(
-    params: str, dataset: Artifact, *read: tuple[str, Artifact]
-) -> Iterator[tuple[str, ShreddingSettings, list[str]]]:
-    """Within: what a command that reads the FeatureSet, and artifacts by these options, needs."""
-    with (
-        settled(params) as (file, values),
-        _reading(values.shredding, *read) as given,
-        feature_set(Path(dataset.path), values) as folder,
-    ):
-        yield file, values.shredding, ["--features", str(folder), *given]
-
-
-@contextmanager
-def _reading(settings: ShreddingSettings, *read: tuple[str, Artifact]) -> Iterator[list[str]]:
-    """Within: the options that artifacts are read with, each with a folder that verifies."""
-    with readable(settings, *(artifact for _, artifact in read)) as folders:
-        yield [part for (option, _), folder in zip(read, folders, strict=True) for part in (option, folder)]
-
-
-def _show(artifact: Artifact, page: Artifact) -> None:
-    """Let Kubeflow show the report in an artifact."""
-    shutil.copyfile(Path(artifact.path) / _REPORT, page.path)
+def _show(out: Path, metrics: Artifact | None, page: Artifact) -> None:
+    """Verify what a step wrote, and let Kubeflow show its numbers and its report."""
+    read_step(out)
+    if metrics:
+        metrics.metadata |= numbers(read_json(out / _METRICS))
+    shutil.copyfile(out / _REPORT, page.path)

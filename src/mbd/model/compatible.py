@@ -5,7 +5,7 @@ dimension. What else the data has (a modality that was revoked, or that the mode
 """
 
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
@@ -38,6 +38,31 @@ def open_for(record: ModelRecord, folder: Path) -> FeatureSet:
                 hint=_OTHER_DATA,
             )
     return FeatureSet.open(folder, without=tuple(m for m in data.modalities if m not in record.inputs))
+
+
+def refuse_other_data(record: ModelRecord, data: FeatureSet, file: Path) -> None:
+    """Refuse data that a model was not made from.
+
+    Calibration rows do not count: they belong to the deletion, training never reads them, and others serve as well.
+
+    Args:
+        record: the model's.
+        data: its modalities are compared, whatever else the model was made from.
+        file: what the error names, a model's record or the data's manifest.
+    """
+    listed = data.digests()
+    for name, digest in record.data.files.items():
+        path = PurePosixPath(name)
+        if "calibration" in path.parts or path.stem not in ("_rows", *data.modalities):
+            continue
+        if listed.get(name) != digest:
+            raise DataError(
+                f"the model was made from other data ({record.data.name})",
+                file=file,
+                key=name,
+                value=f"sha256 {listed.get(name, 'missing')} in {data.folder}, the model was made from {digest}",
+                hint="give the FeatureSet that the model was trained on",
+            )
 
 
 def refuse_foreign(record: ModelRecord, names: Iterable[str]) -> None:

@@ -45,12 +45,7 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
     given = from_folder(certificate, model)
     verdict = verify_bundle(given, trust, unpublished=True)
     _refuse_unverified(verdict, certificate)
-    publisher = Publisher(
-        store=open_store(store, params.store),
-        settings=params.store,
-        log_signer=load_signer(params.certificate.log_signer, trust),
-        trust=trust,
-    )
+    publisher = open_publisher(params, store)
     files = {name: places[0] for name, places in given.files.items()}
     receipt, inclusion = publish_certificate(publisher, given.envelope, files)
     if out is not None:
@@ -59,6 +54,13 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
             step.inputs["model"] = {"path": str(model), "digest": receipt.weights}
             step.look_at = RECEIPT
     return PublishResult(receipt, verdict.claims)
+
+
+def open_publisher(params: Params, url: str) -> Publisher:
+    """Return what publishes to the store at `url`, with the log's key and the trust file of the parameters."""
+    trust = read_trust(Path(params.certificate.trust))
+    signer = load_signer(params.certificate.log_signer, trust)
+    return Publisher(open_store(url, params.store), params.store, signer, trust)
 
 
 def _refuse_unverified(verdict: Verdict, bundle: Path) -> None:

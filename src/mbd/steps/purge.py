@@ -12,11 +12,10 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mbd.certificate.keys import load_signer
-from mbd.certificate.publish import Publisher, announce, finish_pending
+from mbd.certificate.publish import announce, finish_pending
 from mbd.certificate.state import entry
 from mbd.certificate.trust import read_trust
-from mbd.errors import UsageError
+from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
 from mbd.formats.receipt import Receipt
 from mbd.formats.shredding import ShreddingFacts
@@ -35,10 +34,15 @@ from mbd.purge.tombstone_store import create_tombstones, read_tombstones, update
 from mbd.purge.workspace import Workspace, workspace
 from mbd.records import now
 from mbd.steps.metrics_reporting import tell
+from mbd.steps.publish import open_publisher
 from mbd.steps.step import step_run
 from mbd.storage import open_store
 
 NAME = "purge"
+
+
+class IncompletePurgeError(MbdError):
+    """Copies are left, or could not be searched for."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,15 @@ class Done:
     statement: str
     """SHA-256 of the envelope of the published statement"""
     proof: Path
+
+    def refuse_incomplete(self) -> None:
+        """Raise an IncompletePurgeError if a copy is left, or a place could not be searched."""
+        if open_places := [place for place in self.record.places if not place.gone]:
+            raise IncompletePurgeError(
+                "the purge is not complete: a copy is left, or a place could not be searched",
+                value=", ".join(f"{place.kind} {place.where}" for place in open_places),
+                hint="see the obstacles listed for these places, remove them, and run the purge again",
+            )
 
 
 def plan(
@@ -98,9 +111,7 @@ def plan(
 
 def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None) -> Done:
     """Carry out a plan; return the proof, which tells what could not be done."""
-    trust, purged = read_trust(Path(params.certificate.trust)), planned.purged
-    signer = load_signer(params.certificate.log_signer, trust)
-    publisher = Publisher(open_store(store, params.store), params.store, signer, trust)
+    publisher, purged = open_publisher(params, store), planned.purged
     finish_pending(publisher)
     create_tombstones(publisher.store, purged.targets, purged.certificate)
     update_list(params, purged.targets)

@@ -9,7 +9,7 @@ from mbd.certificate.verify.inputs import VerificationInput
 from mbd.errors import MbdError, MissingExtraError
 from mbd.formats.model import ModelRecord
 from mbd.formats.statement import MODEL, WEIGHTS
-from mbd.model.compatible import open_for
+from mbd.model.compatible import open_for, refuse_other_data
 from mbd.params import load_params
 from mbd.tensors import save_tensors
 
@@ -23,6 +23,7 @@ def reproduction_check(given: VerificationInput, verdict: Verdict, features: Pat
     record = ModelRecord.model_validate_json(given.files[MODEL][0].read_bytes())
     try:
         data = open_for(record, features)
+        refuse_other_data(record, data, features)
         data.verify()
     except MissingExtraError:
         raise
@@ -30,11 +31,8 @@ def reproduction_check(given: VerificationInput, verdict: Verdict, features: Pat
         return not_checkable(REPRODUCTION, f"the data does not serve: {error.problem}", required=True)
     try:
         from mbd.training.lattice import train_lattice  # noqa: PLC0415 -- scipy and others are an extra
-        from mbd.training.trained import data_record  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtraError("reproducing a deletion", "train", error.name or "threadpoolctl") from error
-    if data_record(data).files != record.data.files:
-        return not_checkable(REPRODUCTION, "these are not the data that model.json lists", required=True)
     params = load_params(None, ["model.backbone=lattice", f"training.seed={record.seed}"])
     lattice = type(params.model.lattice).model_validate(record.spec)
     params = params.model_copy(update={"model": params.model.model_copy(update={"lattice": lattice})})
