@@ -61,7 +61,7 @@ def test_certify_says_what_it_has_signed_and_where_secrets_are(workspace: Certif
     )
     digest = result.output.split()[1]
     assert "exact deletion of audio" in result.output
-    assert f"private/{digest}.json: keep it" in result.output
+    assert f"private/{digest}.json; back them up" in result.output
     assert (out / "certificate.json").exists()
 
 
