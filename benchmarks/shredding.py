@@ -19,7 +19,7 @@ import numpy as np
 
 from mbd.formats.shredding import key_id
 from mbd.shredding.cipher import CipherSubject, decrypt, encrypt, read_header
-from mbd.shredding.workspace import SHARED_MEMORY
+from mbd.shredding.private_folder import SHARED_MEMORY
 
 SUBJECT = CipherSubject(
     name="model.safetensors", lineage="benchmark", kind="models", modalities=("text", "audio", "visual")

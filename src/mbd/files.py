@@ -67,7 +67,7 @@ def write_file(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     except BaseException:
         temporary.unlink()
         raise
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def to_json(value: object) -> str:
@@ -162,7 +162,7 @@ def _swap(temporary: Path, out: Path) -> None:
         shutil.rmtree(old)
     else:
         temporary.rename(out)
-    _sync(out.parent)
+    sync(out.parent)
 
 
 def _remove_abandoned(out: Path) -> None:
@@ -187,7 +187,8 @@ def locked(folder: Path, *, wait: bool) -> Iterator[None]:
         os.close(handle)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Sync a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -197,4 +198,4 @@ def _sync(path: Path) -> None:
 
 def _sync_tree(folder: Path) -> None:
     with ThreadPoolExecutor() as pool:
-        list(pool.map(_sync, [folder, *folder.rglob("*")]))
+        list(pool.map(sync, [folder, *folder.rglob("*")]))

@@ -1,4 +1,4 @@
-"""The store on a real S3 server: the same behaviour as a folder's, locks, races, faults."""
+"""The store on a real S3 server: the behaviour of every store, locks, races, faults."""
 
 import hashlib
 import os
@@ -77,7 +77,7 @@ class OnS3(StoreBehaviour):
     def test_bulk_deletion_takes_more_than_one_request(self, store: Store) -> None:
         assert store.delete(StoredObject(f"none/{number}", 0, "") for number in range(1500)) == {}
 
-    def test_large_files_go_in_parts_and_nothing_is_left_of_them(self, store: Store, tmp_path: Path) -> None:
+    def test_large_files_are_uploaded_in_parts_without_leftovers(self, store: Store, tmp_path: Path) -> None:
         content = stream(0, "large").bytes(11 << 20)
         (tmp_path / "large").write_bytes(content)
         made = store.create("large", tmp_path / "large")
@@ -94,7 +94,7 @@ class OnS3(StoreBehaviour):
         store.create("large", tmp_path / "large")
         assert store.read("large", sha256=digest(content[::-1])) == content[::-1]
 
-    def test_of_racing_creators_of_large_files_one_wins(self, store: Store, tmp_path: Path) -> None:
+    def test_one_of_concurrent_creators_of_large_files_wins(self, store: Store, tmp_path: Path) -> None:
         files = [tmp_path / str(number) for number in range(4)]
         for number, file in enumerate(files):
             file.write_bytes(bytes([number]) * (6 << 20))
@@ -106,9 +106,7 @@ class OnS3(StoreBehaviour):
             assert store.read(name) == winners[0].read_bytes()
         assert list(store.unfinished()) == []
 
-    def test_uploads_that_nobody_finishes_can_be_found_and_removed(
-        self, s3: S3, store: Store, buckets: dict[str, str]
-    ) -> None:
+    def test_unfinished_uploads_can_be_listed_and_removed(self, s3: S3, store: Store, buckets: dict[str, str]) -> None:
         key = f"{store.url.removeprefix(f's3://{buckets[self.kind]}/')}/half"
         begun = s3.client().create_multipart_upload(Bucket=buckets[self.kind], Key=key)
         s3.client().upload_part(
@@ -133,7 +131,7 @@ class TestPlainBucket(OnS3):
 
 
 class TestVersionedBucket:
-    """What only a bucket with versions has to bear; for the rest see the locking one, which has them too."""
+    """Behaviour of a bucket with versions; the bucket with Object Lock below has versions as well."""
 
     kind = "versioned"
 
@@ -141,7 +139,7 @@ class TestVersionedBucket:
     def store(self, s3: S3, buckets: dict[str, str]) -> Store:
         return opened(s3, buckets[self.kind])
 
-    def test_what_others_put_over_an_object_has_no_say(self, s3: S3, store: Store, buckets: dict[str, str]) -> None:
+    def test_a_foreign_overwrite_is_ignored(self, s3: S3, store: Store, buckets: dict[str, str]) -> None:
         made = store.create("certificate", b"true")
         key = f"{store.url.removeprefix(f's3://{buckets[self.kind]}/')}/certificate"
         s3.client().put_object(Bucket=buckets[self.kind], Key=key, Body=b"false")
@@ -152,9 +150,7 @@ class TestVersionedBucket:
         with pytest.raises(VerificationError):
             store.read("certificate", sha256=digest(b"neither"))
 
-    def test_a_loser_that_was_killed_leaves_a_version_that_counts_for_nothing(
-        self, s3: S3, store: Store, buckets: dict[str, str]
-    ) -> None:
+    def test_the_version_of_a_killed_loser_is_ignored(self, s3: S3, store: Store, buckets: dict[str, str]) -> None:
         first = store.replace("p", b"1", expected=None)
         second = store.replace("p", b"2", expected=first.tag)
         key = f"{store.url.removeprefix(f's3://{buckets[self.kind]}/')}/p"
@@ -171,7 +167,7 @@ class TestVersionedBucket:
         store.replace("p", b"4", expected=None)
         assert store.read("p") == b"4"
 
-    def test_a_pointer_outlives_the_removal_of_its_past(self, store: Store) -> None:
+    def test_a_pointer_survives_the_removal_of_its_old_versions(self, store: Store) -> None:
         tag = None
         for number in range(25):
             tag = store.replace("p", str(number).encode(), expected=tag).tag
@@ -186,7 +182,7 @@ class TestVersionedBucket:
 class TestLockingBucket(OnS3):
     kind = "locking"
 
-    def test_what_is_locked_can_be_neither_deleted_nor_overwritten_nor_unlocked(
+    def test_a_locked_object_cannot_be_deleted_overwritten_or_unlocked(
         self, s3: S3, store: Store, buckets: dict[str, str]
     ) -> None:
         assert store.locks is True
@@ -221,7 +217,7 @@ class TestLockingBucket(OnS3):
         client.put_object(**place, Body=b"forged")
         assert store.read("certificate") == b"c"
 
-    def test_a_lock_is_set_on_what_is_there_without_one_and_is_not_prolonged(self, store: Store) -> None:
+    def test_an_existing_object_gets_a_lock_and_an_existing_lock_stays(self, store: Store) -> None:
         until = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=5)
         store.create("c", b"c")
         assert store.create("c", b"c", lock=Lock("GOVERNANCE", until)).lock == Lock("GOVERNANCE", until)
@@ -230,7 +226,7 @@ class TestLockingBucket(OnS3):
         assert again.lock is not None
         assert again.lock.until == until
 
-    def test_racing_creators_leave_one_locked_version(self, store: Store) -> None:
+    def test_concurrent_creators_leave_one_locked_version(self, store: Store) -> None:
         now = datetime.now(UTC).replace(microsecond=0)
         locks = [Lock("GOVERNANCE", now + timedelta(minutes=5, seconds=k)) for k in range(16)]
         ends = outcomes([partial(store.create, "c", b"c", lock=lock) for lock in locks])
@@ -267,10 +263,10 @@ def test_a_bucket_with_suspended_versioning_can_be_read_but_not_written(s3: S3) 
         ({"AWS_ACCESS_KEY_ID": "nobody"}, None, "refuses our credentials.*InvalidAccessKeyId"),
         ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, None, "refuses our credentials, or there are none"),
         ({"AWS_PROFILE": "unknown"}, None, "refuses our credentials, or there are none"),
-        ({}, "no-such-bucket", "there is no such bucket"),
+        ({}, "no-such-bucket", "the bucket does not exist"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_wrong_settings_are_clear_errors(
     s3: S3,
     buckets: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
@@ -301,18 +297,18 @@ def test_what_is_wrong_is_said(
         assert s3.secret_key not in str(caught.value)
 
 
-def test_rights_that_we_lack_are_named(s3: S3, buckets: dict[str, str]) -> None:
+def test_a_missing_permission_is_named(s3: S3, buckets: dict[str, str]) -> None:
     other = f"other-{uuid.uuid4().hex[:8]}"
     s3.client().create_bucket(Bucket=other)
     policy = f"""{{"Version": "2012-10-17", "Statement": [{{"Effect": "Deny", "Principal": "*",
         "Action": ["s3:PutObject"], "Resource": "arn:aws:s3:::{other}/*"}}]}}"""
     s3.client().put_bucket_policy(Bucket=other, Policy=policy)
-    with pytest.raises(StoreError, match=r"denies us this.*AccessDenied") as caught:
+    with pytest.raises(StoreError, match=r"denies access.*AccessDenied") as caught:
         opened(s3, other).create("a", b"")
     assert "right" in str(caught.value.hint)
 
 
-def test_a_server_that_is_not_there_and_an_endpoint_that_is_none(s3: S3, buckets: dict[str, str]) -> None:
+def test_an_unreachable_server_and_an_invalid_endpoint_are_clear_errors(s3: S3, buckets: dict[str, str]) -> None:
     settings = StoreSettings(endpoint="http://127.0.0.1:9", timeout_seconds=1, retries=0)
     with pytest.raises(StoreError, match="cannot be reached"):
         open_store(f"s3://{buckets['plain']}", settings).stat("a")
@@ -320,8 +316,8 @@ def test_a_server_that_is_not_there_and_an_endpoint_that_is_none(s3: S3, buckets
         open_store(f"s3://{buckets['plain']}", StoreSettings(endpoint="nonsense")).stat("a")
 
 
-def test_a_clock_that_is_wrong_is_named(s3: S3, buckets: dict[str, str]) -> None:
-    """In a process of its own, whose clock is an hour late."""
+def test_a_wrong_clock_is_named(s3: S3, buckets: dict[str, str]) -> None:
+    """In a separate process whose clock is an hour late."""
     code = f"""
 import datetime, botocore.auth, botocore.compat
 late = lambda *a, **k: datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(hours=1)
@@ -345,7 +341,7 @@ def proxy(s3: S3) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def hurt(proxy: FaultProxy, buckets: dict[str, str], request: pytest.FixtureRequest) -> Iterator[Store]:
-    """A store behind the proxy, with its own questions about the bucket already answered."""
+    """A store behind the proxy that has already read the settings of its bucket."""
     proxy.calm()
     settings = StoreSettings.model_validate({"endpoint": proxy.endpoint, **QUICK})
     store = open_store(f"s3://{buckets[request.param]}/{uuid.uuid4().hex}", settings)
@@ -402,11 +398,11 @@ def test_reads_survive_a_fault(hurt: Store, proxy: FaultProxy, fault: Fault, tmp
 
 @everywhere
 @pytest.mark.parametrize("fault", [Fault.STALLED_BODY, Fault.TRUNCATED_BODY])
-def test_a_body_that_never_ends_well_leaves_no_file(
+def test_a_download_that_never_completes_leaves_no_file(
     hurt: Store, proxy: FaultProxy, fault: Fault, tmp_path: Path
 ) -> None:
     hurt.create("a", b"0123456789")
-    # Each attempt gets half of what is left, so there is progress to the last byte, which never comes.
+    # Each attempt gets half of the rest, so there is progress, but the last byte never arrives.
     proxy.inject(fault, request="^GET .*/a", times=None)
     with pytest.raises(StoreError, match="cannot be reached, or does not answer"):
         hurt.fetch("a", tmp_path / "a", sha256=digest(b"0123456789"))
@@ -416,7 +412,7 @@ def test_a_body_that_never_ends_well_leaves_no_file(
 
 
 @everywhere
-def test_damage_on_the_way_is_found(hurt: Store, proxy: FaultProxy, tmp_path: Path) -> None:
+def test_damage_in_transit_is_detected(hurt: Store, proxy: FaultProxy, tmp_path: Path) -> None:
     content = stream(0, "content").bytes(100_000)
     proxy.inject(Fault.DAMAGED_REQUEST, request="^PUT .*/a")
     with pytest.raises(StoreError):
@@ -452,8 +448,8 @@ def test_large_uploads_survive_faults_or_leave_nothing(hurt: Store, proxy: Fault
 
 
 @everywhere
-def test_under_constant_faults_nothing_is_lost_doubled_or_halved(hurt: Store, proxy: FaultProxy) -> None:
-    """One request in six fails, by each kind of fault, before or after the server did it."""
+def test_under_constant_faults_no_write_is_lost_repeated_or_partial(hurt: Store, proxy: FaultProxy) -> None:
+    """One request in six fails, with every kind of fault, before or after the server has processed it."""
     for fault in (Fault.INTERNAL_ERROR, Fault.UNAVAILABLE, Fault.RESET, Fault.TRUNCATED_BODY):
         for done in (False, True):
             proxy.inject(fault, times=None, probability=0.02, done=done)
@@ -477,7 +473,7 @@ def test_under_constant_faults_nothing_is_lost_doubled_or_halved(hurt: Store, pr
     assert [each.name for each in hurt.versions("o/") if each.name in kept] == list(kept), "one version of each"
 
 
-def test_killed_while_it_uploads_a_writer_leaves_no_object_and_can_begin_again(
+def test_a_writer_killed_while_uploading_leaves_no_object_and_can_start_again(
     s3: S3, proxy: FaultProxy, buckets: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "large").write_bytes(stream(0, "large").bytes(11 << 20))

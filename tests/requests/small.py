@@ -1,4 +1,4 @@
-"""A small lattice and few attacks: what a request needs to be carried out in seconds."""
+"""Settings of a small lattice with few attacks, so that a request is carried out in seconds."""
 
 SETTINGS = (
     "features.source.synthetic.dims={text: 12, audio: 6, visual: 8}",

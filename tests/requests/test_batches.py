@@ -1,4 +1,4 @@
-"""A batch is decided once, whoever is late."""
+"""A batch is decided once, also if a worker is late, killed or deceived."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -49,7 +49,7 @@ def certified(batch: str, requests: list[str]) -> Decision:
     )
 
 
-def test_one_worker_at_a_time_has_a_model(batches: Batches, time: Time) -> None:
+def test_one_worker_at_a_time_holds_the_lease_of_a_model(batches: Batches, time: Time) -> None:
     lease = batches.take("first", HOUR)
     assert lease is not None
     assert batches.take("second", HOUR) is None
@@ -60,25 +60,25 @@ def test_one_worker_at_a_time_has_a_model(batches: Batches, time: Time) -> None:
     assert batches.take("third", HOUR) is not None
 
 
-def test_a_killed_worker_s_requests_are_taken_over(batches: Batches, time: Time) -> None:
+def test_requests_of_a_killed_worker_are_taken_over(batches: Batches, time: Time) -> None:
     dead = batches.take("dead", HOUR)
     assert dead is not None
     batches.claim_all(dead)
     time.passes(HOUR)
     lease = batches.take("next", HOUR)
     assert lease is not None
-    assert batches.left_behind() == []
+    assert batches.abandon_undecided() == []
     assert {r.lease.batch for r in batches.claim_all(lease) if r.lease} == {lease.batch}
 
 
-def test_a_slow_worker_comes_too_late_to_decide(batches: Batches, time: Time) -> None:
+def test_a_worker_whose_lease_has_expired_cannot_decide(batches: Batches, time: Time) -> None:
     slow = batches.take("slow", HOUR)
     assert slow is not None
     asked = [request.id for request in batches.claim_all(slow)]
     time.passes(HOUR)
     lease = batches.take("next", HOUR)
     assert lease is not None
-    batches.left_behind()
+    batches.abandon_undecided()
     batches.claim_all(lease)
     assert batches.decide(certified(slow.batch, asked)).outcome == "abandoned"
     batches.end(slow.batch, asked, "failed")
@@ -86,7 +86,7 @@ def test_a_slow_worker_comes_too_late_to_decide(batches: Batches, time: Time) ->
     assert not batches.set_current(Files(files={}), slow)
 
 
-def test_what_was_decided_is_finished_by_the_next_one(batches: Batches, time: Time) -> None:
+def test_a_decided_batch_is_finished_by_the_next_worker(batches: Batches, time: Time) -> None:
     dead = batches.take("dead", HOUR)
     assert dead is not None
     asked = [request.id for request in batches.claim_all(dead)]
@@ -97,17 +97,17 @@ def test_what_was_decided_is_finished_by_the_next_one(batches: Batches, time: Ti
     time.passes(HOUR)
     lease = batches.take("next", HOUR)
     assert lease is not None
-    (decision,) = batches.left_behind()
+    (decision,) = batches.abandon_undecided()
     assert decision.model is not None
     assert batches.set_current(decision.model, lease)
     batches.end(decision.batch, decision.requests, "certified", certificate=decision.certificate)
-    assert batches.left_behind() == []
+    assert batches.abandon_undecided() == []
     assert batches.claim_all(lease) == []
     assert batches.current() == decision.model
     assert {batches.request_store.get(identifier).certificate for identifier in asked} == {"c" * 64}
 
 
-def test_a_request_that_failed_may_be_tried_again(batches: Batches) -> None:
+def test_a_failed_request_can_be_claimed_again(batches: Batches) -> None:
     lease = batches.take("w", HOUR)
     assert lease is not None
     asked = [request.id for request in batches.claim_all(lease)]
@@ -117,7 +117,7 @@ def test_a_request_that_failed_may_be_tried_again(batches: Batches) -> None:
     assert batches.claim_all(lease, but=asked) == []
 
 
-def test_a_lease_that_is_renewed_is_not_over(batches: Batches, time: Time) -> None:
+def test_a_renewed_lease_does_not_expire(batches: Batches, time: Time) -> None:
     lease = batches.take("busy", HOUR)
     assert lease is not None
     time.passes(HOUR - 1)
@@ -127,3 +127,26 @@ def test_a_lease_that_is_renewed_is_not_over(batches: Batches, time: Time) -> No
     time.passes(1)
     assert batches.take("next", HOUR) is not None
     assert not batches.renew(lease, HOUR)
+
+
+def test_a_decision_that_is_not_valid_counts_as_abandoned(
+    batches: Batches, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = batches.take("dead", HOUR)
+    assert dead is not None
+    asked = [request.id for request in batches.claim_all(dead)]
+    batches.request_store.store.create(f"batches/{dead.batch}.json", b"not a decision")
+    time.passes(HOUR)
+    lease = batches.take("next", HOUR)
+    assert lease is not None
+    assert batches.abandon_undecided() == []
+    assert [request.id for request in batches.claim_all(lease)] == asked
+    assert f"batches/{dead.batch}.json" in caplog.text
+
+
+def test_a_decision_of_another_batch_counts_as_abandoned(batches: Batches) -> None:
+    lease = batches.take("w", HOUR)
+    assert lease is not None
+    forged = certified("0" * 16, ["1" * 16]).to_bytes()
+    batches.request_store.store.create(f"batches/{lease.batch}.json", forged)
+    assert batches.decide(certified(lease.batch, [])).outcome == "abandoned"

@@ -1,4 +1,4 @@
-"""The book of requests: entered once, changed by one hand at a time."""
+"""The requests in a store: created once, changed by one writer at a time."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.errors import UsageError
+from mbd.errors import DataError, UsageError
 from mbd.formats.request import DeletionRequest, Lease
 from mbd.requests.request_store import RequestStore
 from mbd.storage.folder import FolderStore
@@ -24,14 +24,14 @@ def submitted(request_store: RequestStore, token: str | None = None, **more: str
     return request_store.submit("sentiment", ["audio"], due_days=30, token=token, **more)
 
 
-def test_a_request_is_due_after_so_many_days(request_store: RequestStore) -> None:
+def test_a_request_is_due_after_the_given_days(request_store: RequestStore) -> None:
     request = submitted(request_store, reason="withdrawn consent", requester="case-17")
     assert (request.state, request.due) == ("received", START + timedelta(days=30))
     assert request_store.get(request.id) == request
     assert [event.state for event in request.history] == ["received"]
 
 
-def test_the_same_token_again_enters_nothing(request_store: RequestStore) -> None:
+def test_the_same_token_again_creates_nothing(request_store: RequestStore) -> None:
     first = submitted(request_store, token="t-1")
     later = RequestStore(request_store.store, clock=lambda: START + timedelta(days=1))
     assert submitted(later, token="t-1") == first
@@ -55,21 +55,21 @@ def test_sixteen_submissions_with_one_token_are_one_request(request_store: Reque
         ({"requester": "x" * 101}, "100"),
     ],
 )
-def test_personal_data_and_novels_are_no_requests(
+def test_personal_data_and_long_texts_are_refused(
     request_store: RequestStore, change: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(UsageError, match=problem):
         submitted(request_store, **change)
 
 
-def test_a_model_needs_a_name_that_can_be_a_name(request_store: RequestStore) -> None:
-    with pytest.raises(UsageError, match="this is no request"):
+def test_an_invalid_model_name_and_empty_modalities_are_refused(request_store: RequestStore) -> None:
+    with pytest.raises(UsageError, match="the request is not valid"):
         request_store.submit("../elsewhere", ["audio"], due_days=30)
-    with pytest.raises(UsageError, match="this is no request"):
+    with pytest.raises(UsageError, match="the request is not valid"):
         request_store.submit("sentiment", [], due_days=30)
 
 
-def test_what_nobody_has_begun_can_be_cancelled(request_store: RequestStore) -> None:
+def test_a_request_that_has_not_started_can_be_cancelled(request_store: RequestStore) -> None:
     request = submitted(request_store)
     assert request_store.cancel(request.id).state == "cancelled"
     with pytest.raises(UsageError, match="is cancelled and can no longer"):
@@ -78,7 +78,7 @@ def test_what_nobody_has_begun_can_be_cancelled(request_store: RequestStore) -> 
         request_store.get("0" * 16)
 
 
-def test_only_what_is_owed_can_be_claimed(request_store: RequestStore) -> None:
+def test_only_open_requests_can_be_claimed(request_store: RequestStore) -> None:
     request = submitted(request_store)
     lease = Lease(worker="w", until=START + timedelta(hours=1), batch="b")
     taken = request_store.claim(request, lease)
@@ -96,7 +96,7 @@ def test_the_nearest_deadline_comes_first(request_store: RequestStore) -> None:
     assert [request.id for request in request_store.open_requests()] == [soon.id, late.id]
 
 
-def test_changes_of_many_hands_are_all_kept(request_store: RequestStore) -> None:
+def test_concurrent_changes_are_all_kept(request_store: RequestStore) -> None:
     request = submitted(request_store)
 
     def note(number: int) -> None:
@@ -105,3 +105,22 @@ def test_changes_of_many_hands_are_all_kept(request_store: RequestStore) -> None
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(note, range(24)))
     assert {event.by for event in request_store.get(request.id).history} == {"submit", *map(str, range(24))}
+
+
+def test_one_bad_object_is_reported_and_does_not_hide_the_other_requests(
+    request_store: RequestStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = submitted(request_store)
+    bad = {
+        "requests/0000000000000000.json": b"not JSON",
+        "requests/1111111111111111.json": b'{"format": "urn:missing-by-design:request:v1"}',
+        "requests/2222222222222222.json": request.to_bytes(),  # a copy under another id
+        "requests/deeper/object": b"",
+    }
+    for name, content in bad.items():
+        request_store.store.create(name, content)
+    assert list(request_store.all()) == [request]
+    assert request_store.open_requests() == [request]
+    assert all(name in caplog.text for name in bad)
+    with pytest.raises(DataError, match="the request is not valid"):
+        request_store.get("0" * 16)

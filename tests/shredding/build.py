@@ -1,4 +1,4 @@
-"""Small folders to encrypt, keys to do it with, and a search for what must not be found."""
+"""Small folders to encrypt, data keys, and a search for leftover plaintext."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +17,14 @@ LINEAGE = "small"
 
 
 def settings(folder: Path) -> ShreddingSettings:
-    """Everything below one folder."""
+    """Settings with all paths below one folder."""
     return ShreddingSettings(
         enabled=True, keys=f"{folder}/keys", wrapper=f"file:{folder}/kek", temporary=f"{folder}/temporary"
     )
 
 
 def make_keyring(folder: Path) -> Keyring:
-    """The keyring of these settings, with a key that wraps."""
+    """The keyring of these settings, with a wrapping key."""
     FileWrapper(folder / "kek").make()
     return Keyring.of(settings(folder))
 
@@ -34,7 +34,7 @@ def feature_set(folder: Path) -> Path:
 
 
 def model(folder: Path, without: tuple[str, ...] = (), seed: int = 0) -> Path:
-    """A model folder with random weights, made from the data of :func:`feature_set`."""
+    """A model folder with random weights, trained on the data of :func:`feature_set`."""
     folder.mkdir(parents=True)
     weights = {"w": np.random.default_rng(seed).standard_normal((64, 16), dtype=np.float32)}
     record = ModelRecord(
@@ -56,7 +56,7 @@ def model(folder: Path, without: tuple[str, ...] = (), seed: int = 0) -> Path:
 
 
 def windows(tensors: Path) -> set[bytes]:
-    """Windows of 32 bytes of a file's tensors that are nowhere else: every run of 63 bytes holds one."""
+    """Unique windows of 32 bytes of the tensors in a file: every run of 63 bytes contains one."""
     data = tensors.read_bytes()
     data = data[8 + int.from_bytes(data[:8], "little") :]
     found = {data[start : start + WINDOW] for start in range(0, len(data) - WINDOW, WINDOW)}
@@ -64,7 +64,7 @@ def windows(tensors: Path) -> set[bytes]:
 
 
 def files_with(folder: Path, wanted: set[bytes]) -> Iterator[Path]:
-    """Yield the files below a folder that hold one of the wanted pieces at any place."""
+    """Yield the files below a folder that contain one of the wanted windows."""
     for file in sorted(folder.rglob("*")):
         if file.is_file() and not file.is_symlink():
             data = file.read_bytes()

@@ -1,4 +1,4 @@
-"""A small KMS that speaks the protocol of AWS KMS, for Encrypt and Decrypt, with real AES-GCM."""
+"""A small KMS with the protocol of AWS KMS for Encrypt and Decrypt, and real AES-GCM."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""Encrypted files: what goes in comes out, and nothing else ever does."""
+"""Encrypted files: decryption returns the original bytes or fails."""
 
 import io
 import secrets
@@ -28,25 +28,25 @@ def opened(data: bytes, keys: list[bytes] = KEYS) -> bytes:
 
 
 def body(data: bytes) -> int:
-    """Where the chunks start."""
+    """Return the offsets of the chunks."""
     return 8 + int.from_bytes(data[4:8], "big")
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=300), st.integers(1, 80))
-def test_what_goes_in_comes_out(data: bytes, chunk: int) -> None:
+def test_decryption_returns_the_original_bytes(data: bytes, chunk: int) -> None:
     assert opened(sealed(data, chunk)) == data
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
-def test_any_size_around_a_chunk(size: int) -> None:
+def test_sizes_around_a_chunk_are_encrypted_and_decrypted(size: int) -> None:
     data = secrets.token_bytes(size)
     assert opened(sealed(data)) == data
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=100), st.integers(1, 40), st.data())
-def test_one_flipped_bit_anywhere_is_found(data: bytes, chunk: int, draw: st.DataObject) -> None:
+def test_a_flipped_bit_is_detected(data: bytes, chunk: int, draw: st.DataObject) -> None:
     changed = bytearray(sealed(data, chunk))
     place = draw.draw(st.integers(0, 8 * len(changed) - 1))
     changed[place // 8] ^= 1 << place % 8
@@ -56,7 +56,7 @@ def test_one_flipped_bit_anywhere_is_found(data: bytes, chunk: int, draw: st.Dat
 
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=100), st.integers(1, 40), st.data())
-def test_what_is_cut_off_or_added_is_found(data: bytes, chunk: int, draw: st.DataObject) -> None:
+def test_truncated_and_appended_bytes_are_detected(data: bytes, chunk: int, draw: st.DataObject) -> None:
     whole = sealed(data, chunk)
     cut = draw.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(DataError):
@@ -67,7 +67,7 @@ def test_what_is_cut_off_or_added_is_found(data: bytes, chunk: int, draw: st.Dat
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.integers(0, 3), max_size=6).filter(lambda order: order != [0, 1, 2, 3]))
-def test_chunks_in_any_other_order_or_number_are_found(order: list[int]) -> None:
+def test_reordered_repeated_and_missing_chunks_are_detected(order: list[int]) -> None:
     whole = sealed(secrets.token_bytes(4 * 32), 32)
     start = body(whole)
     chunks = [whole[start + 48 * n : start + 48 * (n + 1)] for n in range(4)]
@@ -75,31 +75,31 @@ def test_chunks_in_any_other_order_or_number_are_found(order: list[int]) -> None
         opened(whole[:start] + b"".join(chunks[n] for n in order))
 
 
-def test_chunks_of_another_file_with_the_same_keys_are_found() -> None:
+def test_chunks_of_another_file_with_the_same_keys_are_detected() -> None:
     one, other = sealed(b"a" * 100, 32), sealed(b"b" * 100, 32)
     with pytest.raises(DataError, match="chunk 0"):
         opened(one[: body(one)] + other[body(other) :])
 
 
-def test_a_header_of_another_subject_opens_nothing() -> None:
+def test_a_header_of_another_subject_fails_decryption() -> None:
     whole = sealed(b"weights")
     with pytest.raises(DataError, match="chunk 0"):
         opened(whole.replace(b'"mosi"', b'"iemo"'))
 
 
 @pytest.mark.parametrize("keys", [KEYS[::-1], [KEYS[0], bytes(32)], [bytes(32), KEYS[1]], KEYS[:1]])
-def test_every_key_is_needed_at_its_place(keys: list[bytes]) -> None:
+def test_all_keys_are_needed_in_order(keys: list[bytes]) -> None:
     with pytest.raises(DataError, match="chunk 0"):
         opened(sealed(b"weights"), keys)
 
 
-def test_the_same_bytes_never_look_the_same() -> None:
+def test_the_same_bytes_encrypt_differently_each_time() -> None:
     assert sealed(b"x" * 100) != sealed(b"x" * 100)
 
 
 @pytest.mark.parametrize("data", [b"", b"MBDX", b"PK\3\4" + bytes(40), b"MBDX\xff\xff\xff\xff" + bytes(40)])
-def test_other_files_are_told_apart(data: bytes) -> None:
-    with pytest.raises(DataError, match="does not start like one"):
+def test_files_of_another_format_are_refused(data: bytes) -> None:
+    with pytest.raises(DataError, match="does not start with MBDX"):
         opened(data)
 
 

@@ -1,4 +1,4 @@
-"""The keyring: one key for each name, destroyed once and for all."""
+"""The keyring: one key for each name, destroyed permanently."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def destroy_audio(keyring: Keyring, reason: str = "request 17") -> None:
     keyring.destroy("mosi", ("audio",), ("features", "models"), reason)
 
 
-def test_a_key_is_made_once_and_found_by_id(keyring: Keyring, tmp_path: Path) -> None:
+def test_a_key_is_created_once_and_found_by_id(keyring: Keyring, tmp_path: Path) -> None:
     identity, secret = keyring.make(AUDIO)
     assert identity == key_id(secret)
     assert keyring.make(AUDIO) == (identity, secret)
@@ -37,7 +37,7 @@ def test_a_key_is_made_once_and_found_by_id(keyring: Keyring, tmp_path: Path) ->
     assert fresh.make(TEXT)[0] != identity
 
 
-def test_keys_are_ours_alone_and_never_plain(keyring: Keyring, tmp_path: Path) -> None:
+def test_key_files_are_private_and_wrapped(keyring: Keyring, tmp_path: Path) -> None:
     identity, secret = keyring.make(AUDIO)
     file = keyring.folder / f"{identity}.json"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -45,22 +45,22 @@ def test_keys_are_ours_alone_and_never_plain(keyring: Keyring, tmp_path: Path) -
     assert all(secret not in f.read_bytes() for f in tmp_path.rglob("*") if f.is_file())
 
 
-def test_many_at_once_get_the_same_key(tmp_path: Path) -> None:
+def test_concurrent_processes_get_the_same_key(tmp_path: Path) -> None:
     rings = [make_keyring(tmp_path) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda ring: ring.make(AUDIO), rings))) == 1
     assert len(read_shredding(tmp_path / "keys").keys) == 1
 
 
-def test_a_key_is_good_for_its_own_name_only(keyring: Keyring) -> None:
+def test_a_key_is_found_only_under_its_own_name(keyring: Keyring) -> None:
     identity, _ = keyring.make(AUDIO)
-    with pytest.raises(DataError, match="no such key of text"):
+    with pytest.raises(DataError, match=r"the key of text .* does not exist"):
         keyring.find(identity, TEXT)
-    with pytest.raises(DataError, match="no such key"):
+    with pytest.raises(DataError, match="does not exist"):
         keyring.find("0" * 64, AUDIO)
 
 
-def test_wrapped_keys_that_were_swapped_are_found(keyring: Keyring, tmp_path: Path) -> None:
+def test_swapped_wrapped_keys_are_detected(keyring: Keyring, tmp_path: Path) -> None:
     (audio, _), (text, _) = keyring.make(AUDIO), keyring.make(TEXT)
     file = keyring.folder / f"{text}.json"
     content = json.loads((keyring.folder / f"{audio}.json").read_text())
@@ -72,7 +72,7 @@ def test_wrapped_keys_that_were_swapped_are_found(keyring: Keyring, tmp_path: Pa
         make_keyring(tmp_path).find(text, TEXT)
 
 
-def test_a_destroyed_key_is_gone_and_everybody_is_told_why(keyring: Keyring, tmp_path: Path) -> None:
+def test_a_destroyed_key_is_gone_and_the_error_states_why(keyring: Keyring, tmp_path: Path) -> None:
     identity, _ = keyring.make(AUDIO)
     kept, secret = keyring.make(TEXT)
     wrapped = (keyring.folder / f"{identity}.json").read_bytes()
@@ -98,7 +98,7 @@ def test_the_bytes_of_a_key_are_overwritten_before_it_is_removed(keyring: Keyrin
     assert not any(before[n : n + 16] in after for n in range(len(before) - 16))
 
 
-def test_a_half_written_copy_of_a_key_goes_with_it(keyring: Keyring) -> None:
+def test_a_partial_copy_of_a_key_is_destroyed_with_it(keyring: Keyring) -> None:
     identity, _ = keyring.make(AUDIO)
     left = keyring.folder / f".{identity}.json.partial.abc"
     left.write_bytes((keyring.folder / f"{identity}.json").read_bytes())
@@ -107,7 +107,7 @@ def test_a_half_written_copy_of_a_key_goes_with_it(keyring: Keyring) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_while_destroying_and_run_again(
+def test_a_destruction_that_was_killed_completes_when_run_again(
     keyring: Keyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     identity, _ = keyring.make(AUDIO)
@@ -133,7 +133,7 @@ def test_killed_while_destroying_and_run_again(
     assert not (again.folder / f"{identity}.json").exists()
 
 
-def test_only_what_was_named_is_destroyed(keyring: Keyring) -> None:
+def test_only_the_named_keys_are_destroyed(keyring: Keyring) -> None:
     identity, secret = keyring.make(AUDIO)
     keyring.make(AUDIO_MODELS)
     destroyed = keyring.destroy("mosi", ("audio",), ("models",), "the model goes, the features stay")
@@ -141,16 +141,16 @@ def test_only_what_was_named_is_destroyed(keyring: Keyring) -> None:
     assert keyring.find(identity, AUDIO) == secret
 
 
-def test_a_key_that_never_was_cannot_be_destroyed(keyring: Keyring) -> None:
+def test_a_key_that_never_existed_cannot_be_destroyed(keyring: Keyring) -> None:
     keyring.make(AUDIO)
-    with pytest.raises(UsageError, match="never was a key of smell"):
+    with pytest.raises(UsageError, match="never had a key of smell"):
         keyring.destroy("mosi", ("audio", "smell"), ("features",), "why")
     with pytest.raises(UsageError, match="lineage mosei"):
         keyring.destroy("mosei", ("audio",), ("features",), "why")
     assert read_shredding(keyring.folder).keys[0].destroyed is None
 
 
-def test_facts_for_the_certificate(keyring: Keyring) -> None:
+def test_facts_for_the_certificate_list_destroyed_keys(keyring: Keyring) -> None:
     assert shredding_facts(keyring.folder, "mosi", ("audio",)) is None
     identity, _ = keyring.make(AUDIO)
     keyring.make(AUDIO_MODELS)
@@ -164,7 +164,7 @@ def test_facts_for_the_certificate(keyring: Keyring) -> None:
     assert after.record != facts.record
 
 
-def test_another_wrapper_takes_over_even_after_a_kill(keyring: Keyring, tmp_path: Path) -> None:
+def test_rewrapping_completes_even_after_a_kill(keyring: Keyring, tmp_path: Path) -> None:
     made = {name: keyring.make(name) for name in (AUDIO, TEXT)}
     new = FileWrapper(tmp_path / "new")
     new.make()

@@ -1,4 +1,4 @@
-"""Encrypted folders: the same bytes come back, for the time of a step only."""
+"""Encrypted folders: decrypted to the same bytes, only while a step runs."""
 
 import os
 import shutil
@@ -51,13 +51,13 @@ def test_an_error_within_leaves_no_plaintext(features: Path, keyring: Keyring, t
     assert not any(file.is_file() for file in (tmp_path / "temporary").rglob("*"))
 
 
-def test_a_plain_folder_is_given_as_it_is(features: Path, tmp_path: Path) -> None:
+def test_a_plain_folder_is_used_directly(features: Path, tmp_path: Path) -> None:
     with opened(features, settings(tmp_path)) as plain:
         assert plain == features
     assert not (tmp_path / "temporary").exists()
 
 
-def test_an_encrypted_folder_is_refused_where_nothing_is_to_be_decrypted(
+def test_an_encrypted_folder_is_refused_if_shredding_is_disabled(
     features: Path, keyring: Keyring, tmp_path: Path
 ) -> None:
     off = settings(tmp_path).model_copy(update={"enabled": False})
@@ -65,7 +65,7 @@ def test_an_encrypted_folder_is_refused_where_nothing_is_to_be_decrypted(
         pass
 
 
-def test_models_of_several_seeds_go_together_and_one_by_one(keyring: Keyring, tmp_path: Path) -> None:
+def test_models_of_several_seeds_can_be_encrypted_together_or_alone(keyring: Keyring, tmp_path: Path) -> None:
     for seed in (0, 1):
         model(tmp_path / "plain" / "seeds" / f"seed-{seed}", seed=seed)
     encrypted = copy_of(tmp_path / "plain" / "seeds", keyring, tmp_path)
@@ -75,7 +75,7 @@ def test_models_of_several_seeds_go_together_and_one_by_one(keyring: Keyring, tm
         load_model(plain)
 
 
-def test_in_place_the_plain_files_are_gone(features: Path, keyring: Keyring, tmp_path: Path) -> None:
+def test_encryption_in_place_removes_the_plain_files(features: Path, keyring: Keyring, tmp_path: Path) -> None:
     digest = path_digest(features)
     assert encrypt_in_place(features, keyring) == 12
     assert not list(features.rglob("*.safetensors"))
@@ -84,7 +84,9 @@ def test_in_place_the_plain_files_are_gone(features: Path, keyring: Keyring, tmp
         assert path_digest(plain) == digest
 
 
-def test_killed_while_encrypting_in_place_and_run_again(features: Path, keyring: Keyring, tmp_path: Path) -> None:
+def test_encryption_in_place_that_was_killed_completes_when_run_again(
+    features: Path, keyring: Keyring, tmp_path: Path
+) -> None:
     untouched, digest = shutil.copytree(features, tmp_path / "untouched"), path_digest(features)
     encrypt_in_place(features, keyring)
     # One file is encrypted and not yet removed, one is half encrypted.
@@ -99,7 +101,7 @@ def test_killed_while_encrypting_in_place_and_run_again(features: Path, keyring:
         assert not [file for file in features.rglob("*") if file.name.endswith((".safetensors", ".partial"))]
 
 
-def test_decrypting_for_good(features: Path, keyring: Keyring, tmp_path: Path) -> None:
+def test_a_folder_can_be_decrypted_permanently(features: Path, keyring: Keyring, tmp_path: Path) -> None:
     encrypted = copy_of(features, keyring, tmp_path)
     assert decrypted(encrypted, tmp_path / "again", keyring) == 12
     assert path_digest(tmp_path / "again") == path_digest(features)
@@ -138,31 +140,29 @@ def test_a_model_needs_the_keys_of_all_its_modalities(modality: str, keyring: Ke
         ("splits/train/audio.safetensors", "splits/train/text.safetensors"),
     ],
 )
-def test_files_that_were_swapped_are_found(
-    one: str, other: str, features: Path, keyring: Keyring, tmp_path: Path
-) -> None:
+def test_swapped_files_are_detected(one: str, other: str, features: Path, keyring: Keyring, tmp_path: Path) -> None:
     encrypted = copy_of(features, keyring, tmp_path)
     shutil.copy(encrypted / f"{other}.mbdx", encrypted / f"{one}.mbdx")
-    with pytest.raises(DataError, match="belongs elsewhere"), opened(encrypted, settings(tmp_path)):
+    with pytest.raises(DataError, match="belongs to another place"), opened(encrypted, settings(tmp_path)):
         pass
 
 
-def test_a_file_of_another_lineage_is_found(features: Path, keyring: Keyring, tmp_path: Path) -> None:
+def test_a_file_of_another_lineage_is_detected(features: Path, keyring: Keyring, tmp_path: Path) -> None:
     encrypted = copy_of(features, keyring, tmp_path)
     encrypt_folder(features, tmp_path / "foreign", keyring, lineage="another")
     name = "splits/train/audio.safetensors.mbdx"
     shutil.copy(tmp_path / "foreign" / name, encrypted / name)
-    with pytest.raises(DataError, match="belongs elsewhere") as caught, opened(encrypted, settings(tmp_path)):
+    with pytest.raises(DataError, match="belongs to another place") as caught, opened(encrypted, settings(tmp_path)):
         pass
     assert "lineage another" in str(caught.value.value)
 
 
-def test_a_record_that_was_changed_opens_nothing(keyring: Keyring, tmp_path: Path) -> None:
-    """Whoever writes "revoked" into model.json does not get around the key of the revoked modality."""
+def test_a_modified_record_does_not_bypass_a_destroyed_key(keyring: Keyring, tmp_path: Path) -> None:
+    """Marking a modality as revoked in model.json does not remove the need for its key."""
     encrypted = copy_of(model(tmp_path / "plain" / "model"), keyring, tmp_path)
     record = read_json(encrypted / "model.json")
     (encrypted / "model.json").write_text(to_json(record | {"revoked": ["audio"]}))
-    with pytest.raises(DataError, match="belongs elsewhere"), opened(encrypted, settings(tmp_path)):
+    with pytest.raises(DataError, match="belongs to another place"), opened(encrypted, settings(tmp_path)):
         pass
 
 
@@ -180,6 +180,6 @@ def test_other_folders_are_refused(features: Path, keyring: Keyring, tmp_path: P
     with pytest.raises(DataError, match="neither a FeatureSet nor a model"):
         encrypt_folder(tmp_path / "empty", tmp_path / "out", keyring)
     model(features / "model")
-    with pytest.raises(DataError, match="within another"):
+    with pytest.raises(DataError, match="inside another"):
         encrypt_folder(features, tmp_path / "out", keyring)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Wrapped keys: by a file, by a KMS, and what goes wrong."""
+"""Wrapping of keys by a file and by a KMS, and their errors."""
 
 import secrets
 import shutil
@@ -31,7 +31,7 @@ def test_a_file_wraps_and_unwraps(kek: FileWrapper) -> None:
     assert open_wrapper(f"file:{kek.file}").unwrap(wrapped, CONTEXT) == SECRET
 
 
-def test_a_wrapped_key_cannot_pass_for_another(kek: FileWrapper, tmp_path: Path) -> None:
+def test_a_wrapped_key_cannot_be_used_in_place_of_another(kek: FileWrapper, tmp_path: Path) -> None:
     wrapped = kek.wrap(SECRET, CONTEXT)
     with pytest.raises(UnwrapError):
         kek.unwrap(wrapped, CONTEXT | {"modality": "text"})
@@ -45,18 +45,18 @@ def test_a_wrapped_key_cannot_pass_for_another(kek: FileWrapper, tmp_path: Path)
         other.unwrap(wrapped, CONTEXT)
 
 
-def test_the_file_is_ours_alone_and_never_replaced(kek: FileWrapper) -> None:
+def test_the_key_file_is_private_and_never_replaced(kek: FileWrapper) -> None:
     assert kek.file.stat().st_mode & 0o777 == 0o600
     before = kek.file.read_bytes()
     assert not kek.make()
     assert kek.file.read_bytes() == before
     assert [file.name for file in kek.file.parent.iterdir()] == ["kek"]
     kek.file.chmod(0o640)
-    with pytest.raises(UsageError, match="others than its owner"):
+    with pytest.raises(UsageError, match="other users can read"):
         kek.wrap(SECRET, CONTEXT)
 
 
-def test_a_secret_that_is_mounted_read_only_may_have_the_mode_that_a_cluster_gives_it(kek: FileWrapper) -> None:
+def test_a_secret_that_is_mounted_read_only_may_be_readable_by_others(kek: FileWrapper) -> None:
     kek.file.chmod(0o644)
     folder = str(kek.file.parent)
     use = f"from pathlib import Path; from mbd.shredding.wrapper import FileWrapper as W; W(Path({str(kek.file)!r}))"
@@ -67,14 +67,14 @@ def test_a_secret_that_is_mounted_read_only_may_have_the_mode_that_a_cluster_giv
     wrap = f'{steps} && "{sys.executable}" -c "$2"'
     done = subprocess.run([*call, wrap, "sh", folder, f"{use}.wrap(bytes(32), {{}})"], check=False)
     assert done.returncode == 0
-    with pytest.raises(UsageError, match="others than its owner"):
+    with pytest.raises(UsageError, match="other users can read"):
         kek.wrap(SECRET, CONTEXT)
 
 
 @pytest.mark.parametrize("content", [b"", b"00" * 31, b"no key at all", b"\xff\xfe"])
-def test_a_file_that_holds_no_key_is_told(kek: FileWrapper, content: bytes) -> None:
+def test_a_file_without_a_valid_key_is_an_error(kek: FileWrapper, content: bytes) -> None:
     kek.file.write_bytes(content)
-    with pytest.raises(UsageError, match="no key that wraps"):
+    with pytest.raises(UsageError, match="not a wrapping key"):
         kek.wrap(SECRET, CONTEXT)
     kek.file.unlink()
     with pytest.raises(UsageError, match="cannot be read"):
@@ -101,7 +101,7 @@ def test_a_kms_wraps_and_unwraps(kms: KmsServer) -> None:
         open_wrapper("awskms:one").unwrap(wrapped, CONTEXT | {"id": "2"})
 
 
-def test_a_kms_that_fails_is_told_in_plain_words(kms: KmsServer) -> None:
+def test_a_failing_kms_is_a_clear_error(kms: KmsServer) -> None:
     with pytest.raises(MbdError, match="no key three") as caught:
         open_wrapper("awskms:three").wrap(SECRET, CONTEXT)
     assert caught.value.value == "awskms:three"

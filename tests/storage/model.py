@@ -1,4 +1,4 @@
-"""A store compared with a dictionary, whatever is done to both."""
+"""A store compared with a dictionary under random operations."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -8,13 +8,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store, StoredObject
 
-# No name is a folder of another, as the protocol asks; several share a beginning.
+# No name is a folder of another, as the interface requires; several share a prefix.
 NAMES = st.sampled_from(["a", "a-b", "b/a", "b/a-b", "b/c/d", "b/c0", "b/cé", "x/y/z", "x/y/z1"])
 CONTENTS = st.one_of(st.sampled_from([b"", b"0", b"1"]), st.binary(max_size=30))
 
 
 def machine_of(opened: Callable[[], AbstractContextManager[Store]]) -> type[RuleBasedStateMachine]:
-    """Return the test of the stores that `opened` gives, each empty at first."""
+    """Return a test of the stores that `opened` returns, each empty at first."""
 
     class StoreAgainstDictionary(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -55,7 +55,7 @@ def machine_of(opened: Callable[[], AbstractContextManager[Store]]) -> type[Rule
 
         @rule(name=NAMES, content=CONTENTS)
         def move_from_what_was_seen(self, name: str, content: bytes) -> None:
-            """Succeeds only if the object still is what was seen: same tag, or nothing if nothing was seen."""
+            """Succeeds only if the object is unchanged: same tag, or still missing."""
             expected = self.seen.get(name)
             now = self.store.stat(name)
             try:

@@ -47,13 +47,13 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_an_object_is_a_plain_file_of_its_name(tmp_path: Path) -> None:
+def test_an_object_is_a_plain_file(tmp_path: Path) -> None:
     open_store(f"file://{tmp_path}/store").create("models/m/weights", b"w")
     assert (tmp_path / "store/models/m/weights").read_bytes() == b"w"
     assert files(tmp_path) == {"store/models/m/weights"}
 
 
-def test_reading_makes_nothing(tmp_path: Path) -> None:
+def test_reading_creates_no_files(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     assert names(store) == []
     assert store.stat("a") is None
@@ -69,27 +69,27 @@ def test_a_folder_has_no_object_lock(tmp_path: Path) -> None:
     assert names(store) == []
 
 
-def test_damage_on_the_disk_is_found(tmp_path: Path) -> None:
+def test_damage_on_the_disk_is_detected(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     store.create("a", b"one")
     (tmp_path / "a").write_bytes(b"One")
-    with pytest.raises(MbdError, match="its digest differs"):
+    with pytest.raises(MbdError, match="expected digest"):
         store.read("a", sha256=digest(b"one"))
 
 
-def test_an_object_is_no_folder(tmp_path: Path) -> None:
+def test_an_object_cannot_be_a_folder(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     store.create("a", b"")
     store.create("b/c", b"")
     for name in ("a/b", "b"):
-        with pytest.raises(StoreError, match="object where a folder should be"):
+        with pytest.raises(StoreError, match="in place of a folder"):
             store.create(name, b"")
     assert list(store.delete([StoredObject("b", 0, "")]).values()) == ["Is a directory"]
     assert names(store) == ["a", "b/c"]
 
 
 @pytest.mark.parametrize("way", ["folder", "file", "dangling", "pipe"])
-def test_links_and_pipes_planted_in_the_store_lead_nowhere(tmp_path: Path, way: str) -> None:
+def test_planted_links_and_pipes_are_not_followed(tmp_path: Path, way: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(b"secret")
@@ -119,7 +119,7 @@ def test_links_and_pipes_planted_in_the_store_lead_nowhere(tmp_path: Path, way: 
 
 
 @pytest.mark.parametrize("hidden", [".lock", ".partial"])
-def test_links_in_place_of_the_stores_own_files_are_refused(tmp_path: Path, hidden: str) -> None:
+def test_links_in_place_of_internal_files_are_refused(tmp_path: Path, hidden: str) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "store" / hidden).symlink_to(tmp_path / "outside")
@@ -128,14 +128,14 @@ def test_links_in_place_of_the_stores_own_files_are_refused(tmp_path: Path, hidd
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_a_store_that_cannot_be_written_to_says_so(tmp_path: Path) -> None:
+def test_a_store_that_is_not_writable_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError) as caught:
         FolderStore(tmp_path / "file").create("a", b"")
     assert str(tmp_path / "file") in str(caught.value)
 
 
-def test_what_a_living_writer_holds_is_not_swept_away(tmp_path: Path) -> None:
+def test_temporary_files_of_active_writers_are_kept(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     with store._tree.written(b"at work", 7, "x") as written:
         FolderStore(tmp_path).create("a", b"")
@@ -153,7 +153,7 @@ def _act(store: Store) -> None:
 
 
 def _die_at(call: int, folder: Path) -> None:
-    """Act, but be killed instead of the call to the system of this number."""
+    """Run the function, and kill the process at the system call of this number."""
     calls = count(1)
 
     class Dying:
@@ -171,7 +171,7 @@ def _die_at(call: int, folder: Path) -> None:
     _act(FolderStore(folder))
 
 
-def test_killed_before_any_call_to_the_system_and_run_again_the_result_is_the_same(tmp_path: Path) -> None:
+def test_a_writer_killed_at_any_system_call_and_run_again_has_the_same_result(tmp_path: Path) -> None:
     fork = multiprocessing.get_context("fork")
     for call in count(1):
         folder = tmp_path / str(call)
@@ -215,8 +215,8 @@ def _write_for_ever(folder: Path, seed: int) -> None:
                 continue
 
 
-def test_killed_at_any_point_a_writer_leaves_only_whole_objects(tmp_path: Path) -> None:
-    """Two writers at a time, 20 pairs of them, all killed without warning."""
+def test_killed_writers_leave_only_complete_objects(tmp_path: Path) -> None:
+    """20 pairs of concurrent writers, all killed without warning."""
     folder = tmp_path / "store"
     fork = multiprocessing.get_context("fork")
     random = stream(0, "kills")

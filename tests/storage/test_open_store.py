@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Opening a store by its URL."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from mbd.storage.store import Lock
         ("file://{here}/my%20store", "my store/a/b"),
     ],
 )
-def test_folders_may_be_relative_or_absolute(url: str, file: str) -> None:
+def test_the_path_of_a_folder_may_be_relative_or_absolute(url: str, file: str) -> None:
     store = open_store(url.format(here=Path.cwd()))
     store.create("a/b", b"x")
     assert Path(file).read_bytes() == b"x"
@@ -49,13 +49,13 @@ def test_a_relative_folder_stays_where_it_was_opened(tmp_path: Path, monkeypatch
         "s3://No bucket!",
     ],
 )
-def test_other_urls_are_refused_and_no_credential_is_repeated(url: str) -> None:
+def test_other_urls_are_refused_without_repeating_credentials(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
 
 
-def test_the_url_of_a_store_is_its_own() -> None:
+def test_a_store_knows_its_url() -> None:
     assert open_store("s3://bucket").url == "s3://bucket"
     assert open_store("s3://bucket/a/b/").url == "s3://bucket/a/b"
     assert open_store("file://build/store").url == "file://build/store"
@@ -78,7 +78,7 @@ def test_a_folder_needs_neither_boto3_nor_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_certificates_are_locked_only_where_the_store_can_and_the_parameters_say() -> None:
+def test_certificates_are_locked_if_the_store_and_the_parameters_allow_it() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
 
     class Locking:

@@ -41,7 +41,7 @@ from mbd.params import CertificateSettings
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.storage import lock_for
-from mbd.storage.store import ConflictError, Lock, NotThereError, OtherContentError, Store, StoredObject
+from mbd.storage.store import Lock, OtherContentError, Store, StoredObject, update
 
 PENDING = "pending/"
 
@@ -163,21 +163,12 @@ def _in_order(statement: DeletionStatement) -> list[tuple[str, str]]:
 
 def _move_pointer(store: Store, name: str, pointer: LatestPointer) -> None:
     """Let a pointer name this certificate, unless it names a later one already."""
-    content = pointer.to_bytes()
-    while True:
-        try:
-            data, tag = store.read_tagged(name)
-        except NotThereError:
-            expected = None
-        else:
-            if read_pointer(data, name).index >= pointer.index:
-                return
-            expected = tag
-        try:
-            store.replace(name, content, expected=expected)
-        except ConflictError:
-            continue
-        return
+
+    def moved(content: bytes | None) -> bytes | None:
+        later = content is not None and read_pointer(content, name).index >= pointer.index
+        return None if later else pointer.to_bytes()
+
+    update(store, name, moved)
 
 
 def _object_record(what: str, sha256: str, stored: StoredObject) -> ObjectRecord:

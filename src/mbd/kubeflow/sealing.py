@@ -18,8 +18,8 @@ from mbd.formats.shredding import KeyName
 from mbd.kubeflow.common import Artifact
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
+from mbd.shredding.private_folder import private_folder
 from mbd.shredding.vault import encrypt_folder
-from mbd.shredding.workspace import private_folder
 from mbd.steps.context import StepContext
 
 

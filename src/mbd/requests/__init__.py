@@ -1,1 +1,1 @@
-"""Requests to forget, kept in the store: who asked for what until when, and what became of it."""
+"""Deletion requests in the store: their deadlines, their state, and the batches that carry them out."""

@@ -1,26 +1,33 @@
-"""One batch of requests is one deletion, and it is decided once: carried out, or abandoned.
+"""A batch of requests is carried out by one deletion, and decided once: certified or abandoned.
 
-    models/NAME.json      who works on the model now (a lease), and the model that the next deletion starts from
+    models/NAME.json      the lease of the worker on this model, and the model that the next deletion starts from
     batches/BATCH.json    the decision, created once: what was certified, or that the batch was abandoned
 
-A worker takes the model's lease by compare-and-swap, claims the requests, does the work, and *decides* the batch by
-creating its object. Whoever takes the lease when it is over first abandons the batches that still run, by creating the
-same objects. The store lets one of them: if the worker was faster, its certificate stands and only has to be finished;
-if not, the worker's own attempt to decide fails, and nothing of its work counts. So a request is certified once,
-whoever is killed when. Only who holds the lease moves the model on, and a request is ended by its own batch. A worker
-renews its lease while it works, so a lease that is over is that of a worker that died or lost the store.
+A worker takes the lease of the model by compare-and-swap, claims the requests, does the work, and *decides* the batch
+by creating its object. A worker that takes over an expired lease first abandons the batches that are still running, by
+creating the same objects. The store lets one of them succeed. If the old worker was faster, its certificate is valid
+and only has to be published; if not, its own attempt to decide fails, and its work is discarded. So a request is
+certified once, whichever worker is killed. Only the holder of the lease changes the current model, and a request is
+ended only by its own batch. A worker renews its lease while it works, so an expired lease means that the worker died or
+lost the store.
+
+An object that is not a valid decision counts as abandoned: it is reported, and cannot block the requests of the model.
 """
 
+import logging
 import secrets
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from mbd.errors import DataError
 from mbd.formats.request import DeletionRequest, Lease
 from mbd.records import Record
 from mbd.requests.request_store import RequestStore
-from mbd.storage.store import ConflictError, NotThereError, OtherContentError
+from mbd.storage.store import NotThereError, OtherContentError, update
+
+_log = logging.getLogger(__name__)
 
 
 class Files(Record):
@@ -30,16 +37,16 @@ class Files(Record):
 
 
 class ModelState(Record):
-    """What `models/NAME.json` says."""
+    """The contents of `models/NAME.json`."""
 
     format: Literal["urn:missing-by-design:model-state:v1"] = "urn:missing-by-design:model-state:v1"
     lease: Lease | None = None
     current: Files | None = None
-    """the model that was certified last; null: none yet"""
+    """the model that was certified last; null: none so far"""
 
 
 class Decision(Record):
-    """What became of a batch."""
+    """The decision about a batch."""
 
     format: Literal["urn:missing-by-design:batch:v1"] = "urn:missing-by-design:batch:v1"
     batch: str
@@ -58,18 +65,21 @@ class Batches:
     model: str
 
     def take(self, worker: str, lease_seconds: int) -> Lease | None:
-        """Take the model's lease, or None while somebody else has it."""
-        state, tag = self._state()
+        """Take the lease of the model; None while another worker holds it."""
         at = self.request_store.clock()
-        if state.lease and state.lease.until > at:
-            return None
         lease = Lease(worker=worker, until=at + timedelta(seconds=lease_seconds), batch=secrets.token_hex(8))
-        return lease if self._move(state.model_copy(update={"lease": lease}), tag) else None
 
-    def left_behind(self) -> list[Decision]:
-        """Abandon every batch that was begun and not decided; return those that were decided and not finished.
+        def taken(state: ModelState) -> ModelState | None:
+            if state.lease and state.lease.until > at:
+                return None
+            return state.model_copy(update={"lease": lease})
 
-        Only who holds the model's lease may call this, before claiming anything.
+        return lease if self._update(taken) else None
+
+    def abandon_undecided(self) -> list[Decision]:
+        """Abandon every undecided batch of earlier workers; return the decided ones that are not finished.
+
+        Only the holder of the model's lease may call this, before claiming requests.
         """
         running = [
             r for r in self.request_store.open_requests() if r.model == self.model and r.state == "running" and r.lease
@@ -79,7 +89,7 @@ class Batches:
         return [decision for decision in decided if decision.outcome == "certified"]
 
     def claim_all(self, lease: Lease, but: Container[str] = ()) -> list[DeletionRequest]:
-        """Claim every request of the model that is owed, nearest deadline first, `but` those with these ids."""
+        """Claim the open requests of the model, nearest deadline first, except those with the ids in `but`."""
         open_requests = [
             request
             for request in self.request_store.open_requests()
@@ -88,39 +98,33 @@ class Batches:
         return [taken for request in open_requests if (taken := self.request_store.claim(request, lease))]
 
     def decide(self, decision: Decision) -> Decision:
-        """Decide a batch, or return how it was decided."""
+        """Decide a batch; return the decision that was made first."""
         name = f"batches/{decision.batch}.json"
         try:
             self.request_store.store.create(name, decision.to_bytes())
         except OtherContentError:
-            return Decision.model_validate_json(self.request_store.store.read(name))
+            return self._decided(name, decision.batch)
         return decision
 
     def current(self) -> Files | None:
-        """Return the model that the next deletion starts from; None: the one that was trained."""
-        return self._state()[0].current
+        """Return the model that the next deletion starts from; None: the trained model."""
+        try:
+            return self._parse(self.request_store.store.read(self._name)).current
+        except NotThereError:
+            return None
 
     def renew(self, lease: Lease, lease_seconds: int) -> bool:
-        """Prolong the lease from now on; False if it is no longer ours."""
+        """Extend the lease from now on; False if another worker holds it."""
         until = self.request_store.clock() + timedelta(seconds=lease_seconds)
-        return self._while_ours(lease, lambda: {"lease": lease.model_copy(update={"until": until})})
+        return self._update_if_held(lease, {"lease": lease.model_copy(update={"until": until})})
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back, if it is still ours."""
-        self._while_ours(lease, lambda: {"lease": None})
+        """Give up the lease, if it is still held."""
+        self._update_if_held(lease, {"lease": None})
 
     def set_current(self, current: Files, lease: Lease) -> bool:
-        """Let the next deletion start from this model; False if the lease is no longer ours."""
-        return self._while_ours(lease, lambda: {"current": current})
-
-    def _while_ours(self, lease: Lease, change: Callable[[], dict[str, object]]) -> bool:
-        """Change the model's state as long as the lease is ours, again if it was renewed in between."""
-        while True:
-            state, tag = self._state()
-            if state.lease is None or state.lease.batch != lease.batch:
-                return False
-            if self._move(state.model_copy(update=change()), tag):
-                return True
+        """Set the model that the next deletion starts from; False if another worker holds the lease."""
+        return self._update_if_held(lease, {"current": current})
 
     def end(
         self,
@@ -131,7 +135,7 @@ class Batches:
         certificate: str | None = None,
         note: str = "",
     ) -> None:
-        """Move requests of a batch to their end, those that are still part of it."""
+        """Move requests to a final state, those that still belong to the batch."""
 
         def ended(request: DeletionRequest) -> DeletionRequest:
             if request.state != "running" or request.lease is None or request.lease.batch != batch:
@@ -141,19 +145,35 @@ class Batches:
         for identifier in requests:
             self.request_store.change(identifier, ended)
 
-    def _state(self) -> tuple[ModelState, str | None]:
+    def _decided(self, name: str, batch: str) -> Decision:
         try:
-            data, tag = self.request_store.store.read_tagged(self._name)
-        except NotThereError:
-            return ModelState(), None
-        return ModelState.model_validate_json(data), tag
+            decision = Decision.from_bytes(self.request_store.store.read(name), "decision of a batch", file=name)
+            if decision.batch != batch:
+                raise DataError("the decision belongs to another batch", file=name, value=decision.batch)
+        except DataError as error:
+            _log.warning("a batch counts as abandoned: %s", error)
+            return Decision(batch=batch, outcome="abandoned")
+        return decision
 
-    def _move(self, state: ModelState, tag: str | None) -> bool:
-        try:
-            self.request_store.store.replace(self._name, state.to_bytes(), expected=tag)
-        except ConflictError:
-            return False
-        return True
+    def _update_if_held(self, lease: Lease, changes: dict[str, object]) -> bool:
+        """Change the state of the model while the lease is held; False if it is not."""
+
+        def changed(state: ModelState) -> ModelState | None:
+            held = state.lease is not None and state.lease.batch == lease.batch
+            return state.model_copy(update=changes) if held else None
+
+        return self._update(changed)
+
+    def _update(self, decide: Callable[[ModelState], ModelState | None]) -> bool:
+        def changed(content: bytes | None) -> bytes | None:
+            state = decide(ModelState() if content is None else self._parse(content))
+            return state.to_bytes() if state else None
+
+        return update(self.request_store.store, self._name, changed)
+
+    def _parse(self, content: bytes) -> ModelState:
+        hint = "restore the object from its last version"
+        return ModelState.from_bytes(content, "state of the model", file=self._name, hint=hint)
 
     @property
     def _name(self) -> str:

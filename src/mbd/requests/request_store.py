@@ -1,9 +1,11 @@
-"""The book of requests in a store: `requests/ID.json`, one object each, changed by compare-and-swap only.
+"""The requests in a store: `requests/ID.json`, one object each, changed only by compare-and-swap.
 
-Two workers that want the same request both read it and both try to replace what they read; the store lets one of them.
+Two workers that want the same request both read it and try to replace it; the store lets one of them succeed. An object
+that is not a valid request is reported and skipped, so that it cannot block the others.
 """
 
 import hashlib
+import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,10 +16,11 @@ from pydantic import ValidationError
 from mbd.errors import DataError, UsageError
 from mbd.formats.request import OPEN, DeletionRequest, Event, Lease
 from mbd.records import now
-from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
+from mbd.storage.store import NotThereError, OtherContentError, Store, update
 
 PREFIX = "requests/"
 Clock = Callable[[], datetime]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,11 @@ class RequestStore:
         requester: str = "",
         token: str | None = None,
     ) -> DeletionRequest:
-        """Enter a request; the same `token` again gives the request that is there."""
+        """Create a request, or return the existing one with the same `token`.
+
+        Raises:
+            UsageError: A value is not valid, or the token belongs to another request.
+        """
         at = self.clock()
         try:
             request = DeletionRequest(
@@ -53,10 +60,10 @@ class RequestStore:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise UsageError(
-                f"this is no request: {first['msg']}", key=str(first["loc"][0]), value=first["input"]
+                f"the request is not valid: {first['msg']}", key=str(first["loc"][0]), value=first["input"]
             ) from error
         try:
-            self.store.create(_name(request.id), _bytes(request))
+            self.store.create(_name(request.id), request.to_bytes())
         except OtherContentError:
             known = self.get(request.id)
             if (known.model, known.modalities) != (request.model, request.modalities):
@@ -64,22 +71,36 @@ class RequestStore:
                     "this token belongs to another request",
                     key="--token",
                     value=token,
-                    hint=f"`mbd request show {known.id}` shows it; give a new token for a new request",
+                    hint=f"`mbd request show {known.id}` shows it; use a new token for a new request",
                 ) from None
             return known
         return request
 
     def get(self, identifier: str) -> DeletionRequest:
-        """Return a request by its id."""
-        return self._tagged(identifier)[0]
+        """Return a request by its id.
+
+        Raises:
+            NotThereError: There is no such request.
+            DataError: The object is not a valid request.
+        """
+        name = _name(identifier)
+        try:
+            return _parse(self.store.read(name), name)
+        except NotThereError as error:
+            raise _no_request(identifier) from error
 
     def all(self) -> Iterator[DeletionRequest]:
-        """Yield every request, by id."""
+        """Yield every valid request, by id; others are reported as warnings."""
         for entry in self.store.list(PREFIX):
-            yield _parsed(self.store.read(entry.name), entry.name)
+            try:
+                yield _parse(self.store.read(entry.name), entry.name)
+            except NotThereError:
+                continue
+            except DataError as error:
+                _log.warning("skipped an object that is not a request: %s", error)
 
     def cancel(self, identifier: str) -> DeletionRequest:
-        """Cancel a request that nobody has begun to carry out."""
+        """Cancel a request that no worker has started."""
 
         def cancelled(request: DeletionRequest) -> DeletionRequest:
             if request.state not in ("received", "failed"):
@@ -91,58 +112,55 @@ class RequestStore:
         return self.change(identifier, cancelled)
 
     def change(self, identifier: str, decide: Callable[[DeletionRequest], DeletionRequest]) -> DeletionRequest:
-        """Let `decide` make the next state of the request as it is, and again if somebody else was faster."""
-        while True:
-            request, tag = self._tagged(identifier)
+        """Change a request by compare-and-swap.
+
+        Args:
+            identifier: Id of the request.
+            decide: Returns the next state of the request, or the same object to change nothing. It is called again if
+                another writer was faster.
+        """
+        decided: DeletionRequest | None = None
+
+        def changed(content: bytes | None) -> bytes | None:
+            nonlocal decided
+            if content is None:
+                raise _no_request(identifier)
+            request = _parse(content, _name(identifier))
             decided = decide(request)
-            try:
-                self.store.replace(_name(identifier), _bytes(decided), expected=tag)
-            except ConflictError:
-                continue
-            return decided
+            return None if decided is request else decided.to_bytes()
+
+        update(self.store, _name(identifier), changed)
+        assert decided is not None  # noqa: S101 -- update calls `changed` at least once
+        return decided
 
     def claim(self, request: DeletionRequest, lease: Lease) -> DeletionRequest | None:
-        """Let a request be part of the lease's batch; None if it is no longer owed, or was cancelled just now.
+        """Add a request to the batch of a lease; None if the request is no longer open.
 
-        Only who holds the model's lease may call this, so a request that still runs belongs to a batch that is dead.
+        Only the holder of the model's lease may call this, so a request that is running belongs to a dead batch.
         """
-        found, tag = self._tagged(request.id)
-        if found.state not in OPEN:
-            return None
-        taken = found.moved("running", lease.worker, self.clock(), lease=lease)
-        try:
-            self.store.replace(_name(request.id), _bytes(taken), expected=tag)
-        except ConflictError:
-            return None
-        return taken
+
+        def claimed(found: DeletionRequest) -> DeletionRequest:
+            return found.moved("running", lease.worker, self.clock(), lease=lease) if found.state in OPEN else found
+
+        taken = self.change(request.id, claimed)
+        return taken if taken.lease == lease else None
 
     def open_requests(self) -> list[DeletionRequest]:
-        """Return the requests that are not done, nearest deadline first."""
+        """Return the open requests, nearest deadline first."""
         return sorted((r for r in self.all() if r.state in OPEN), key=lambda r: (r.due, r.id))
-
-    def _tagged(self, identifier: str) -> tuple[DeletionRequest, str]:
-        name = _name(identifier)
-        try:
-            data, tag = self.store.read_tagged(name)
-        except NotThereError as error:
-            raise NotThereError(
-                "there is no such request", key="ID", value=identifier, hint="`mbd request list` shows them"
-            ) from error
-        return _parsed(data, name), tag
 
 
 def _name(identifier: str) -> str:
     return f"{PREFIX}{identifier}.json"
 
 
-def _bytes(request: DeletionRequest) -> bytes:
-    return request.to_bytes()
+def _no_request(identifier: str) -> NotThereError:
+    return NotThereError("there is no such request", key="ID", value=identifier, hint="`mbd request list` shows them")
 
 
-def _parsed(data: bytes, name: str) -> DeletionRequest:
-    try:
-        return DeletionRequest.model_validate_json(data)
-    except ValidationError as error:
-        raise DataError(
-            "a request in the store is damaged", file=name, hint="restore the object from its last version"
-        ) from error
+def _parse(content: bytes, name: str) -> DeletionRequest:
+    hint = "restore the object from its last version, or remove it"
+    request = DeletionRequest.from_bytes(content, "request", file=name, hint=hint)
+    if _name(request.id) != name:
+        raise DataError("the request belongs to another object", file=name, key="id", value=request.id, hint=hint)
+    return request

@@ -1,14 +1,14 @@
-"""One encrypted file: AES-256-GCM in chunks, so that any size goes through little memory (STREAM, Hoang et al. 2015).
+"""The format of an encrypted file: AES-256-GCM in chunks, so that memory is bounded (STREAM, Hoang et al. 2015).
 
     "MBDX" ‖ length of the header (4 bytes) ‖ header (JSON) ‖ chunk_0 ‖ chunk_1 ‖ … ‖ chunk_n
 
     key ‖ prefix = HKDF-SHA256(data keys, one after the other; salt; SHA-256 of the header)
     chunk_i      = AES-256-GCM(key, nonce = prefix (7 bytes) ‖ i (4 bytes) ‖ [i = n] (1 byte))
 
-The salt is random, so every file has a key and nonces of its own. The header names the file, its lineage and its
-modalities; as the key comes from all of it, a header that was changed opens nothing. Chunks that were flipped, swapped,
-repeated, left out or cut off fail their tag: the nonce tells the place of a chunk and which one is the last. Of several
-data keys every one is needed.
+The salt is random, so every file has its own key and nonces. The header names the file, its lineage and its modalities;
+the key is derived from all of it, so a changed header makes decryption fail. Chunks that were modified, swapped,
+repeated, removed or truncated fail authentication, because the nonce holds the index of the chunk and marks the last
+one. If there are several data keys, all of them are needed.
 """
 
 import hashlib
@@ -36,23 +36,23 @@ _BLOCK = 1 << 17
 
 
 class CipherSubject(Record):
-    """What is in an encrypted file; nobody can change it without the file becoming unreadable."""
+    """The identity of an encrypted file; a change makes decryption fail."""
 
     name: str
     """path of the file in its FeatureSet or model folder"""
     lineage: str
     kind: Kind
     modalities: tuple[str, ...]
-    """those whose keys are needed, all of them"""
+    """the keys of all of them are needed"""
 
     @property
     def key_names(self) -> list[KeyName]:
-        """The keys that are needed, one for each modality."""
+        """The names of the keys, one for each modality."""
         return [KeyName(lineage=self.lineage, kind=self.kind, modality=m) for m in self.modalities]
 
 
 class Header(Record):
-    """What an encrypted file says of itself."""
+    """The header of an encrypted file."""
 
     format: Literal["urn:missing-by-design:encrypted-file:v1"] = "urn:missing-by-design:encrypted-file:v1"
     cipher: Literal["AES-256-GCM-HKDF-STREAM"] = "AES-256-GCM-HKDF-STREAM"
@@ -66,7 +66,7 @@ class Header(Record):
 def encrypt(
     source: BinaryIO, target: BinaryIO, subject: CipherSubject, keys: Sequence[tuple[str, bytes]], chunk: int = CHUNK
 ) -> None:
-    """Write `source` to `target`, encrypted with these keys (id and key, one for each modality of the subject)."""
+    """Encrypt `source` to `target` with these keys (id and key, one for each modality of the subject)."""
     ids, salt = tuple(identity for identity, _ in keys), secrets.token_hex(32)
     header = Header(subject=subject, keys=ids, salt=salt, chunk=chunk).model_dump_json().encode()
     cipher, prefix = _derived([key for _, key in keys], salt, header)
@@ -78,25 +78,26 @@ def encrypt(
 
 
 def read_header(source: BinaryIO) -> tuple[Header, bytes]:
-    """Return the header of an encrypted file, and its bytes; what follows is the first chunk."""
+    """Return the header of an encrypted file, parsed and as bytes; the stream is then at the first chunk."""
     start = source.read(8)
     length = int.from_bytes(start[4:], "big")
     if start[:4] != _MAGIC or len(start) < 8 or length > _LARGEST_HEADER:
-        raise _damaged(source, "it does not start like one")
+        raise _damaged(source, "it does not start with MBDX and a valid length")
     text = source.read(length)
     try:
         header = Header.model_validate_json(text)
     except ValidationError as error:
-        raise _damaged(source, "its header cannot be read") from error
+        raise _damaged(source, "its header is not valid") from error
     if len(header.keys) != len(header.subject.modalities) or not header.keys:
-        raise _damaged(source, "it has not one key for each modality")
+        raise _damaged(source, "it does not have one key for each modality")
     return header, text
 
 
 def decrypt(source: BinaryIO, target: BinaryIO, header: tuple[Header, bytes], keys: Sequence[bytes]) -> None:
-    """Write what follows the header in `source` to `target`, decrypted; a DataError if anything was changed.
+    """Decrypt the chunks in `source` to `target`.
 
-    What was written before that error is genuine, but not the whole file.
+    Raises:
+        DataError: A chunk fails authentication. What was written before is authentic, but not the complete file.
     """
     cipher, prefix = _derived(keys, header[0].salt, header[1])
     out = _Blocks(target)
@@ -105,7 +106,7 @@ def decrypt(source: BinaryIO, target: BinaryIO, header: tuple[Header, bytes], ke
             plain = cipher.decrypt(nonce, part, None)
         except (InvalidTag, ValueError) as error:
             raise _damaged(
-                source, f"chunk {int.from_bytes(nonce[_PREFIX_BYTES:-1], 'big')} is not what it was"
+                source, f"chunk {int.from_bytes(nonce[_PREFIX_BYTES:-1], 'big')} fails authentication"
             ) from error
         out.write(plain)
     out.flush()
@@ -118,7 +119,7 @@ def _derived(keys: Sequence[bytes], salt: str, header: bytes) -> tuple[AESGCM, b
 
 
 def _chunks(source: BinaryIO, size: int, prefix: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """Yield each chunk with its nonce. A chunk is the last one if nothing follows it; an empty source is one chunk."""
+    """Yield each chunk with its nonce. The chunk at the end of the source is the last; an empty source is one chunk."""
     here, ahead = memoryview(bytearray(size)), memoryview(bytearray(size))
     length = _fill(source, here)
     for index in range(_MOST_CHUNKS):
@@ -138,7 +139,7 @@ def _fill(source: BinaryIO, buffer: memoryview) -> int:
 
 
 class _Blocks:
-    """Writes blocks of one size at whole pages: Linux takes longer to write a page twice, and for larger blocks."""
+    """Writes page-aligned blocks of one size, which is faster on Linux than larger or unaligned ones."""
 
     def __init__(self, target: BinaryIO) -> None:
         self._target = target
@@ -164,7 +165,7 @@ class _Blocks:
 
 def _damaged(source: BinaryIO, how: str) -> DataError:
     return DataError(
-        f"the encrypted file is damaged, cut off or not the one that it was: {how}",
+        f"the encrypted file is damaged or was modified: {how}",
         file=getattr(source, "name", None),
         hint="fetch it from another copy",
     )

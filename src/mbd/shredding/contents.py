@@ -1,10 +1,10 @@
-"""What of a folder is encrypted, and under which keys.
+"""Which files of a folder are encrypted, and with which keys.
 
     FeatureSet   splits/SPLIT/MODALITY.safetensors   the key of MODALITY (`_rows`: ids, groups and labels)
-    model        *.safetensors                       the keys of all modalities that it takes, together
+    model        *.safetensors                       the keys of all modalities that it takes
 
-All else (manifest, records, metrics) holds no features and no weights, and stays as it is. A folder may be a
-FeatureSet, a model, or hold several models (seeds).
+Other files (manifest, records, metrics) hold no features and no weights and are not encrypted. A folder is a
+FeatureSet, a model, or contains several models (seeds).
 """
 
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ class Unit:
     lineage: str
 
     def plain(self) -> list[Path]:
-        """Return the files that are to be encrypted."""
+        """Return the plain files that would be encrypted."""
         return sorted(self.folder.rglob(f"*{_TENSORS}"))
 
     def encrypted(self) -> list[Path]:
-        """Return the files that are encrypted."""
+        """Return the encrypted files."""
         return sorted(self.folder.rglob(f"*{SUFFIX}"))
 
     def subject(self, file: Path) -> CipherSubject:
-        """Return what a file is, by its place; `file` has its plain or its encrypted name."""
+        """Return the subject of a file, given its plain or encrypted path."""
         name = file.relative_to(self.folder).as_posix().removesuffix(SUFFIX)
         if isinstance(self.record, ModelRecord):
             return CipherSubject(name=name, lineage=self.lineage, kind="models", modalities=tuple(self.record.inputs))
@@ -46,7 +46,7 @@ class Unit:
 
 
 def units(folder: Path, lineage: str | None = None) -> list[Unit]:
-    """Return the FeatureSets and models in a folder; `lineage` overrides the name of their data."""
+    """Return the FeatureSets and models in a folder; `lineage` replaces the name of their data."""
     found = sorted(_read(folder, lineage), key=lambda unit: unit.folder)
     if not found:
         raise DataError(
@@ -56,7 +56,7 @@ def units(folder: Path, lineage: str | None = None) -> list[Unit]:
         )
     for inner in found:
         if outer := next((unit for unit in found if unit.folder in inner.folder.parents), None):
-            raise DataError("a FeatureSet or model lies within another", file=inner.folder, value=outer.folder)
+            raise DataError("a FeatureSet or model is inside another one", file=inner.folder, value=outer.folder)
     return found
 
 

@@ -1,13 +1,12 @@
-"""The data keys: made, found, wrapped anew and destroyed.
+"""The data keys: create, find, rewrap and destroy them.
 
     KEYS/ID.json           a wrapped key, mode 0600
     KEYS/shredding.json    which keys there were, and which were destroyed (:mod:`mbd.formats.shredding`)
 
-Destroying is on record before it begins and when it has ended: killed anywhere and run again, it comes to its end, and
-a key of which the destruction has begun is never used again.
+A destruction is recorded before it starts and after it has ended. If it is killed and run again, it completes. A key
+whose destruction has started is never used again.
 """
 
-import fcntl
 import os
 import secrets
 from base64 import b64decode, b64encode
@@ -17,19 +16,19 @@ from pathlib import Path
 from typing import Literal
 
 from mbd.errors import DataError, UsageError
-from mbd.files import write_file
+from mbd.files import locked, sync, write_file
 from mbd.formats.shredding import RECORD, Destruction, KeyEntry, KeyName, Kind, ShreddingRecord, key_id, read_shredding
 from mbd.params.shredding import ShreddingSettings
 from mbd.records import Digest, Record, now
 from mbd.shredding.wrapper import KEY_BYTES, UnwrapError, Wrapper, open_wrapper
 
 _UNREADABLE = (
-    "nobody can decrypt this any more: work without this modality, and make again without it what was made with it"
+    "it cannot be decrypted any more: work without this modality, and create what depends on it again without it"
 )
 
 
 class WrappedKey(Record):
-    """Everything a key's file says."""
+    """The contents of the file of a key."""
 
     format: Literal["urn:missing-by-design:wrapped-key:v1"] = "urn:missing-by-design:wrapped-key:v1"
     id: Digest
@@ -39,10 +38,10 @@ class WrappedKey(Record):
 
 
 class KeyDestroyedError(DataError):
-    """What was to be decrypted can never be read again."""
+    """The key was destroyed, so the file can never be decrypted."""
 
     def __init__(self, entry: KeyEntry, hint: str, file: Path | None = None) -> None:
-        assert entry.destroyed is not None  # noqa: S101 -- callers have looked
+        assert entry.destroyed is not None  # noqa: S101 -- checked by callers
         self.entry = entry
         when = entry.destroyed.done or entry.destroyed.requested
         super().__init__(
@@ -55,7 +54,7 @@ class KeyDestroyedError(DataError):
 
 
 class Keyring:
-    """The folder of the data keys, and who wraps them."""
+    """The folder of the data keys, and their wrapper."""
 
     def __init__(self, folder: Path, wrapper: Wrapper) -> None:
         self.folder, self.wrapper = folder, wrapper
@@ -63,11 +62,11 @@ class Keyring:
 
     @classmethod
     def of(cls, settings: ShreddingSettings) -> "Keyring":
-        """Return the keys that the parameters name."""
+        """Return the keys in the folder `shredding.keys`."""
         return cls(Path(settings.keys), open_wrapper(settings.wrapper))
 
     def make(self, name: KeyName) -> tuple[str, bytes]:
-        """Return id and key for encrypting; it is made if there is none. One that was destroyed is not made again."""
+        """Return id and key for encryption; the key is created if needed, but never again after its destruction."""
         with self._locked():
             record = read_shredding(self.folder)
             entry = record.last(name)
@@ -92,14 +91,14 @@ class Keyring:
                 raise KeyDestroyedError(entry, _UNREADABLE, file)
 
     def find(self, identity: str, name: KeyName) -> bytes:
-        """Return the key with this id, for decrypting what says that it was encrypted with the key called `name`."""
+        """Return the key with this id for decryption; its name must be `name`."""
         entry = next((key for key in read_shredding(self.folder).keys if key.id == identity), None)
         if entry is None or entry.name != name:
             raise DataError(
-                f"there is no such key of {name}",
+                f"the key of {name} does not exist",
                 file=self.folder,
                 value=identity,
-                hint="set shredding.keys to the folder of keys that it was encrypted with",
+                hint="set shredding.keys to the folder of keys that was used for encryption",
             )
         if entry.destroyed:
             raise KeyDestroyedError(entry, _UNREADABLE)
@@ -110,7 +109,7 @@ class Keyring:
     def destroy(
         self, lineage: str, modalities: tuple[str, ...], kinds: tuple[Kind, ...], reason: str
     ) -> tuple[KeyEntry, ...]:
-        """Destroy the keys of these modalities in a lineage; return their entries, with those destroyed earlier."""
+        """Destroy the keys of these modalities in a lineage; return their entries, also those destroyed before."""
         with self._locked():
             record = read_shredding(self.folder)
             chosen = [key.id for key in record.of(lineage, modalities, kinds)]
@@ -133,7 +132,7 @@ class Keyring:
             return tuple(key for key in record.keys if key.id in chosen)
 
     def rewrap(self, wrapper: Wrapper) -> int:
-        """Let `wrapper` wrap every key there is; return how many. Killed and run again, it goes on."""
+        """Wrap all existing keys with `wrapper`; return their number. If killed, it can be run again."""
         with self._locked():
             living = [key for key in read_shredding(self.folder).keys if not key.destroyed]
             for entry in living:
@@ -149,11 +148,11 @@ class Keyring:
     ) -> None:
         known = {key.name.modality for key in record.keys if key.id in chosen}
         if missing := [modality for modality in modalities if modality not in known]:
-            there = ", ".join(str(key.name) for key in record.keys) or "none"
+            existing = ", ".join(str(key.name) for key in record.keys) or "none"
             raise UsageError(
-                f"there never was a key of {missing[0]} in the lineage {lineage}",
+                f"the lineage {lineage} never had a key of {missing[0]}",
                 file=self.folder / RECORD,
-                hint=f"there are keys of: {there}",
+                hint=f"existing keys: {existing}",
             )
 
     def _file(self, identity: str) -> Path:
@@ -173,7 +172,7 @@ class Keyring:
             raise DataError("the wrapped data key is damaged", file=file, key="wrapped") from error
         secret = wrapper.unwrap(wrapped, _context(entry))
         if key_id(secret) != entry.id:
-            raise DataError("the wrapped data key is another one than its id says", file=file, value=entry.id)
+            raise DataError("the wrapped data key does not match its id", file=file, value=entry.id)
         return secret
 
     def _write_record(self, record: ShreddingRecord) -> None:
@@ -182,16 +181,12 @@ class Keyring:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self.folder, wait=True):
             yield
-        finally:
-            os.close(handle)
 
 
 def overwrite_and_remove(file: Path) -> None:
-    """Overwrite a file in its place with random bytes, sync it, remove it, sync its folder; it may be gone already."""
+    """Overwrite a file in place with random bytes, sync it, remove it and sync its folder; it may be missing."""
     try:
         with file.open("r+b", buffering=0) as stream:
             stream.write(secrets.token_bytes(os.fstat(stream.fileno()).st_size))
@@ -199,11 +194,7 @@ def overwrite_and_remove(file: Path) -> None:
         file.unlink()
     except FileNotFoundError:
         return
-    handle = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(file.parent)
 
 
 def _context(entry: KeyEntry) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Data keys wrapped by AWS KMS, or by what speaks its protocol.
+"""Data keys wrapped by AWS KMS or a compatible service.
 
-Credentials, region and endpoint come from the standard AWS chain (environment, profile, role; AWS_ENDPOINT_URL_KMS) and
-from nowhere else. Needed are the rights kms:Encrypt and kms:Decrypt on the key.
+Credentials, region and endpoint come only from the standard AWS chain (environment, profile, role;
+AWS_ENDPOINT_URL_KMS). The permissions kms:Encrypt and kms:Decrypt on the key are needed.
 """
 
 from collections.abc import Iterator
@@ -20,20 +20,20 @@ _SETTINGS = Config(connect_timeout=10, read_timeout=10, retries={"mode": "standa
 
 
 class KmsWrapper:
-    """Wraps by a key that never leaves its KMS."""
+    """Wraps data keys with a key that never leaves the KMS."""
 
     def __init__(self, key: str) -> None:
         self.key = key
 
     def wrap(self, secret: bytes, context: Context) -> bytes:
-        """Return what the KMS has encrypted."""
-        with self._plain_words():
+        """Return the data key, encrypted by the KMS."""
+        with self._kms_errors():
             answer = self._client().encrypt(KeyId=self.key, Plaintext=secret, EncryptionContext=dict(context))
             return bytes(answer["CiphertextBlob"])
 
     def unwrap(self, wrapped: bytes, context: Context) -> bytes:
-        """Return what the KMS has decrypted."""
-        with self._plain_words():
+        """Return the data key, decrypted by the KMS."""
+        with self._kms_errors():
             answer = self._client().decrypt(KeyId=self.key, CiphertextBlob=wrapped, EncryptionContext=dict(context))
             return bytes(answer["Plaintext"])
 
@@ -41,7 +41,7 @@ class KmsWrapper:
         return boto3.Session().client("kms", config=_SETTINGS)
 
     @contextmanager
-    def _plain_words(self) -> Iterator[None]:
+    def _kms_errors(self) -> Iterator[None]:
         uri = f"awskms:{self.key}"
         try:
             yield
@@ -55,8 +55,8 @@ class KmsWrapper:
     @staticmethod
     def _failed(uri: str, error: Exception) -> MbdError:
         return MbdError(
-            f"the KMS does not wrap or unwrap: {error}",
+            f"the KMS failed to wrap or unwrap a data key: {error}",
             key="shredding.wrapper",
             value=uri,
-            hint="check credentials, AWS_DEFAULT_REGION, the key's state, and the rights kms:Encrypt, kms:Decrypt",
+            hint="check credentials, AWS_DEFAULT_REGION, the state of the key, and kms:Encrypt, kms:Decrypt",
         )

@@ -1,8 +1,8 @@
-"""Folders of encrypted files, and their plaintext for the time of a step.
+"""Encrypted folders, and their plaintext while a step runs.
 
-An encrypted folder is the plain one with `X.safetensors` replaced by `X.safetensors.mbdx`. Opened, it is the plain one
-again, byte for byte and with the same name, so that digests, records and steps know no difference. Files of a modality
-whose key was destroyed are left out of a FeatureSet; a model with such a key cannot be opened.
+In an encrypted folder `X.safetensors` is replaced by `X.safetensors.mbdx`. Decrypted, the folder has the same name and
+the same bytes as the plain one, so digests, records and steps do not differ. Files of a modality whose key was
+destroyed are left out of a FeatureSet; a model with such a key cannot be opened.
 """
 
 import os
@@ -13,24 +13,25 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mbd.errors import DataError, UsageError
-from mbd.files import STEP_FILE, read_json, whole_folder
+from mbd.files import STEP_FILE, read_json, sync, whole_folder
 from mbd.formats.shredding import KeyName
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.cipher import decrypt, encrypt, read_header
 from mbd.shredding.contents import SUFFIX, Unit, units
 from mbd.shredding.keys import KeyDestroyedError, Keyring
-from mbd.shredding.workspace import private_folder, refuse_without_room
+from mbd.shredding.private_folder import private_folder, refuse_without_room
 
-Tell = Callable[[str], object]
+Warn = Callable[[str], object]
+"""gets a message for the user about files that are left out"""
 
 
 def is_encrypted(folder: Path) -> bool:
-    """Return whether a folder holds encrypted files."""
+    """Return whether a folder contains encrypted files."""
     return folder.is_dir() and any(folder.rglob(f"*{SUFFIX}"))
 
 
 def encrypt_folder(folder: Path, out: Path, keyring: Keyring, lineage: str | None = None) -> int:
-    """Write the encrypted form of a folder to `out`; return how many files were encrypted."""
+    """Encrypt a folder to `out`; return the number of encrypted files."""
     count = 0
     with whole_folder(out, _writer(folder)) as new:
         found = units(folder, lineage)
@@ -44,9 +45,9 @@ def encrypt_folder(folder: Path, out: Path, keyring: Keyring, lineage: str | Non
 
 
 def encrypt_in_place(folder: Path, keyring: Keyring, lineage: str | None = None) -> int:
-    """Replace the files of a folder by their encrypted form; return how many. Killed and run again, it goes on.
+    """Encrypt the files of a folder in place; return their number. If killed, it can be run again.
 
-    A plain file is removed when its encrypted form is on disk and was read back.
+    A plain file is removed once the encrypted file is on disk and was read back.
     """
     count = 0
     for unit in units(folder, lineage):
@@ -58,47 +59,47 @@ def encrypt_in_place(folder: Path, keyring: Keyring, lineage: str | None = None)
             with Path(os.devnull).open("wb") as nowhere:
                 _decrypt_file(unit, sealed, nowhere, keyring)
             file.unlink()
-            _sync(file.parent)
+            sync(file.parent)
             count += 1
     return count
 
 
 def decrypt_folder(
-    folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, tell: Tell = lambda _: None
+    folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, warn: Warn = lambda _: None
 ) -> int:
-    """Write the plain form of a folder into `out`, an empty folder; return how many files were encrypted."""
+    """Decrypt a folder into the empty folder `out`; return the number of encrypted files."""
     found = units(folder, lineage)
     sealed = {file for unit in found for file in unit.encrypted()}
     shutil.copytree(folder, out, dirs_exist_ok=True, ignore=_but(lambda file: _stays(file, sealed)))
     pairs = [
         (unit, file, out / file.relative_to(folder).with_suffix("")) for unit in found for file in unit.encrypted()
     ]
-    _decrypt_files(pairs, folder, keyring, tell)
+    _decrypt_files(pairs, folder, keyring, warn)
     return len(sealed)
 
 
 def decrypt_in_place(
-    folder: Path, keyring: Keyring, lineage: str | None = None, tell: Tell = lambda _: None
+    folder: Path, keyring: Keyring, lineage: str | None = None, warn: Warn = lambda _: None
 ) -> set[str]:
-    """Replace the encrypted files of a FeatureSet by their plain form; return the modalities that are left out."""
+    """Decrypt the files of a FeatureSet in place; return the modalities that are left out."""
     pairs = [(unit, file, file.with_suffix("")) for unit in units(folder, lineage) for file in unit.encrypted()]
-    gone = _decrypt_files(pairs, folder, keyring, tell)
+    gone = _decrypt_files(pairs, folder, keyring, warn)
     for _, file, _ in pairs:
         file.unlink()
     return {name.modality for name in gone}
 
 
 def decrypted(
-    folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, tell: Tell = lambda _: None
+    folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, warn: Warn = lambda _: None
 ) -> int:
-    """Write the plain form of a folder to `out`, whole or not at all, to stay."""
+    """Decrypt a folder to `out`, completely or not at all."""
     with whole_folder(out, _writer(folder)) as new:
-        return decrypt_folder(folder, new, keyring, lineage, tell)
+        return decrypt_folder(folder, new, keyring, lineage, warn)
 
 
 @contextmanager
-def opened(folder: Path, settings: ShreddingSettings, tell: Tell = lambda _: None) -> Iterator[Path]:
-    """Within: the plain form of a folder, in a private temporary folder if it is encrypted."""
+def opened(folder: Path, settings: ShreddingSettings, warn: Warn = lambda _: None) -> Iterator[Path]:
+    """Within: the folder itself, or its plaintext in a private temporary folder if it is encrypted."""
     if not is_encrypted(folder):
         yield folder
         return
@@ -107,19 +108,19 @@ def opened(folder: Path, settings: ShreddingSettings, tell: Tell = lambda _: Non
     with private_folder(settings.temporary) as private:
         refuse_without_room(private, sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
         plain = private / folder.resolve().name
-        decrypt_folder(folder, plain, keyring, settings.lineage, tell)
+        decrypt_folder(folder, plain, keyring, settings.lineage, warn)
         with naming_destroyed_keys(plain, folder, keyring, settings.lineage):
             yield plain
 
 
-def made_plain(settings: ShreddingSettings, tell: Tell = lambda _: None) -> Callable[[Path], set[str]]:
-    """Return what makes a folder that was fetched plain, if it is encrypted, and returns what is left out of it."""
+def made_plain(settings: ShreddingSettings, warn: Warn = lambda _: None) -> Callable[[Path], set[str]]:
+    """Return a function that decrypts a fetched folder in place and returns the modalities that are left out."""
 
     def prepare(folder: Path) -> set[str]:
         if not is_encrypted(folder):
             return set()
         _refuse_disabled(folder, settings)
-        return decrypt_in_place(folder, Keyring.of(settings), settings.lineage, tell)
+        return decrypt_in_place(folder, Keyring.of(settings), settings.lineage, warn)
 
     return prepare
 
@@ -135,7 +136,7 @@ def _refuse_disabled(folder: Path, settings: ShreddingSettings) -> None:
 
 @contextmanager
 def naming_destroyed_keys(plain: Path, origin: Path, keyring: Keyring, lineage: str | None = None) -> Iterator[None]:
-    """Within: whoever misses a file of `plain` whose key was destroyed is told of that, and of the file in `origin`."""
+    """Within: an error about a missing file of `plain` names the destroyed key and the file in `origin`."""
     try:
         yield
     except DataError as error:
@@ -149,9 +150,9 @@ def naming_destroyed_keys(plain: Path, origin: Path, keyring: Keyring, lineage: 
 
 
 def _decrypt_files(
-    pairs: Sequence[tuple[Unit, Path, Path]], folder: Path, keyring: Keyring, tell: Tell
+    pairs: Sequence[tuple[Unit, Path, Path]], folder: Path, keyring: Keyring, warn: Warn
 ) -> dict[KeyName, KeyDestroyedError]:
-    """Decrypt files to where their plain form has to be; leave out, tell and return those whose key was destroyed."""
+    """Decrypt pairs of encrypted and plain paths; return the destroyed keys; their files are left out."""
     gone: dict[KeyName, KeyDestroyedError] = {}
     for unit, file, plain in pairs:
         try:
@@ -164,7 +165,7 @@ def _decrypt_files(
                 raise
             gone[error.entry.name] = error
     for one in gone.values():
-        tell(f"{one.problem}; its files are left out of {folder}")
+        warn(f"{one.problem}; its files are left out of {folder}")
     return gone
 
 
@@ -188,10 +189,10 @@ def _decrypt_file(unit: Unit, file: Path, target: BinaryIO, keyring: Keyring) ->
         found = header[0].subject
         if found != subject:
             raise DataError(
-                "the encrypted file belongs elsewhere",
+                "the encrypted file belongs to another place",
                 file=file,
                 value=f"{found.name} of {', '.join(found.modalities)} in the lineage {found.lineage}",
-                hint=f"it has to be {subject.name} of {', '.join(subject.modalities)} in {subject.lineage}; "
+                hint=f"expected {subject.name} of {', '.join(subject.modalities)} in {subject.lineage}; "
                 "fetch it again, or set shredding.lineage as when it was encrypted",
             )
         named = zip(header[0].keys, subject.key_names, strict=True)
@@ -205,7 +206,7 @@ def _new_file(path: Path) -> BinaryIO:
 
 
 def _but(copied: Callable[[Path], bool]) -> Callable[[str, list[str]], list[str]]:
-    """Return what tells `copytree` to leave out files that are not to be copied."""
+    """Return an `ignore` function for `copytree` that skips files for which `copied` is false."""
 
     def ignored(folder: str, names: list[str]) -> list[str]:
         return [name for name in names if not copied(Path(folder) / name)]
@@ -214,21 +215,13 @@ def _but(copied: Callable[[Path], bool]) -> Callable[[str, list[str]], list[str]
 
 
 def _stays(file: Path, sealed: set[Path]) -> bool:
-    """Return whether a file is neither encrypted nor what an interrupted :func:`encrypt_in_place` has left."""
+    """Return whether a file is neither encrypted nor a leftover of an interrupted :func:`encrypt_in_place`."""
     return not ({file, file.with_name(file.name + SUFFIX)} & sealed or file.name.endswith(f"{SUFFIX}.partial"))
 
 
 def _writer(folder: Path) -> str:
-    """Return the step that wrote a folder: the only one whose earlier output may be replaced."""
+    """Return the step that wrote a folder, because only its own output may be replaced."""
     try:
         return str(read_json(folder / STEP_FILE)["step"])
     except (OSError, ValueError, KeyError, TypeError):
         return "shred"
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,9 +1,9 @@
-"""Who wraps data keys, so that a stolen folder of keys opens nothing: a key of our own in a file, or a KMS.
+"""Wrapping of data keys, so that a stolen folder of keys is useless: by a key in a file, or by a KMS.
 
     file:PATH     32 random bytes in hexadecimal, mode 0600; AES-256-GCM with a random nonce
-    awskms:KEY    AWS KMS or what speaks its protocol (id, ARN or alias/NAME of the key)
+    awskms:KEY    AWS KMS or a compatible service (id, ARN or alias/NAME of the key)
 
-The context (id and name of the data key) is authenticated with it: a wrapped key cannot pass for another one.
+The context (id and name of the data key) is authenticated, so that a wrapped key cannot be used in place of another.
 """
 
 import os
@@ -24,11 +24,11 @@ Context = Mapping[str, str]
 
 
 class UnwrapError(DataError):
-    """A wrapped key was wrapped by somebody else, or is damaged."""
+    """A data key was wrapped by another key, or is damaged."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            "a data key was wrapped by another key than this one, or is damaged",
+            "the data key was wrapped by another key, or is damaged",
             key="shredding.wrapper",
             value=uri,
             hint="name the key that wrapped it; after an interrupted `mbd shred keys --rewrap URI`, run that again",
@@ -39,14 +39,14 @@ class Wrapper(Protocol):
     """Wraps data keys."""
 
     def wrap(self, secret: bytes, context: Context) -> bytes:
-        """Return a data key in a form that only :meth:`unwrap` can read."""
+        """Return a data key, encrypted for :meth:`unwrap`."""
 
     def unwrap(self, wrapped: bytes, context: Context) -> bytes:
         """Return a data key, or raise an :class:`UnwrapError`."""
 
 
 def open_wrapper(uri: str) -> Wrapper:
-    """Return the wrapper at a URI; nothing is read or asked yet."""
+    """Return the wrapper for a URI. Nothing is read or requested yet."""
     scheme, _, rest = uri.partition(":")
     if scheme == "file" and rest:
         return FileWrapper(file_of(uri))
@@ -60,18 +60,18 @@ def open_wrapper(uri: str) -> Wrapper:
 
 
 def file_of(uri: str) -> Path:
-    """Return the file that a `file:` URI names."""
+    """Return the path in a `file:` URI."""
     return Path(uri.removeprefix("file:").removeprefix("//"))
 
 
 class FileWrapper:
-    """Wraps by the key in a file."""
+    """Wraps data keys with the key in a file."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
     def make(self) -> bool:
-        """Make the key if there is none; return whether one was made."""
+        """Create the key if the file does not exist; return whether it was created."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.file.with_name(f".{self.file.name}.{secrets.token_hex(8)}.partial")
         try:
@@ -103,19 +103,19 @@ class FileWrapper:
         try:
             with self.file.open("r", encoding="ascii") as stream:
                 mode, text = os.fstat(stream.fileno()).st_mode, stream.read()
-                # A secret in a container is mounted read-only, with the mode that whoever mounted it has chosen.
+                # A secret in a container is mounted read-only, and its mode cannot be chosen freely.
                 mounted = os.fstatvfs(stream.fileno()).f_flag & os.ST_RDONLY
         except OSError as error:
             raise UsageError(
-                f"the key that wraps data keys cannot be read: {error.strerror}",
+                f"the wrapping key cannot be read: {error.strerror}",
                 file=self.file,
-                hint="`mbd shred keys` makes one; shredding.wrapper says where it is",
+                hint="`mbd shred keys` creates one; shredding.wrapper is its location",
             ) from error
         except UnicodeDecodeError:
             mode, text, mounted = 0, "", 0
         if mode & 0o077 and not mounted:
             raise UsageError(
-                "others than its owner may read the key that wraps data keys",
+                "other users can read the wrapping key",
                 file=self.file,
                 hint=f"chmod 600 {self.file}",
             )
@@ -125,8 +125,8 @@ class FileWrapper:
             key = b""
         if len(key) != KEY_BYTES:
             raise UsageError(
-                "this is no key that wraps data keys",
+                "the file is not a wrapping key",
                 file=self.file,
-                hint=f"it holds {KEY_BYTES} bytes in hexadecimal, as `mbd shred keys` writes them",
+                hint=f"it must hold {KEY_BYTES} bytes in hexadecimal, as `mbd shred keys` writes them",
             )
         return AESGCM(key)

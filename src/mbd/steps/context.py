@@ -50,7 +50,7 @@ def step_context(
 
     """
     if params.shredding.enabled:
-        from mbd.shredding.workspace import remove_abandoned  # noqa: PLC0415
+        from mbd.shredding.private_folder import remove_abandoned  # noqa: PLC0415
 
         remove_abandoned(params.shredding.temporary)
     with tombstones.used(partial(_tombstones, params)), _metrics(command, params), ExitStack() as stack:

@@ -28,7 +28,7 @@ from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.requests.batches import Batches, Decision, Files
 from mbd.requests.request_store import RequestStore
-from mbd.shredding.workspace import private_folder
+from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish, train
 
 
@@ -54,7 +54,7 @@ class Worker:
                 return  # somebody else is at work on this model
             try:
                 with _renewed(batches, lease, self.params.requests.lease_seconds):
-                    for decision in batches.left_behind():
+                    for decision in batches.abandon_undecided():
                         self._finish(batches, decision, lease)
                     claimed = batches.claim_all(lease, but=tried)
                     tried |= {request.id for request in claimed}

@@ -1,8 +1,8 @@
-"""A store in a local folder: an object is a file of its name.
+"""A store in a local folder: each object is a file.
 
-A link is made once, so that of racing creators one wins; pointers move under a lock that ends with its holder. Killed
-at any point, a writer leaves at most a hidden temporary file, which the next writer removes. A folder keeps no
-versions and has no Object Lock.
+Objects are created by a hard link, so that exactly one of concurrent writers wins. Pointers are replaced under a lock
+that ends with its process. A writer that is killed leaves at most a hidden temporary file, which the next writer
+removes. There are no versions and no Object Lock.
 """
 
 import errno
@@ -21,7 +21,7 @@ _ATTEMPTS = 10
 
 
 class FolderStore:
-    """A store in the folder `root`, which is made when the first object is."""
+    """A store in the folder `root`, which is created with the first object."""
 
     def __init__(self, root: Path) -> None:
         self.url = f"file://{root}"
@@ -35,22 +35,22 @@ class FolderStore:
         if lock:
             raise no_locks(self.url)
         size = size_of(content)
-        with self._trouble(name):
+        with self._store_errors(name):
             self._sweep()
             for _ in range(_ATTEMPTS):
-                if (there := self._tree.digest(parts)) is not None:
-                    if there != sha256_of(content):
+                if (existing := self._tree.digest(parts)) is not None:
+                    if existing != sha256_of(content):
                         raise other_content(self.url, name)
-                    return StoredObject(name, size, there)
+                    return StoredObject(name, size, existing)
                 with self._tree.written(content, size, parts[-1]) as written:
                     if self._tree.link(written, parts):
                         return StoredObject(name, size, written.sha256)
-        raise StoreError(f"others keep making and removing this object in {self.url}", value=name)
+        raise StoreError(f"other writers keep creating and removing this object in {self.url}", value=name)
 
     def replace(self, name: str, content: bytes, *, expected: str | None) -> StoredObject:
         """See :meth:`mbd.storage.store.Store.replace`."""
         parts = check_name(name)
-        with self._trouble(name):
+        with self._store_errors(name):
             self._sweep()
             with self._tree.written(content, len(content), parts[-1]) as written, self._tree.exclusive():
                 if self._tree.digest(parts) != expected:
@@ -70,26 +70,26 @@ class FolderStore:
     def read_tagged(self, name: str) -> tuple[bytes, str]:
         """See :meth:`mbd.storage.store.Store.read_tagged`."""
         parts = check_name(name)
-        with self._trouble(name), self._tree.opened(parts) as stream:
+        with self._store_errors(name), self._tree.opened(parts) as stream:
             content = stream.read()
         return content, hashlib.sha256(content).hexdigest()
 
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:
         """See :meth:`mbd.storage.store.Store.fetch`."""
         parts = check_name(name)
-        with self._trouble(name), self._tree.opened(parts) as stream:
+        with self._store_errors(name), self._tree.opened(parts) as stream:
             size = os.fstat(stream.fileno()).st_size
             write_verified(chunks(stream), to, sha256=sha256, size=size, name=name, url=self.url)
 
     def pieces(self, stored: StoredObject) -> Iterator[bytes]:
         """See :meth:`mbd.storage.store.Store.pieces`."""
-        with self._trouble(stored.name), self._tree.opened(check_name(stored.name)) as stream:
+        with self._store_errors(stored.name), self._tree.opened(check_name(stored.name)) as stream:
             yield from chunks(stream)
 
     def stat(self, name: str) -> StoredObject | None:
         """See :meth:`mbd.storage.store.Store.stat`."""
         parts = check_name(name)
-        with self._trouble(name):
+        with self._store_errors(name):
             try:
                 with self._tree.opened(parts) as stream:
                     facts = os.fstat(stream.fileno())
@@ -105,34 +105,34 @@ class FolderStore:
             yield from self._below(parts, prefix, after)
 
     def versions(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the objects themselves: a folder keeps no versions."""
+        """Yield the objects: a folder has no versions."""
         return self.list(prefix)
 
     def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
         """See :meth:`mbd.storage.store.Store.delete`."""
-        stayed = {}
+        failed = {}
         for each in objects:
             parts = check_name(each.name)
             try:
                 with self._tree.exclusive(), suppress(FileNotFoundError):
                     self._tree.unlink(parts)
             except OSError as error:
-                stayed[each] = error.strerror or str(error)
-        return stayed
+                failed[each] = error.strerror or str(error)
+        return failed
 
     def unfinished(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the temporary files, with empty names: they do not know what they were to become."""
-        with self._trouble("temporary files"):
+        """Yield the temporary files; their names are empty, because the name of the object is not known."""
+        with self._store_errors("temporary files"):
             for name, facts in self._tree.temporaries():
                 yield _stored("", facts, name)
 
     def abort(self, unfinished: StoredObject) -> None:
-        """See :meth:`mbd.storage.store.Store.abort`; what a living writer holds stays."""
-        with self._trouble("temporary files"):
+        """See :meth:`mbd.storage.store.Store.abort`; files of active writers are kept."""
+        with self._store_errors("temporary files"):
             self._tree.remove_abandoned(unfinished.tag)
 
     def _sweep(self) -> None:
-        """Remove what killed writers have left, once for each opened store."""
+        """Remove the leftovers of killed writers, once for each opened store."""
         if not self._swept:
             self._swept = True
             for left in self.unfinished():
@@ -140,8 +140,12 @@ class FolderStore:
 
     def _below(self, parts: Parts, prefix: str, after: str) -> Iterator[StoredObject]:
         base = "".join(f"{part}/" for part in parts)
-        with self._trouble(base), suppress(FileNotFoundError, NotADirectoryError), self._tree.folder(parts) as folder:
-            # A folder sorts as what its objects' names begin with: `a-b` < `a/b` < `a0`.
+        with (
+            self._store_errors(base),
+            suppress(FileNotFoundError, NotADirectoryError),
+            self._tree.folder(parts) as folder,
+        ):
+            # A folder sorts like the prefix of its objects: `a-b` < `a/b` < `a0`.
             with os.scandir(folder) as entries:
                 names = sorted(
                     entry.name + "/" * entry.is_dir(follow_symlinks=False)
@@ -159,20 +163,20 @@ class FolderStore:
                         yield _stored(whole, os.stat(name, dir_fd=folder, follow_symlinks=False), "")
 
     @contextmanager
-    def _trouble(self, name: str) -> Iterator[None]:
+    def _store_errors(self, name: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as error:
             raise not_there(self.url, name) from error
         except OSError as error:
             if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EISDIR}:
-                problem = "a part of the name is a symbolic link, or an object where a folder should be, or the reverse"
-                raise StoreError(f"{problem} (in {self.url})", value=name, hint="see what is there") from error
+                problem = "a part of the name is a symbolic link, or a file in place of a folder, or the reverse"
+                raise StoreError(f"{problem} (in {self.url})", value=name, hint="inspect the folder") from error
             raise StoreError(
-                f"the folder store fails: {error.strerror}",
+                f"the store in a folder failed: {error.strerror}",
                 file=self._tree.root,
                 value=name,
-                hint="see that the folder can be written to, and that the disk has room",
+                hint="check that the folder is writable and that there is space on the disk",
             ) from error
 
 

@@ -1,14 +1,14 @@
-"""A store in an S3 bucket, of Amazon's or of any other server.
+"""A store in an S3 bucket, at Amazon or any other server.
 
-Rights it needs to read: `s3:GetObject`, `s3:GetObjectVersion`, `s3:ListBucket`, `s3:ListBucketVersions`,
+Permissions to read: `s3:GetObject`, `s3:GetObjectVersion`, `s3:ListBucket`, `s3:ListBucketVersions`,
 `s3:GetBucketVersioning`; to write: `s3:PutObject`, `s3:AbortMultipartUpload`, `s3:GetBucketObjectLockConfiguration`,
 and in a bucket with versions `s3:DeleteObjectVersion` (a writer that lost a race removes its own version); for locks
 `s3:PutObjectRetention` and `s3:GetObjectRetention`.
 
-How one of several writers wins is told in :mod:`mbd.storage.s3_buckets`. A lock is set when the writer knows that it
-has won, so that no loser's version stays locked; a writer that is killed in between sets it when it runs again.
-Servers may ignore conditions at the end of an upload in parts. In a bucket without versions, a large file therefore
-claims its name first, by a small object with its digest below `.claims/`.
+Concurrent writers are described in :mod:`mbd.storage.s3_buckets`. A lock is set once the writer knows that it has won,
+so that no version of a loser stays locked; a writer that is killed before sets it when it runs again. Servers may
+ignore conditions at the end of a multipart upload. In a bucket without versions, the writer of a large file therefore
+claims the name first, by a small object below `.claims/` that holds the digest.
 """
 
 import hashlib
@@ -26,9 +26,8 @@ from botocore.exceptions import ClientError
 from mbd.errors import UsageError
 from mbd.params.operations import StoreSettings
 from mbd.storage.s3_buckets import PlainBucket, VersionedBucket, WriteStrategy
-from mbd.storage.s3_client import MISSING, code_of, plain_words
-from mbd.storage.s3_deletion import MOST_AT_ONCE, delete_batch, in_words
-from mbd.storage.s3_objects import Bucket, Download, ObjectState
+from mbd.storage.s3_client import MISSING, code_of, store_errors
+from mbd.storage.s3_objects import MOST_AT_ONCE, Bucket, Download, ObjectState
 from mbd.storage.store import (
     Lock,
     LockedError,
@@ -40,7 +39,7 @@ from mbd.storage.store import (
     not_there,
     other_content,
 )
-from mbd.storage.transfer import check_digest, sha256_of, size_of, write_verified
+from mbd.storage.transfer import check_digest, sha256_of, sha256_pieces, size_of, write_verified
 
 _CLAIMS = ".claims/"
 _ATTEMPTS = 10
@@ -52,13 +51,13 @@ class S3Store:
     """A store at `s3://BUCKET[/PREFIX]`."""
 
     def __init__(self, url: str, settings: StoreSettings) -> None:
-        place = urlsplit(url)
-        if not re.fullmatch(_BUCKET_NAME, place.netloc) or place.query or place.fragment:
+        address = urlsplit(url)
+        if not re.fullmatch(_BUCKET_NAME, address.netloc) or address.query or address.fragment:
             raise UsageError("an S3 store is s3://BUCKET[/PREFIX], without credentials", key="store.url")
-        path = place.path.strip("/")
+        path = address.path.strip("/")
         self._prefix = f"{'/'.join(check_name(path))}/" if path else ""
-        self.url = f"s3://{place.netloc}/{self._prefix}".rstrip("/")
-        self._bucket = Bucket(place.netloc, settings)
+        self.url = f"s3://{address.netloc}/{self._prefix}".rstrip("/")
+        self._bucket = Bucket(address.netloc, settings)
 
     @cached_property
     def locks(self) -> bool:
@@ -71,7 +70,7 @@ class S3Store:
         if lock and not self.locks:
             raise no_locks(self.url)
         key, size, sha256 = self._prefix + name, size_of(content), sha256_of(content)
-        with plain_words(self.url, name):
+        with store_errors(self.url, name):
             self._check_writable()
             if not self._versioned and size > self._bucket.part_size and isinstance(content, Path):
                 self._settle(self._prefix + _CLAIMS + name, sha256.encode(), sha256_of(sha256.encode()), name)
@@ -84,14 +83,14 @@ class S3Store:
         """See :meth:`mbd.storage.store.Store.replace`."""
         check_name(name)
         key = self._prefix + name
-        with plain_words(self.url, name):
+        with store_errors(self.url, name):
             self._check_writable()
-            state = self._writing.state(key)
+            state = self._strategy.state(key)
             if (state.tag if state else None) != expected:
                 raise conflict(self.url, name)
             if state and state.lock:
-                raise LockedError(f"this object in {self.url} is {in_words(state.lock)}", value=name)
-            done, written = self._writing.write(key, content, sha256_of(content), expected=state)
+                raise LockedError(f"this object in {self.url} is {state.lock}", value=name)
+            done, written = self._strategy.write(key, content, sha256_of(content), expected=state)
         if not done or written is None:
             raise conflict(self.url, name)
         return written.stored(name)
@@ -100,8 +99,8 @@ class S3Store:
         """See :meth:`mbd.storage.store.Store.read`."""
         check_name(name)
         if sha256:
-            # What has the expected digest is the right object, whichever version it is.
-            with plain_words(self.url, name):
+            # Content with the expected digest is right, whichever version it is.
+            with store_errors(self.url, name):
                 content = b"".join(self._download(name, None))
             if hashlib.sha256(content).hexdigest() == sha256:
                 return content
@@ -112,28 +111,28 @@ class S3Store:
     def read_tagged(self, name: str) -> tuple[bytes, str]:
         """See :meth:`mbd.storage.store.Store.read_tagged`."""
         check_name(name)
-        with plain_words(self.url, name):
-            download = self._download(name, self._standing_version(name))
+        with store_errors(self.url, name):
+            download = self._download(name, self._current_version(name))
             return b"".join(download), download.state.tag
 
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:
         """See :meth:`mbd.storage.store.Store.fetch`."""
         check_name(name)
-        with plain_words(self.url, name):
-            download = self._download(name, self._standing_version(name))
+        with store_errors(self.url, name):
+            download = self._download(name, self._current_version(name))
         size = download.state.size
         write_verified(self._pieces(download, name), to, sha256=sha256, size=size, name=name, url=self.url)
 
     def pieces(self, stored: StoredObject) -> Iterator[bytes]:
         """See :meth:`mbd.storage.store.Store.pieces`."""
-        with plain_words(self.url, stored.name):
+        with store_errors(self.url, stored.name):
             yield from self._download(stored.name, stored.version)
 
     def stat(self, name: str) -> StoredObject | None:
         """See :meth:`mbd.storage.store.Store.stat`."""
         check_name(name)
-        with plain_words(self.url, name):
-            state = self._writing.state(self._prefix + name)
+        with store_errors(self.url, name):
+            state = self._strategy.state(self._prefix + name)
         return state.stored(name) if state else None
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
@@ -146,9 +145,9 @@ class S3Store:
                     yield StoredObject(name, entry["Size"], "", modified=entry["LastModified"])
 
     def versions(self, prefix: str = "") -> Iterator[StoredObject]:
-        """See :meth:`mbd.storage.store.Store.versions`; also what the store itself keeps below hidden names."""
+        """See :meth:`mbd.storage.store.Store.versions`; includes the internal objects of the store."""
         for page in self._pages("list_object_versions", prefix):
-            # The answer has versions and delete markers in two lists, each in order of names.
+            # The answer has versions and delete markers in two lists, each sorted by name.
             for entry in sorted(page.get("Versions", []) + page.get("DeleteMarkers", []), key=lambda e: str(e["Key"])):
                 name, version = entry["Key"].removeprefix(self._prefix), entry["VersionId"]
                 version = None if version == "null" and self._versioning is None else version
@@ -157,18 +156,18 @@ class S3Store:
 
     def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
         """See :meth:`mbd.storage.store.Store.delete`."""
-        stayed: dict[StoredObject, str] = {}
+        failed: dict[StoredObject, str] = {}
         remaining = iter(objects)
         while batch := [*islice(remaining, MOST_AT_ONCE)]:
-            with plain_words(self.url):
-                stayed |= delete_batch(self._bucket, self._prefix, batch)
+            with store_errors(self.url):
+                failed |= self._bucket.delete(self._prefix, batch)
                 if not self._versioned:
-                    claims = [StoredObject(_CLAIMS + each.name, 0, "") for each in batch if each not in stayed]
-                    delete_batch(self._bucket, self._prefix, claims)
-        return stayed
+                    claims = [StoredObject(_CLAIMS + each.name, 0, "") for each in batch if each not in failed]
+                    self._bucket.delete(self._prefix, claims)
+        return failed
 
     def unfinished(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield the uploads in parts that have not come to an end."""
+        """Yield the unfinished multipart uploads."""
         for page in self._pages("list_multipart_uploads", prefix):
             for upload in page.get("Uploads", []):
                 name = upload["Key"].removeprefix(self._prefix)
@@ -176,45 +175,42 @@ class S3Store:
 
     def abort(self, unfinished: StoredObject) -> None:
         """See :meth:`mbd.storage.store.Store.abort`."""
-        place = {"Bucket": self._bucket.name, "Key": self._prefix + unfinished.name, "UploadId": unfinished.tag}
-        with plain_words(self.url, unfinished.name):
+        upload = {"Bucket": self._bucket.name, "Key": self._prefix + unfinished.name, "UploadId": unfinished.tag}
+        with store_errors(self.url, unfinished.name):
             try:
-                self._bucket.client.abort_multipart_upload(**place)
+                self._bucket.client.abort_multipart_upload(**upload)
             except ClientError as error:
                 if code_of(error) not in MISSING:
                     raise
 
     def _settle(self, key: str, content: bytes | Path, sha256: str, name: str) -> ObjectState:
-        """Return the object under this name, which has this content, ours or another's."""
+        """Create the object unless it exists; return it. Another writer may have created the same content."""
         for _ in range(_ATTEMPTS):
-            state = self._writing.state(key)
+            state = self._strategy.state(key)
             if state is None:
-                done, state = self._writing.write(key, content, sha256, expected=None)
+                done, state = self._strategy.write(key, content, sha256, expected=None)
                 if done and state:
                     return state
             if state:
                 if self._digest(state, size_of(content)) != sha256:
                     raise other_content(self.url, name)
                 return state
-        raise StoreError(f"others keep making and removing this object in {self.url}", value=name)
+        raise StoreError(f"other writers keep creating and removing this object in {self.url}", value=name)
 
     def _digest(self, state: ObjectState, size: int) -> str | None:
-        """Return the digest of an object as it really is, or None if its size tells enough."""
+        """Return the digest of the stored content, or None if its size differs."""
         if state.size != size:
             return None
-        digest = hashlib.sha256()
-        for piece in self._bucket.download(state.key, state.version):
-            digest.update(piece)
-        return digest.hexdigest()
+        return sha256_pieces(self._bucket.download(state.key, state.version))
 
     def _lock(self, state: ObjectState, lock: Lock) -> ObjectState:
-        place = {"Bucket": self._bucket.name, "Key": state.key, "VersionId": state.version}
+        version = {"Bucket": self._bucket.name, "Key": state.key, "VersionId": state.version}
         retention = {"Mode": lock.mode, "RetainUntilDate": lock.until}
         try:
-            self._bucket.client.put_object_retention(**place, Retention=retention)
+            self._bucket.client.put_object_retention(**version, Retention=retention)
         except ClientError:
-            # Who makes the same object at the same moment may have locked it first, and for longer.
-            found = self._writing.state(state.key)
+            # A concurrent writer of the same object may have locked it first, and for longer.
+            found = self._strategy.state(state.key)
             if found is None or found.version != state.version or found.lock is None:
                 raise
             return found
@@ -229,36 +225,36 @@ class S3Store:
             raise
 
     def _pieces(self, download: Download, name: str) -> Iterator[bytes]:
-        with plain_words(self.url, name):
+        with store_errors(self.url, name):
             yield from download
 
-    def _standing_version(self, name: str) -> str | None:
+    def _current_version(self, name: str) -> str | None:
         if not self._versioned:
             return None
-        state = self._writing.state(self._prefix + name)
+        state = self._strategy.state(self._prefix + name)
         if state is None:
             raise not_there(self.url, name)
         return state.version
 
     def _pages(self, operation: str, prefix: str, **options: str) -> Iterator[dict[str, Any]]:
-        with plain_words(self.url, prefix):
+        with store_errors(self.url, prefix):
             pages = self._bucket.client.get_paginator(operation)
             yield from pages.paginate(Bucket=self._bucket.name, Prefix=self._prefix + prefix, **options)
 
     def _check_writable(self) -> None:
         if self._versioning == "Suspended":
             raise StoreError(
-                f"the bucket of {self.url} has its versioning suspended, so versions would be lost",
+                f"the bucket of {self.url} has suspended versioning, so versions would be lost",
                 hint="enable versioning again, or publish to another bucket",
             )
         if self._versioned and self._lock_configuration.get("Rule"):
             raise StoreError(
-                f"the bucket of {self.url} locks every object by default, and models must be able to be deleted",
-                hint="remove the default retention of the bucket: certificates are locked one by one (store.lock_*)",
+                f"the bucket of {self.url} locks every object by default, but models must remain deletable",
+                hint="remove the default retention of the bucket: certificates are locked individually (store.lock_*)",
             )
 
     @cached_property
-    def _writing(self) -> WriteStrategy:
+    def _strategy(self) -> WriteStrategy:
         return VersionedBucket(self._bucket) if self._versioned else PlainBucket(self._bucket)
 
     @property
@@ -267,13 +263,13 @@ class S3Store:
 
     @cached_property
     def _versioning(self) -> str | None:
-        with plain_words(self.url):
+        with store_errors(self.url):
             status: str | None = self._bucket.client.get_bucket_versioning(Bucket=self._bucket.name).get("Status")
         return status
 
     @cached_property
     def _lock_configuration(self) -> dict[str, Any]:
-        with plain_words(self.url):
+        with store_errors(self.url):
             try:
                 answer = self._bucket.client.get_object_lock_configuration(Bucket=self._bucket.name)
             except ClientError as error:

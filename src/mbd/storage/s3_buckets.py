@@ -1,15 +1,15 @@
-"""How one writer wins: in a bucket without versions the server compares, in one with versions their order decides.
+"""Concurrent writers: without versions the server compares, with versions their order decides.
 
-Both kinds of bucket answer two questions. `state(key)`: which object stands under this name? `write(key, …)`: put
-this in the place of `expected`, if it still stands there; what stands there now?
+Both kinds of bucket have two operations. `state(key)` returns the current object of a name. `write(key, …)` replaces
+`expected` if it is still current, and returns what is current then.
 
-A bucket without versions is asked with `If-None-Match: *` or `If-Match`. Servers that keep versions may ignore these
-conditions there (Ceph's gateway ignores the first and refuses the second), so a versioned bucket has a rule of its
-own, which does not rely on them: every version carries in its note `after` the version that it replaces (or nothing).
-The history of a name begins with the oldest version that comes after nothing, and goes on with the oldest version that
-comes after that one; all others lost a race and count for nothing, whether their writers have removed them or been
-killed before. Each writer lists the versions after its write, so all see the same winner, as versions keep the order
-in which the server took them. Deleting ends the history, and the next version that comes after nothing begins another.
+In a bucket without versions, `If-None-Match: *` and `If-Match` are used. Servers may ignore these conditions in a
+bucket with versions (the gateway of Ceph ignores the first and refuses the second), so there the rule does not rely on
+them: every version has in its metadata `after` the version that it replaces (or nothing). The history of a name starts
+with the oldest version after nothing, and continues with the oldest version after that one. All other versions lost a
+race and are ignored, whether or not their writers have removed them. Each writer lists the versions after its write.
+Versions keep the order in which the server stored them, so all writers see the same winner. A deletion ends the
+history; the next version after nothing starts a new one.
 """
 
 import secrets
@@ -26,15 +26,15 @@ _PAGE = 20
 
 
 class WriteStrategy(Protocol):
-    """A kind of bucket."""
+    """How objects are written in a kind of bucket."""
 
     def state(self, key: str) -> ObjectState | None:
-        """Return the object that stands under this name, or None."""
+        """Return the current object of this name, or None."""
 
     def write(
         self, key: str, content: bytes | Path, sha256: str, *, expected: ObjectState | None
     ) -> tuple[bool, ObjectState | None]:
-        """Put content in the place of `expected`; tell whether that was done, and what stands there now."""
+        """Replace `expected`; return whether this was done, and the current object."""
 
 
 class PlainBucket:
@@ -56,7 +56,7 @@ class PlainBucket:
         try:
             return True, self._bucket.upload(key, content, write, conditions)
         except S3Failure as error:
-            # Even a refusal may come from ourselves: the first attempt done, its answer lost, the second refused.
+            # A refusal may be our own doing: the first attempt succeeded, its answer was lost, the retry was refused.
             state = self._bucket.head(key)
             done = state is not None and state.write.token == write.token
             if not done and code_of(error) not in CHANGED | MISSING:
@@ -65,7 +65,7 @@ class PlainBucket:
 
 
 class VersionedBucket:
-    """A bucket that keeps versions."""
+    """A bucket with versions."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
@@ -84,12 +84,12 @@ class VersionedBucket:
             later += self._heads(key, [version])
         else:
             if base and self._bucket.head(key, base):
-                base = ""  # it was deleted: whoever wanted to replace it came too late
-        standing = None
+                base = ""  # it was deleted before it could be replaced
+        current = None
         for state in reversed(later):
             if state.write.after == base and state.version:
-                standing, base = state, state.version
-        return standing
+                current, base = state, state.version
+        return current
 
     def write(
         self, key: str, content: bytes | Path, sha256: str, *, expected: ObjectState | None
@@ -102,7 +102,7 @@ class VersionedBucket:
             failure = error
         contenders = list(self._heads(key, self._since(key, write.after)))
         winner = next((state for state in reversed(contenders) if state.write.after == write.after), None)
-        # An attempt whose answer was lost and its repetition make two versions.
+        # An attempt whose answer was lost and its retry create two versions.
         for state in contenders:
             if state.write.token == write.token and state is not winner and state.version:
                 self._bucket.remove(key, state.version)
@@ -121,7 +121,7 @@ class VersionedBucket:
             state = self.state(key) if code_of(error) in CHANGED else None
             if state is None or state.version != expected.version:
                 raise
-            # Nothing has changed, so the server does not really compare: the order decides alone.
+            # Nothing has changed, so the server does not compare: from now on only the order decides.
             self._server_compares = False
             self._bucket.upload(key, content, write, {})
 
@@ -132,19 +132,19 @@ class VersionedBucket:
             yield each
 
     def _heads(self, key: str, versions: Iterator[str] | list[str]) -> Iterator[ObjectState]:
-        """Look at versions; one that its loser has just removed is left out."""
+        """Yield the state of versions; those that a losing writer has just removed are skipped."""
         for version in versions:
             if state := self._bucket.head(key, version):
                 yield state
 
     def _alive(self, key: str) -> Iterator[str]:
-        """Yield the versions of exactly this name since its last deletion, newest first."""
-        place: dict[str, str] = {}
+        """Yield the versions of this name since its last deletion, newest first."""
+        position: dict[str, str] = {}
         while True:
-            page = self._page(key, place)
+            page = self._page(key, position)
             versions, markers = _ids(page, "Versions", key), _ids(page, "DeleteMarkers", key)
             if markers:
-                # The answer has versions and markers in two lists: what is older than the marker is asked for.
+                # The answer has versions and markers in two lists, so versions older than the marker are listed again.
                 older = self._page(key, {"KeyMarker": key, "VersionIdMarker": markers[0]})
                 dead = _ids(older, "Versions", key)
                 yield from (version for version in versions if version not in dead)
@@ -152,11 +152,13 @@ class VersionedBucket:
             yield from versions
             if not page["IsTruncated"] or page.get("NextKeyMarker") != key:
                 return
-            place = {"KeyMarker": key, "VersionIdMarker": page["NextVersionIdMarker"]}
+            position = {"KeyMarker": key, "VersionIdMarker": page["NextVersionIdMarker"]}
 
-    def _page(self, key: str, place: dict[str, str]) -> dict[str, Any]:
+    def _page(self, key: str, position: dict[str, str]) -> dict[str, Any]:
         client = self._bucket.client
-        page: dict[str, Any] = client.list_object_versions(Bucket=self._bucket.name, Prefix=key, MaxKeys=_PAGE, **place)
+        page: dict[str, Any] = client.list_object_versions(
+            Bucket=self._bucket.name, Prefix=key, MaxKeys=_PAGE, **position
+        )
         return page
 
 

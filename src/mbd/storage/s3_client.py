@@ -1,8 +1,8 @@
-"""The way to an S3 server: a client with timeouts and retries, and its failures in plain words.
+"""The client for an S3 server, with timeouts, retries and error messages.
 
-Credentials come from the standard AWS chain (environment, profile, role) and from nowhere else. Requests that fail
-with 500, 502, 503, 504, a timeout or a broken connection are made again after growing random pauses (botocore's
-`standard` mode). All requests are signed with the digest of their body, so a damaged one is refused by the server.
+Credentials come only from the standard AWS chain (environment, profile, role). Requests that fail with 500, 502, 503,
+504, a timeout or a broken connection are retried with exponential backoff and jitter (`standard` mode of botocore). All
+requests are signed with the digest of their body, so the server refuses a damaged one.
 """
 
 import random
@@ -26,25 +26,25 @@ MISSING = {"NoSuchKey", "NoSuchVersion", "NoSuchUpload", "NotFound", "404"}
 CHANGED = {"PreconditionFailed", "412", "ConditionalRequestConflict", "OperationAborted", "409"}
 
 _DENIED = (
-    "the S3 store denies us this",
-    "ask for the right to do so on the bucket (mbd.storage.s3 lists what is needed), or use other credentials",
+    "the S3 store denies access",
+    "ask for the permission on the bucket (mbd.storage.s3 lists what is needed), or use other credentials",
 )
 _PROBLEMS = {
     ErrorKind.CREDENTIALS: (
         "the S3 store refuses our credentials, or there are none",
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with permissions on the bucket",
     ),
     ErrorKind.UNREACHABLE: (
         "the S3 store cannot be reached, or does not answer in time",
-        "check store.endpoint, store.timeout_seconds, the network and any firewall between; then run it again",
+        "check store.endpoint, store.timeout_seconds, the network and firewalls; then run it again",
     ),
-    ErrorKind.NO_BUCKET: ("there is no such bucket", "make the bucket, or correct store.url"),
+    ErrorKind.NO_BUCKET: ("the bucket does not exist", "create the bucket, or correct store.url"),
     ErrorKind.CLOCK: (
-        "the clocks of this machine and of the S3 store differ too much",
+        "the clock of this machine differs too much from that of the S3 store",
         "set the clock of this machine",
     ),
 }
-_OTHERWISE = ("the S3 store fails", "run it again; if it stays, ask who runs the store")
+_OTHERWISE = ("the S3 store fails", "run it again; if it persists, contact the operator of the store")
 
 
 def make_client(settings: StoreSettings) -> Any:  # noqa: ANN401 -- boto3 has no types
@@ -69,18 +69,18 @@ def make_client(settings: StoreSettings) -> Any:  # noqa: ANN401 -- boto3 has no
 
 
 def code_of(error: BaseException) -> str:
-    """Return the S3 code of a failure, or nothing."""
+    """Return the S3 error code, or an empty string."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def pause(failures: int) -> None:
-    """Wait before the next attempt: longer after each failure, and never as long as others that failed with us."""
+    """Wait before the next attempt: exponential backoff with jitter."""
     time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**failures)))  # noqa: S311 -- no secret
 
 
 @contextmanager
-def plain_words(url: str, name: str | None = None) -> Iterator[None]:
-    """Turn a failure of S3 into a StoreError that tells what to do."""
+def store_errors(url: str, name: str | None = None) -> Iterator[None]:
+    """Within: an error of S3 becomes a StoreError with a hint."""
     try:
         yield
     except (*S3Failure, ConnectionError, TimeoutError) as error:

@@ -1,8 +1,8 @@
-"""Objects of a bucket, one request at a time: what they are, sending them and getting them.
+"""Requests for single objects of a bucket (head, upload, download), and removal in batches.
 
-What we write carries three notes in its metadata: `sha256` (of its content), `write` (a random name of this very
-write, by which a writer whose connection broke finds out whether the server took it) and `after` (the version that it
-takes the place of).
+Every object we write has three entries in its metadata: `sha256` (of its content), `write` (a random token of this
+write, by which a writer whose connection broke finds out whether the server has stored it) and `after` (the version
+that it replaces).
 """
 
 import math
@@ -25,11 +25,16 @@ from mbd.storage.transfer import CHUNK, progress, size_of
 _BROKEN_BODY = (HTTPClientError, IncompleteReadError, OSError)
 _MOST_PARTS = 10_000
 _PARTS_AT_ONCE = 4
+MOST_AT_ONCE = 1000
+"""objects in one request to delete"""
+_TRANSIENT = {"InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"}
+
+KeyAndVersion = tuple[str, str | None]
 
 
 @dataclass(frozen=True)
 class Write:
-    """The notes that an object carries of its writing."""
+    """The metadata that identifies a write."""
 
     sha256: str
     token: str
@@ -37,13 +42,13 @@ class Write:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The notes as S3 stores them."""
+        """The metadata as S3 stores it."""
         return {"sha256": self.sha256, "write": self.token, "after": self.after}
 
 
 @dataclass(frozen=True)
 class ObjectState:
-    """An object, in one version where there are versions."""
+    """An object, or one version of it."""
 
     key: str
     size: int
@@ -55,31 +60,31 @@ class ObjectState:
 
     @classmethod
     def of(cls, key: str, answer: dict[str, Any]) -> "ObjectState":
-        """Read the answer to a HEAD or a GET."""
-        notes = answer.get("Metadata", {})
+        """Parse the answer to a HEAD or a GET."""
+        metadata = answer.get("Metadata", {})
         mode, until = answer.get("ObjectLockMode"), answer.get("ObjectLockRetainUntilDate")
         return cls(
             key,
             answer["ContentLength"],
             answer["ETag"].strip('"'),
             answer.get("VersionId"),
-            Write(notes.get("sha256", ""), notes.get("write", ""), notes.get("after", "")),
+            Write(metadata.get("sha256", ""), metadata.get("write", ""), metadata.get("after", "")),
             Lock(mode, until) if mode and until else None,
             answer.get("LastModified"),
         )
 
     @property
     def tag(self) -> str:
-        """What names this state: its version, or the ETag in a bucket without versions."""
+        """Identifies this state: the version, or the ETag in a bucket without versions."""
         return self.version or self.etag
 
     def stored(self, name: str) -> StoredObject:
-        """Return it as all stores do."""
+        """Return the object in the form that all stores share."""
         return StoredObject(name, self.size, self.tag, self.version, self.lock, self.modified)
 
 
 class Bucket:
-    """A bucket and the client that asks it."""
+    """A bucket, and the client for it."""
 
     def __init__(self, name: str, settings: StoreSettings) -> None:
         self.name = name
@@ -87,63 +92,100 @@ class Bucket:
 
     @cached_property
     def client(self) -> Any:  # noqa: ANN401 -- boto3 has no types
-        """The client, made when it is first needed: it looks for credentials."""
+        """The client, created on first use because it looks up credentials."""
         return make_client(self.settings)
 
     def head(self, key: str, version: str | None = None) -> ObjectState | None:
-        """Return what an object is, or None if it is not there."""
+        """Return the state of an object, or None if it does not exist."""
         try:
-            return ObjectState.of(key, self.client.head_object(**self._place(key, version)))
+            return ObjectState.of(key, self.client.head_object(**self._address(key, version)))
         except ClientError as error:
             if code_of(error) in MISSING:
                 return None
             if code_of(error) not in {"403", "400"}:
                 raise
-        # The answer to a refused HEAD has no room for the reason; the one to a refused GET has.
-        answer = self.client.get_object(**self._place(key, version))
+        # The answer to a HEAD has no body, so only a GET gives the reason of a refusal.
+        answer = self.client.get_object(**self._address(key, version))
         answer["Body"].close()
         return ObjectState.of(key, answer)
 
     def remove(self, key: str, version: str) -> None:
         """Remove one version."""
-        self.client.delete_object(**self._place(key, version))
+        self.client.delete_object(**self._address(key, version))
 
     def download(self, key: str, version: str | None = None) -> "Download":
-        """Begin to read an object."""
+        """Start reading an object."""
         return Download(self, key, version)
 
     def upload(self, key: str, content: bytes | Path, write: Write, conditions: dict[str, str]) -> ObjectState:
-        """Write an object if the server finds the conditions to hold; in parts if it is large."""
+        """Write an object if the conditions hold; a large file as a multipart upload."""
         size = size_of(content)
         if isinstance(content, Path) and size > self.part_size:
             answer = self._upload_in_parts(key, content, size, write, conditions)
         else:
             body = content.read_bytes() if isinstance(content, Path) else content
-            place = self._place(key, None)
-            answer = self.client.put_object(**place, Body=body, Metadata=write.metadata, **conditions)
+            address = self._address(key, None)
+            answer = self.client.put_object(**address, Body=body, Metadata=write.metadata, **conditions)
         etag, version = answer.get("ETag", "").strip('"'), answer.get("VersionId")
         state = ObjectState(key, size, etag, version, write, None, None)
-        # Not every server names the ETag at the end of an upload in parts.
+        # Not every server returns the ETag of a multipart upload.
         return state if etag else self.head(key, version) or state
 
     @property
     def part_size(self) -> int:
-        """From here on files go in parts of this size."""
+        """Size of a part; larger files are uploaded in parts."""
         return self.settings.part_mebibytes << 20
 
     def get(self, key: str, version: str | None, conditions: dict[str, str]) -> dict[str, Any]:
-        """Ask for an object's bytes."""
-        answer: dict[str, Any] = self.client.get_object(**self._place(key, version), **conditions)
+        """Request the content of an object."""
+        answer: dict[str, Any] = self.client.get_object(**self._address(key, version), **conditions)
         return answer
 
-    def _place(self, key: str, version: str | None) -> dict[str, str]:
+    def delete(self, prefix: str, batch: list[StoredObject]) -> dict[StoredObject, str]:
+        """Remove at most :data:`MOST_AT_ONCE` objects or versions; return the reason for each that was not removed."""
+        waiting: dict[KeyAndVersion, StoredObject] = {(prefix + each.name, each.version): each for each in batch}
+        failed: dict[StoredObject, str] = {}
+        for attempt in range(1, self.settings.retries + 2):
+            again = {}
+            for target, (code, message) in self._request_deletion(list(waiting)).items():
+                if code in _TRANSIENT and attempt <= self.settings.retries:
+                    again[target] = waiting[target]
+                elif code not in MISSING:
+                    failed[waiting[target]] = self._reason(target, code, message)
+            if not again:
+                break
+            waiting = again
+            pause(attempt)
+        return failed
+
+    def _request_deletion(self, targets: list[KeyAndVersion]) -> dict[KeyAndVersion, tuple[str, str]]:
+        """Send one request to delete; return code and message for each target that was refused."""
+        if not targets:
+            return {}
+        wanted = [{"Key": key} | ({"VersionId": version} if version else {}) for key, version in targets]
+        answer = self.client.delete_objects(Bucket=self.name, Delete={"Objects": wanted, "Quiet": True})
+        return {
+            (error["Key"], error.get("VersionId") or None): (error["Code"], error.get("Message", ""))
+            for error in answer.get("Errors", [])
+        }
+
+    def _reason(self, target: KeyAndVersion, code: str, message: str) -> str:
+        key, version = target
+        state = self.head(key, version) if version else None
+        if state and state.lock:
+            return str(state.lock)
+        return ": ".join(dict.fromkeys(filter(None, (code, message))))
+
+    def _address(self, key: str, version: str | None) -> dict[str, str]:
         return {"Bucket": self.name, "Key": key} | ({"VersionId": version} if version else {})
 
     def _upload_in_parts(
         self, key: str, file: Path, size: int, write: Write, conditions: dict[str, str]
     ) -> dict[str, Any]:
-        place = self._place(key, None)
-        upload = place | {"UploadId": self.client.create_multipart_upload(**place, Metadata=write.metadata)["UploadId"]}
+        address = self._address(key, None)
+        upload = address | {
+            "UploadId": self.client.create_multipart_upload(**address, Metadata=write.metadata)["UploadId"]
+        }
         length = max(self.part_size, math.ceil(size / _MOST_PARTS))
 
         def send(number: int) -> dict[str, Any]:
@@ -168,7 +210,7 @@ class Bucket:
 
 
 class Download:
-    """An object's bytes, piece by piece; a body that breaks off is taken up again where it broke."""
+    """The content of an object in pieces; a download that breaks off is resumed at that position."""
 
     def __init__(self, bucket: Bucket, key: str, version: str | None) -> None:
         self._bucket, self._key = bucket, key
@@ -199,5 +241,5 @@ class Download:
             self._answer = self._bucket.get(self._key, self.state.version, rest)
         except ClientError as error:
             if code_of(error) in CHANGED | MISSING:
-                raise ConflictError("somebody has replaced this object while it was read", value=self._key) from error
+                raise ConflictError("another writer replaced this object while it was read", value=self._key) from error
             raise

@@ -1,9 +1,9 @@
-"""What every store offers, whatever lies behind it: named objects that appear whole or not at all.
+"""The interface of a store: named objects that appear completely or not at all.
 
-Names are relative, with `/` between their parts (`certificates/…/bundle.json`), and no object's name is a folder of
-another's. An object is created once (:meth:`Store.create`, the winner of a race is the only one), or it is a pointer
-that moves by compare-and-swap (:meth:`Store.replace`). What is read is compared with the digest that the reader
-expects.
+Names are relative, with `/` between their parts (`certificates/…/bundle.json`), and no object name is a folder of
+another. An object is either created once (:meth:`Store.create`; of concurrent writers exactly one wins) or is a pointer
+that changes by compare-and-swap (:meth:`Store.replace`, :func:`update`). Content is compared with the digest that the
+reader expects.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,105 +21,119 @@ LONGEST_PART = 200
 
 
 class StoreError(MbdError):
-    """The store could not do what was asked: unreachable, forbidden, or broken."""
+    """The store failed: it is unreachable, denies access, or is broken."""
 
 
 class NotThereError(DataError):
-    """There is no object of this name."""
+    """The object does not exist."""
 
 
 class OtherContentError(MbdError):
-    """An object of this name is there already, with other content."""
+    """The object exists already, with other content."""
 
 
 class ConflictError(MbdError):
-    """Somebody else has moved the pointer in the meantime: read it again and decide again."""
+    """Another writer has changed the object in the meantime: read it again and decide again."""
 
 
 class LockedError(MbdError):
-    """The store keeps this object under Object Lock."""
+    """The object is under Object Lock."""
 
 
 @dataclass(frozen=True)
 class Lock:
-    """Object Lock of an object: until when, and how strictly."""
+    """Object Lock of an object."""
 
     mode: LockMode
-    """GOVERNANCE (those with a special right may lift it) | COMPLIANCE (nobody may)"""
+    """GOVERNANCE (can be lifted with a special permission) | COMPLIANCE (cannot be lifted)"""
     until: datetime
+
+    def __str__(self) -> str:
+        return f"under Object Lock ({self.mode}) until {self.until.isoformat(timespec='seconds')}"
 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object as the store holds it."""
+    """An object in a store."""
 
     name: str
     size: int
     tag: str
-    """names this state of the object, for :meth:`Store.replace`; empty in listings, which do not look that closely"""
+    """identifies this state of the object, for :meth:`Store.replace`; empty in listings"""
     version: str | None = None
-    """version id where the store keeps versions"""
+    """version id, in a store with versions"""
     lock: Lock | None = None
     modified: datetime | None = None
 
 
 class Store(Protocol):
-    """A store. All methods raise StoreError (with a hint) when the store itself fails."""
+    """A store. All methods raise :class:`StoreError` when the store itself fails."""
 
     @property
     def url(self) -> str:
-        """Where it is, without credentials."""
+        """Its URL, without credentials."""
 
     @property
     def locks(self) -> bool:
-        """Whether objects can be put under Object Lock."""
+        """Whether the store supports Object Lock."""
 
     def create(self, name: str, content: bytes | Path, *, lock: Lock | None = None) -> StoredObject:
-        """Create an object if there is none; the same content again is fine, other content is OtherContentError.
+        """Create an object. If it exists with the same content, nothing is written.
 
-        A Path is a file that may be large: it is streamed, in parts where the store has them, with progress.
-        A lock is set where :attr:`locks` says that the store can; asking elsewhere is a StoreError. An object that is
-        there already, without a lock, gets it; a lock that is there already stays as it is.
+        Args:
+            name: Name of the object.
+            content: Its content. A Path is a file that may be large: it is streamed, with progress.
+            lock: Object Lock, only if :attr:`locks`. An existing object without a lock gets it; an existing lock stays.
+
+        Raises:
+            OtherContentError: The object exists with other content.
         """
 
     def replace(self, name: str, content: bytes, *, expected: str | None) -> StoredObject:
-        """Write a small object if its tag still is `expected` (None: if there is none), else ConflictError.
+        """Write a small object if its tag is still `expected` (None: if it does not exist).
 
-        An object under Object Lock is no pointer: LockedError.
+        Raises:
+            ConflictError: Another writer was faster.
+            LockedError: The object is under Object Lock.
         """
 
     def read(self, name: str, *, sha256: str | None = None) -> bytes:
-        """Return an object's bytes; NotThereError without it, VerificationError if the digest differs."""
+        """Return the content of an object.
+
+        Raises:
+            NotThereError: The object does not exist.
+            VerificationError: The digest of the content is not `sha256`.
+        """
 
     def read_tagged(self, name: str) -> tuple[bytes, str]:
-        """Return an object's bytes and the tag of exactly this state."""
+        """Return the content of an object and the tag of this state."""
 
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:
-        """Write an object to a file, whole and with this digest, or not at all."""
+        """Write an object to a file, completely and with this digest, or not at all."""
 
     def pieces(self, stored: StoredObject) -> Iterator[bytes]:
-        """Yield the bytes of exactly this version of an object, piece by piece; NotThereError without it."""
+        """Yield the content of this version of an object in pieces; NotThereError if it does not exist."""
 
     def stat(self, name: str) -> StoredObject | None:
-        """Return what the store says of an object, or None if it is not there."""
+        """Return an object without its content, or None if it does not exist."""
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
-        """Yield the objects whose names start with `prefix` and come after `after`, in order of their UTF-8 bytes."""
+        """Yield the objects whose names start with `prefix` and sort after `after`, in order of their UTF-8 bytes."""
 
     def versions(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield every version of the objects below `prefix`, delete markers (size 0, tag "") too."""
+        """Yield every version of the objects below `prefix`, including delete markers (size 0, tag "")."""
 
     def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
-        """Remove these (with a version: this version for good) in bulk; return the reason for each that stayed.
+        """Remove objects (with a version: this version permanently); return the reason for each that was not removed.
 
-        What is not there is gone already.
+        An object that does not exist counts as removed.
         """
 
     def unfinished(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield what killed writers have left behind, and what others write just now; only `modified` may tell."""
+        """Yield unfinished writes, of killed writers and of active ones; only `modified` distinguishes them."""
 
     def abort(self, unfinished: StoredObject) -> None:
-        """Remove one of :meth:`unfinished`; a writer still at work on it fails with a StoreError or begins again."""
+        """Remove one of :meth:`unfinished`; an active writer fails with a StoreError or starts again."""
 
 
 @dataclass(frozen=True)
@@ -132,48 +146,77 @@ class StoreScheme:
     """how its URLs are written, as in `file://FOLDER`"""
 
 
+def update(store: Store, name: str, decide: Callable[[bytes | None], bytes | None]) -> bool:
+    """Change a small object by compare-and-swap.
+
+    Args:
+        store: The store.
+        name: Name of the object.
+        decide: Gets the content (None: the object does not exist) and returns the new content, or None to change
+            nothing. It is called again if another writer was faster.
+
+    Returns:
+        Whether the object was changed.
+    """
+    while True:
+        try:
+            content, tag = store.read_tagged(name)
+        except NotThereError:
+            content, tag = None, None
+        decided = decide(content)
+        if decided is None:
+            return False
+        try:
+            store.replace(name, decided, expected=tag)
+        except ConflictError:
+            continue
+        return True
+
+
 def check_name(name: str) -> tuple[str, ...]:
-    """Return the parts of an object's name; a DataError where it could mean something else than an object."""
+    """Return the parts of an object name; DataError if the name is not valid."""
     parts = tuple(name.split("/"))
     if not name.isprintable() or "\\" in name:
-        reason = "it has characters that cannot be printed, or a backslash"
+        reason = "it contains a control character or a backslash"
     elif any(not part or part.startswith(".") for part in parts):
         reason = "a part of it is empty or begins with a dot"
     elif len(name.encode()) > LONGEST_NAME or any(len(part.encode()) > LONGEST_PART for part in parts):
         reason = f"it is longer than {LONGEST_NAME} bytes, or a part of it longer than {LONGEST_PART}"
     else:
         return parts
-    raise DataError(f"this cannot be the name of an object in a store: {reason}", value=repr(name))
+    raise DataError(f"not a valid object name: {reason}", value=repr(name))
 
 
 def not_there(url: str, name: str) -> NotThereError:
-    """Return the error for an object that is missing."""
+    """Return the error for an object that does not exist."""
     return NotThereError(
-        f"there is no such object in {url}", value=name, hint="check the name and store.url; has it been published?"
+        f"the object does not exist in {url}",
+        value=name,
+        hint="check the name, store.url, and that it was published",
     )
 
 
 def other_content(url: str, name: str) -> OtherContentError:
-    """Return the error for a name that is taken."""
+    """Return the error for an object that exists with other content."""
     return OtherContentError(
-        f"an object of this name is in {url} already, with other content",
+        f"the object exists in {url} with other content",
         value=name,
-        hint="objects are written once: keep the one that is there, or give the new one another name",
+        hint="objects are written once: keep the existing one, or use another name",
     )
 
 
 def conflict(url: str, name: str) -> ConflictError:
-    """Return the error for a pointer that is no longer where it was."""
+    """Return the error for an object that another writer has changed."""
     return ConflictError(
-        f"somebody else has moved this pointer in {url} in the meantime",
+        f"another writer has changed this object in {url}",
         value=name,
-        hint="run the command again: it starts from what is there now",
+        hint="run the command again",
     )
 
 
 def no_locks(url: str) -> StoreError:
-    """Return the error for a lock where there are none."""
+    """Return the error for a lock in a store without Object Lock."""
     return StoreError(
         f"{url} has no Object Lock",
-        hint="publish without a lock, or to an S3 bucket that was made with Object Lock",
+        hint="publish without a lock, or to an S3 bucket that was created with Object Lock",
     )

@@ -1,4 +1,4 @@
-"""Bytes on their way between files and stores: in chunks, counted, with their digest."""
+"""Transfer between files and stores: in chunks, with progress and digest."""
 
 import hashlib
 import os
@@ -15,25 +15,33 @@ from mbd.files import sha256_file
 
 CHUNK = 1 << 20
 _LARGE = 1 << 24
-"""from here on a person may want to see progress"""
+"""from this size on progress is shown"""
 
 
 def sha256_of(content: bytes | Path) -> str:
-    """Return the SHA-256 of what is to be stored."""
+    """Return the SHA-256 of content to store."""
     return sha256_file(content) if isinstance(content, Path) else hashlib.sha256(content).hexdigest()
 
 
+def sha256_pieces(pieces: Iterable[bytes]) -> str:
+    """Return the SHA-256 of content in pieces."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
 def size_of(content: bytes | Path) -> int:
-    """Return the size of what is to be stored; a DataError if it is no file."""
+    """Return the size of content to store; DataError if the file does not exist."""
     if not isinstance(content, Path):
         return len(content)
     if not content.is_file():
-        raise DataError("there is no such file to store", file=content)
+        raise DataError("the file to store does not exist", file=content)
     return content.stat().st_size
 
 
 def chunks_of(content: bytes | Path) -> Iterator[bytes]:
-    """Yield what is to be stored piece by piece."""
+    """Yield content to store in chunks."""
     if not isinstance(content, Path):
         yield content
         return
@@ -45,14 +53,14 @@ def chunks_of(content: bytes | Path) -> Iterator[bytes]:
 
 
 def chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the rest of a stream piece by piece."""
+    """Yield the rest of a stream in chunks."""
     while chunk := stream.read(CHUNK):
         yield chunk
 
 
 @contextmanager
 def progress(what: str, size: int) -> Iterator[Callable[[int], object]]:
-    """Give a function that counts bytes; for something large, and only on a terminal, a bar shows them."""
+    """Within: a function that counts bytes. For large transfers on a terminal a progress bar shows them."""
     if size < _LARGE:
         yield lambda _: None
         return
@@ -61,18 +69,18 @@ def progress(what: str, size: int) -> Iterator[Callable[[int], object]]:
 
 
 def check_digest(found: str, expected: str | None, name: str, url: str) -> None:
-    """Compare a digest with the one that the reader expects."""
+    """Raise a VerificationError unless the digest is the expected one (None: any)."""
     if expected not in {None, found}:
         raise VerificationError(
-            f"the object in {url} is not the one that is expected: its digest differs",
+            f"the object in {url} does not have the expected digest",
             key=name,
             value=f"SHA-256 {found}, expected {expected}",
-            hint="the object has been damaged or exchanged: do not use it, and ask who published it",
+            hint="the object was damaged or replaced: do not use it, and contact its publisher",
         )
 
 
 def write_verified(pieces: Iterable[bytes], to: Path, *, sha256: str, size: int, name: str, url: str) -> None:
-    """Write `pieces` to a file that appears whole and with this digest, or not at all."""
+    """Write `pieces` to a file, completely and with this digest, or not at all."""
     digest = hashlib.sha256()
     with _whole_file(to) as stream, progress(f"fetching {to.name}", size) as moved:
         for piece in pieces:

@@ -1,7 +1,7 @@
-"""Files below one folder, reached step by step without ever following a symbolic link, and written whole.
+"""Files below one folder, opened without following symbolic links, and written atomically.
 
-A file is written under `.partial/` and held there by a lock that ends with its writer; linked or renamed from there,
-it appears whole. What a killed writer leaves can be locked by anyone, and so is known to be abandoned.
+A file is written below `.partial/`, where its writer holds a lock on it, and then linked or renamed to its name. The
+lock ends with the process, so a temporary file that can be locked was abandoned by a killed writer.
 """
 
 import errno
@@ -45,7 +45,7 @@ class Tree:
 
     @contextmanager
     def folder(self, parts: Parts, *, make: bool = False) -> Iterator[int]:
-        """Open a folder, after making it and those above it if so told."""
+        """Open a folder; with `make`, it and its parents are created."""
         if make:
             self.root.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
@@ -64,7 +64,7 @@ class Tree:
 
     @contextmanager
     def opened(self, parts: Parts) -> Iterator[io.BufferedReader]:
-        """Open a file to read it."""
+        """Open a file for reading."""
         with self.folder(parts[:-1]) as folder:
             handle = os.open(parts[-1], _FILE, dir_fd=folder)
         with os.fdopen(handle, "rb") as stream:
@@ -73,7 +73,7 @@ class Tree:
             yield stream
 
     def digest(self, parts: Parts) -> str | None:
-        """Return the SHA-256 of a file, or None if it is not there."""
+        """Return the SHA-256 of a file, or None if it does not exist."""
         try:
             with self.opened(parts) as stream:
                 return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -82,7 +82,7 @@ class Tree:
 
     @contextmanager
     def written(self, content: bytes | Path, size: int, shown: str) -> Iterator[Written]:
-        """Write a temporary file and sync it; in the end it is gone."""
+        """Within: a temporary file with this content, synced to disk."""
         with self.folder((_PARTIAL,), make=True) as folder:
             name, handle = _new_file(folder)
             digest = hashlib.sha256()
@@ -100,9 +100,9 @@ class Tree:
                     os.unlink(name, dir_fd=folder)
 
     def link(self, written: Written, parts: Parts) -> bool:
-        """Give a temporary file its name; tell whether the name was free."""
+        """Link a temporary file to its name; return whether the name was free."""
         for _ in range(_ATTEMPTS):
-            # A folder may vanish between its making and the link, when the last file in it is removed.
+            # Another process may remove the empty folder between its creation and the link.
             with suppress(FileNotFoundError), self.folder(parts[:-1], make=True) as folder:
                 try:
                     os.link(
@@ -112,16 +112,16 @@ class Tree:
                     return False
                 os.fsync(folder)
                 return True
-        raise OSError(errno.EBUSY, "its folder keeps vanishing")
+        raise OSError(errno.EBUSY, "its folder is removed again and again")
 
     def replace(self, written: Written, parts: Parts) -> None:
-        """Put a temporary file in the place of another."""
+        """Replace a file by a temporary file."""
         with self.folder(parts[:-1]) as folder:
             os.replace(written.name, parts[-1], src_dir_fd=written.folder, dst_dir_fd=folder)
             os.fsync(folder)
 
     def unlink(self, parts: Parts) -> None:
-        """Remove a file, and the folders above it that are empty then."""
+        """Remove a file, and its parent folders that are then empty."""
         with self.folder(parts[:-1]) as folder:
             os.unlink(parts[-1], dir_fd=folder)
             os.fsync(folder)
@@ -130,11 +130,11 @@ class Tree:
                 try:
                     os.rmdir(parts[length - 1], dir_fd=folder)
                 except OSError:
-                    return  # something is in it
+                    return  # not empty
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Wait until nobody else, in any process, is in here."""
+        """Within: an exclusive lock among all processes."""
         with self.folder((), make=True) as root:
             handle = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644, dir_fd=root)
         try:
@@ -153,7 +153,7 @@ class Tree:
                     yield name, os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def remove_abandoned(self, name: str) -> None:
-        """Remove a temporary file unless its writer lives."""
+        """Remove a temporary file unless its writer is alive."""
         with suppress(FileNotFoundError), self.folder((_PARTIAL,)) as folder:
             handle = os.open(name, _FILE, dir_fd=folder)
             try:
@@ -172,4 +172,4 @@ def _new_file(folder: int) -> tuple[str, int]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return name, handle
-        os.close(handle)  # taken for abandoned before it could be locked
+        os.close(handle)  # another process took it for abandoned before it was locked

@@ -1,6 +1,5 @@
 """Buckets, with all versions of their objects; listed in pages, and removed in batches of a thousand."""
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from mbd.purge.places.folders import names_output
 from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, copy_of, named_by
 from mbd.purge.targets import Target, Targets
 from mbd.storage.store import NotThereError, Store, StoredObject
+from mbd.storage.transfer import sha256_pieces
 
 _RUNS = "runs/"
 
@@ -80,13 +80,10 @@ class BucketPlace:
                 known = unnamed
         if not len(known) or not known.may_be(stored.size):
             return None
-        digest = hashlib.sha256()
         try:
-            for piece in self.store.pieces(stored):
-                digest.update(piece)
+            return known.by_sha256(sha256_pieces(self.store.pieces(stored)))
         except NotThereError:
             return None
-        return known.by_sha256(digest.hexdigest())
 
     def _names_output(self, stored: StoredObject, targets: Targets) -> bool:
         try:

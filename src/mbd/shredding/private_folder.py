@@ -1,8 +1,8 @@
-"""The only place where plaintext lies: a folder of ours, in memory where that can be, gone when its user has ended.
+"""A private temporary folder for plaintext, in memory if possible, removed when the process is done with it.
 
-    PARENT/mbd-UID/plain-*    mode 0700, locked by the process that works in it
+    PARENT/mbd-UID/plain-*    mode 0700, locked by the process that uses it
 
-A killed process leaves its folder behind, but not its lock: whoever comes next removes it.
+A killed process leaves its folder behind, but not its lock, so the next process removes it.
 """
 
 import fcntl
@@ -17,13 +17,13 @@ from pathlib import Path
 from mbd.errors import UsageError
 from mbd.files import locked
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- what is made in it is ours alone
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- the folder in it is private
 _PREFIX = "plain-"
 
 
 @contextmanager
 def private_folder(parent: str | None) -> Iterator[Path]:
-    """Within: an empty folder that only we can enter. What killed processes have left is removed first."""
+    """Within: an empty folder with mode 0700. Leftovers of killed processes are removed first."""
     home = _home(parent)
     with locked(home, wait=True):
         _remove_abandoned(home)
@@ -38,7 +38,7 @@ def private_folder(parent: str | None) -> Iterator[Path]:
 
 
 def remove_abandoned(parent: str | None) -> None:
-    """Remove what killed processes have left."""
+    """Remove the leftovers of killed processes."""
     home = _home(parent)
     with locked(home, wait=True):
         _remove_abandoned(home)
@@ -49,10 +49,10 @@ def refuse_without_room(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UsageError(
-            f"there is no room for the plaintext: {needed / 1e9:.2f} GB are needed, {free / 1e9:.2f} GB are free",
+            f"not enough space for the plaintext: {needed / 1e9:.2f} GB are needed, {free / 1e9:.2f} GB are free",
             key="shredding.temporary",
             value=folder.parent.parent,
-            hint="name a folder with more room; it need not be in memory, but then plaintext touches a disk",
+            hint="name a folder with more space; if it is not in memory, plaintext is written to a disk",
         )
 
 
@@ -65,14 +65,14 @@ def _home(parent: str | None) -> Path:
         facts = home.lstat()
     except OSError as error:
         raise UsageError(
-            f"there can be no folder for plaintext: {error.strerror}", key="shredding.temporary", value=home
+            f"the folder for plaintext cannot be created: {error.strerror}", key="shredding.temporary", value=home
         ) from error
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
         raise UsageError(
-            "the folder for plaintext is not ours alone",
+            "other users can access the folder for plaintext",
             key="shredding.temporary",
             value=home,
-            hint="remove it, or name another folder; it has to be a folder of yours with mode 0700",
+            hint="remove it, or name another folder; it must be your own, with mode 0700",
         )
     return home
 
@@ -88,4 +88,4 @@ def _remove_abandoned(home: Path) -> None:
             with locked(folder, wait=False):
                 shutil.rmtree(folder)
         except (BlockingIOError, FileNotFoundError):
-            continue  # a process is at work in it, or has just removed it
+            continue  # a process is using it, or has just removed it

@@ -1,4 +1,4 @@
-"""The private folder: ours alone, and gone when its user has ended, however that was."""
+"""The private folder: accessible only to its owner, and removed however its process ends."""
 
 import subprocess
 import sys
@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import UsageError
-from mbd.shredding import workspace
+from mbd.shredding import private_folder as private_folders
+from mbd.shredding.private_folder import private_folder, refuse_without_room, remove_abandoned
 from mbd.shredding.vault import encrypt_folder, opened
-from mbd.shredding.workspace import private_folder, refuse_without_room, remove_abandoned
 from tests.shredding.build import feature_set, files_with, make_keyring, settings, windows
 
 OPEN = """
 import sys, time
 from pathlib import Path
-from mbd.params.shredding import Shredding
+from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.vault import opened
-with opened(Path(sys.argv[1]), Shredding.model_validate_json(sys.argv[2])):
+with opened(Path(sys.argv[1]), ShreddingSettings.model_validate_json(sys.argv[2])):
     print("open", flush=True)
     time.sleep(600)
 """
@@ -28,7 +28,7 @@ def files_in(folder: Path) -> list[Path]:
     return [file for file in folder.rglob("*") if file.is_file()]
 
 
-def test_two_at_work_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_two_processes_use_separate_folders(tmp_path: Path) -> None:
     with private_folder(str(tmp_path)) as one, private_folder(str(tmp_path)) as other:
         (one / "x").touch()
         remove_abandoned(str(tmp_path))
@@ -37,7 +37,7 @@ def test_two_at_work_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["while decrypting", "while open"])
-def test_a_killed_process_leaves_nothing_after_the_next_run(tmp_path: Path, moment: str) -> None:
+def test_leftovers_of_a_killed_process_are_removed_by_the_next_run(tmp_path: Path, moment: str) -> None:
     keyring, features = make_keyring(tmp_path), feature_set(tmp_path / "features")
     encrypt_folder(features, tmp_path / "encrypted", keyring)
     secret = windows(features / "splits/train/text.safetensors")
@@ -59,27 +59,27 @@ def test_a_killed_process_leaves_nothing_after_the_next_run(tmp_path: Path, mome
     assert not files_in(temporary)
 
 
-def test_a_folder_that_others_could_enter_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_others_can_access_is_refused(tmp_path: Path) -> None:
     with private_folder(str(tmp_path)) as folder:
         model_workspace = folder.parent
     model_workspace.chmod(0o755)
-    with pytest.raises(UsageError, match="not ours alone"), private_folder(str(tmp_path)):
+    with pytest.raises(UsageError, match="other users can access"), private_folder(str(tmp_path)):
         pass
     model_workspace.rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     model_workspace.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="not ours alone"), private_folder(str(tmp_path)):
+    with pytest.raises(UsageError, match="other users can access"), private_folder(str(tmp_path)):
         pass
 
 
-def test_what_does_not_fit_is_refused_before_it_is_written(tmp_path: Path) -> None:
+def test_missing_space_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
     refuse_without_room(tmp_path, 1)
-    with pytest.raises(UsageError, match="no room"):
+    with pytest.raises(UsageError, match="not enough space"):
         refuse_without_room(tmp_path, 1 << 60)
 
 
 def test_memory_is_preferred_to_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "SHARED_MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(private_folders, "SHARED_MEMORY", tmp_path / "shm")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with private_folder(None) as folder:
         assert folder.is_relative_to(tmp_path) and not folder.is_relative_to(tmp_path / "shm")

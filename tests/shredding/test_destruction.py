@@ -1,4 +1,4 @@
-"""After a key was destroyed, nothing of what it protected is in any file: not by piece, not by key."""
+"""After the destruction of a key no file contains a piece of the data or the key."""
 
 import shutil
 from base64 import b64encode
@@ -19,7 +19,7 @@ def secrets_of(keyring: Keyring) -> set[bytes]:
     return {form for key in keys for form in (key, key.hex().encode(), b64encode(key)[:-1])}
 
 
-def test_nothing_of_audio_is_left_anywhere(tmp_path: Path) -> None:
+def test_no_file_contains_audio_after_its_key_was_destroyed(tmp_path: Path) -> None:
     keyring = make_keyring(tmp_path)
     features, old = feature_set(tmp_path / "build" / "features"), model(tmp_path / "build" / "model")
     new = model(tmp_path / "build" / "deleted", without=("audio",), seed=1)
