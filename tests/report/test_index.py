@@ -1,9 +1,9 @@
-"""The index page: every certificate with where it stands, what cannot be verified, and what is owed."""
+"""The index page: every certificate with its state, what cannot be verified, and open requests."""
 
 from datetime import timedelta
 
 from mbd.certificate.state import InvalidCertificate
-from mbd.report.index import IndexRow, Owed, index_page
+from mbd.report.index import IndexRow, RequestRow, index_page
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
 from tests.report.html import Seen
@@ -24,9 +24,9 @@ ROWS = [
     for letter, days, state in (("a", 0, "revoked"), ("b", 2, "valid"), ("c", 1, "overdue"))
 ]
 REQUESTS = [
-    Owed("0" * 16, "sentiment", ("audio",), "certified", False, ISSUED),
-    Owed("1" * 16, "sentiment", ("audio", "visual"), "received", True, ISSUED - timedelta(days=3)),
-    Owed("2" * 16, "sentiment", ("visual",), "failed", True, ISSUED + timedelta(days=3)),
+    RequestRow("0" * 16, "sentiment", ("audio",), "certified", False, ISSUED),
+    RequestRow("1" * 16, "sentiment", ("audio", "visual"), "received", True, ISSUED - timedelta(days=3)),
+    RequestRow("2" * 16, "sentiment", ("visual",), "failed", True, ISSUED + timedelta(days=3)),
 ]
 
 
@@ -42,7 +42,7 @@ def test_the_newest_certificate_comes_first_and_each_has_its_page() -> None:
     assert "| [bbbbbbbbbbbb](certificates/" + "b" * 64 + ".html) | valid |" in to_markdown(page)
 
 
-def test_what_cannot_be_verified_is_told_and_has_no_page() -> None:
+def test_what_cannot_be_verified_is_listed_and_has_no_page() -> None:
     page = index_page(
         "file://store", ROWS[:1], [InvalidCertificate("d" * 64, "the log's signature is wrong")], [], ISSUED
     )
@@ -52,11 +52,11 @@ def test_what_cannot_be_verified_is_told_and_has_no_page() -> None:
     assert not any("dddd" in str(e.attributes.get("href")) for e in seen.elements)
 
 
-def test_requests_are_summed_up_and_those_owed_come_by_deadline() -> None:
+def test_requests_are_counted_and_open_ones_are_listed_by_deadline() -> None:
     page = index_page("file://store", [], [], REQUESTS, ISSUED)
-    assert page.summary[-1] == "2 requests still to be carried out, 1 of them after the deadline."
+    assert page.summary[-1] == "2 open requests, 1 past the deadline."
     text = to_markdown(page)
-    assert "Nothing has been published here." in text
+    assert "No certificate has been published here." in text
     assert "| 1111111111111111 | sentiment | audio, visual | received | 2026-02-27, 3 days late |" in text
     assert "2026-03-05, 3 days left" in text
     assert text.index("1111111111111111") < text.index("2222222222222222")

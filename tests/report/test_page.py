@@ -1,11 +1,11 @@
-"""The page of a certificate: plain words first, the same in every format, never more than was signed."""
+"""The page of a certificate: a plain summary first, the same content in every format, never more than was signed."""
 
-import json
 from datetime import timedelta
 
 import pytest
 
 from mbd.certificate.log.inclusion import Inclusion
+from mbd.files import to_json
 from mbd.formats.statement import (
     CERTIFICATE,
     WEIGHTS,
@@ -20,40 +20,58 @@ from mbd.report.page.certificate import PageContext, certificate_page, unsigned_
 from mbd.report.page.content import Page, Plot
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
+from mbd.report.text import to_text
 from tests.report.html import Seen
 from tests.report.statements import ISSUED, KINDS, A, B, Kind, statement_of
 
 DIGEST = "d" * 64
 
 
-def page_of(kind: Kind, known: PageContext | None = None) -> Page:
-    return certificate_page(statement_of(kind), known or PageContext(DIGEST))
+def page_of(kind: Kind, context: PageContext | None = None) -> Page:
+    return certificate_page(statement_of(kind), context or PageContext(DIGEST))
 
 
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("surgery", "rests on tests and not on a proof"),
+        ("surgery", "rests on tests, not on a proof"),
         ("certified", "the limit is ε = 1, δ = 1e-05"),
-        ("exact", "bit for bit"),
-        ("subjects", "forget the recordings of 1 subject in audio"),
+        ("exact", "byte for byte"),
+        ("subjects", "the recordings of 1 subject in audio"),
     ],
 )
-def test_the_first_sentences_say_what_was_deleted_and_what_that_is_worth(kind: Kind, says: str) -> None:
+def test_the_summary_states_what_was_deleted_and_how_strong_the_guarantee_is(kind: Kind, says: str) -> None:
     page = page_of(kind)
     text = " ".join(page.summary)
     assert 3 <= len(page.summary) <= 4
-    assert "The model sentiment has been made to forget" in text
+    assert 'Deleted from model "sentiment"' in text
     assert says in text
     assert "copies of the old model or of the deleted data: they may still exist" in text
-    assert "attacked again by 2036-02-28" in text
+    assert "audited again by 2036-02-28" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"),
+    [
+        ("surgery", 'Attacks found no audio in model "sentiment"'),
+        ("certified", 'Model "sentiment" is (1, 1e-05)-indistinguishable from a model that never saw audio'),
+        ("exact", 'Model "sentiment" is byte for byte a model that never saw audio'),
+        ("subjects", 'Model "sentiment" is byte for byte a model that never saw the recordings of 1 subject in audio'),
+    ],
+)
+def test_the_headline_claims_what_the_guarantee_claims(kind: Kind, title: str) -> None:
+    assert page_of(kind).title == title
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_format_says_the_same(kind: Kind) -> None:
     page, statement = page_of(kind), statement_of(kind)
-    shown = {"html": Seen.of(to_html(page)).text, "markdown": to_markdown(page)}
-    stored = page.to_json()
+    shown = {
+        "html": Seen.of(to_html(page)).text,
+        "markdown": to_markdown(page),
+        "terminal": " ".join(to_text(page, 100).split()),
+    }
+    stored = to_json(page.model_dump(mode="json"))
     assert Page.model_validate_json(stored) == page
     predicate = statement.predicate
     sentences = [
@@ -63,11 +81,11 @@ def test_every_format_says_the_same(kind: Kind) -> None:
         predicate.erasure.note,
         "84.3",
         "0.712",
-        "2026-03-23, kept",
+        "2026-03-23, met",
         statement.digests[WEIGHTS],
         "mbd verify BUNDLE --model DIR --trust FILE",
     ]
-    for form, text in {**shown, "json": json.dumps(json.loads(stored), ensure_ascii=False)}.items():
+    for form, text in {**shown, "json": stored.replace('\\"', '"')}.items():
         missing = [sentence for sentence in sentences if sentence not in text]
         assert not missing, (form, missing)
 
@@ -78,51 +96,53 @@ def test_nothing_on_the_page_says_that_it_was_verified() -> None:
         seen = Seen.of(to_html(page))
         assert "Nothing has been checked yet." in seen.text
         assert "erified" not in seen.text
-        assert "erified" not in to_markdown(page)
+        assert "erified" not in to_markdown(page) + to_text(page)
 
 
-def test_the_budget_is_told_where_there_is_one() -> None:
+def test_only_a_certified_deletion_shows_a_budget() -> None:
     for kind in KINDS:
         text = to_markdown(page_of(kind))
-        assert ("The whole lineage has spent 25 % of its limit" in text) == (kind == "certified")
+        assert ("The lineage has spent 25 % of its limit" in text) == (kind == "certified")
 
 
-def test_every_attack_is_drawn_beside_the_reference_and_what_decides_nothing_apart() -> None:
-    plots = [b for s in page_of("surgery").sections for b in s.blocks if isinstance(b, Plot)]
-    (plot,) = plots
+def test_every_judged_attack_is_drawn_beside_the_reference_and_informational_ones_are_listed_apart() -> None:
+    plot, changed = (b for s in page_of("surgery").sections for b in s.blocks if isinstance(b, Plot))
     assert [measure.label for measure in plot.measures] == ["whitebox: balanced accuracy", "relearn: R²"]
-    assert [row[0] for row in plot.table.rows] == ["whitebox on audio: balanced accuracy", "relearn on audio: R²"]
+    assert [row[0] for row in changed.table.rows] == ["whitebox: balanced accuracy (INT8)"]
     html = to_html(page_of("surgery"))
-    assert "The same on models that were rounded to INT8" in html
-    assert "diff on audio" in html
-    # far below the scale: drawn at its edge, told as it is
+    assert "After INT8 rounding or pruning, 1 of 1 measures of audio passed" in html
+    assert "diff: balanced accuracy" in html
+    # far below the scale: drawn at its edge, described as it is
     assert "released model -2.000 [-2.500, -1.500]" in html
     assert '<svg x="0.00%" y="20" overflow="visible"><circle' in html
 
 
-def test_the_place_in_the_log_is_told() -> None:
+def test_the_log_entry_is_named() -> None:
     inclusion = Inclusion(index=7, tree_size=9, hashes=(A,), checkpoint="log.example/x\n9\n…")
     text = to_markdown(page_of("exact", PageContext(DIGEST, inclusion)))
     assert "entry 7 of 9 in log.example/x" in text
     assert DIGEST in text
 
 
-def test_what_the_store_says_against_it_comes_first() -> None:
+def test_a_withdrawn_certificate_says_so_first() -> None:
     about = subjects_of({CERTIFICATE: DIGEST})
     revoked = RevocationStatement(subject=about, predicate=Revocation(reason="the key was lost", issued=ISSUED))
     page = page_of("exact", PageContext(DIGEST, about=(revoked,)))
-    assert page.summary[0] == "Do not rely on this certificate any more: revoked 2026-03-02: the key was lost."
+    assert page.summary[0] == "Do not rely on this certificate: revoked 2026-03-02: the key was lost."
     assert "2026-03-02: revoked. the key was lost" in to_markdown(page)
     replaced = SupersessionStatement(
         subject=about, predicate=Supersession(by=B, reason="a better one", issued=ISSUED + timedelta(days=1))
     )
     page = page_of("exact", PageContext(DIGEST, about=(replaced,)))
-    assert page.summary[0].startswith("Do not rely on this certificate any more: replaced 2026-03-03")
-    assert page_of("exact", PageContext(DIGEST, about=())).glance[-1].value == "the store holds nothing against it"
-    assert page_of("exact").glance[-1].value == "no store was asked"
+    assert page.summary[0].startswith("Do not rely on this certificate: replaced 2026-03-03")
+    assert (
+        page_of("exact", PageContext(DIGEST, about=())).glance[-1].value
+        == "valid: no statement in the store withdraws it"
+    )
+    assert page_of("exact").glance[-1].value == "not checked: no store was given"
 
 
-def test_the_last_purge_says_what_is_left_of_the_old_weights() -> None:
+def test_the_last_purge_states_which_copies_remain() -> None:
     place = {"kind": "DVC cache", "found": 3, "removed": 2, "left": 1, "gone": False, "reasons": ["it is locked"]}
     purge = PurgeStatement.model_validate(
         {
@@ -139,11 +159,11 @@ def test_the_last_purge_says_what_is_left_of_the_old_weights() -> None:
         }
     )
     page = page_of("exact", PageContext(DIGEST, about=(purge,)))
-    assert any("some are left" in sentence for sentence in page.summary)
+    assert any("some remain" in sentence for sentence in page.summary)
     assert "| DVC cache | 3 | 2 | 1 | no | it is locked |" in to_markdown(page)
 
 
-def test_the_requests_that_it_answers_and_a_missed_deadline_are_told() -> None:
+def test_the_requests_that_it_answers_and_a_missed_deadline_are_shown() -> None:
     late = {"reference": None, "received": None, "due": ISSUED - timedelta(days=1)}
     page = certificate_page(statement_of("exact", request=late), PageContext(DIGEST, answered=("0123", "4567")))
     text = to_markdown(page)
@@ -151,7 +171,7 @@ def test_the_requests_that_it_answers_and_a_missed_deadline_are_told() -> None:
     assert "0123, 4567" in text
 
 
-def test_the_report_in_a_bundle_has_the_same_words() -> None:
+def test_the_report_in_a_bundle_has_the_same_sections() -> None:
     statement = statement_of("certified")
     whole, unsigned = page_of("certified"), unsigned_page(statement.predicate, statement.digests[WEIGHTS])
     known = {section.id: section for section in whole.sections}

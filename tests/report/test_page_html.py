@@ -1,16 +1,18 @@
-"""The HTML page: self-contained, safe whatever the certificate says, and made for everybody's eyes and hands."""
+"""The HTML page: self-contained, safe with hostile content, and accessible."""
 
 import base64
 import hashlib
 import re
+import tomllib
 from itertools import pairwise
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mbd
 from mbd.formats.leakage import Interval
-from mbd.report.page.assets import script, style
 from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import (
     Command,
@@ -26,8 +28,9 @@ from mbd.report.page.content import (
     Text,
     Verification,
 )
-from mbd.report.page.html import to_html
+from mbd.report.page.html import script, style, to_html
 from mbd.report.page.markdown import to_markdown
+from mbd.report.text import to_text
 from tests.report.html import Seen
 from tests.report.statements import KINDS, statement_of
 
@@ -42,10 +45,17 @@ HOSTILE = (
 
 
 def everything(text: str) -> Page:
-    """Return a page with this text wherever a certificate has a say."""
+    """Return a page with this text wherever content comes from a certificate."""
     value = Interval(value=0.5, low=0.4, high=0.6)
     measure = MeasureRow(
-        label=text, chance=0.5, tolerance=0.1, before=value, after=value, reference=None, decision="passed"
+        label=text,
+        chance=0.5,
+        tolerance=0.1,
+        before=value,
+        after=value,
+        reference=None,
+        difference=value,
+        decision="passed",
     )
     table = PageTable(caption=text, header=(text, text), rows=((text, text), (Link(text=text, href="a.html"), text)))
     blocks = (
@@ -54,7 +64,10 @@ def everything(text: str) -> Page:
         Facts(facts=(Fact(name=text, value=text), Fact(name=text, value=text, code=True))),
         Command(purpose=text, command=text),
         table,
-        Plot(title=text, description=text, measures=(measure,), table=table.model_copy(update={"folded": True})),
+        *(
+            Plot(name="one", title=text, description=text, measures=(measure,), folded=folded)
+            for folded in (False, True)
+        ),
         Verification(caution=text, beyond=text, certificate="0" * 64, files=(text,)),
     )
     return Page(
@@ -70,7 +83,7 @@ PLAIN = Seen.of(to_html(everything("x")))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_a_certificate_says_never_becomes_markup(text: str) -> None:
+def test_text_of_a_certificate_never_becomes_markup(text: str) -> None:
     seen = Seen.of(to_html(everything(text)))
     assert seen.shape == PLAIN.shape
     assert seen.raw == PLAIN.raw
@@ -96,6 +109,12 @@ def test_no_string_changes_the_shape_of_the_markdown(text: str) -> None:
     assert shape(shown) == shape(to_markdown(everything("x")))
     prose = [re.sub(r"\\.|`[^`]*`", "", line) for line in shown.splitlines() if not line.startswith("    ")]
     assert not any("<" in line or "](javascript" in line or "](http" in line for line in prose)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(codec="utf-8"), min_size=1)))
+def test_no_string_sends_control_characters_to_the_terminal(text: str) -> None:
+    assert all(letter.isprintable() or letter == "\n" for letter in to_text(everything(text), 80))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,7 +159,7 @@ def test_the_same_page_has_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_screen_reader_finds_its_way(kind: str) -> None:
+def test_a_screen_reader_can_navigate_the_page(kind: str) -> None:
     seen = Seen.of(to_html(certificate_page(statement_of(kind), PageContext("0" * 64))))  # type: ignore[arg-type]
     ids = [e.attributes["id"] for e in seen.elements if "id" in e.attributes]
     assert len(ids) == len(set(ids))
@@ -163,12 +182,23 @@ def test_a_screen_reader_finds_its_way(kind: str) -> None:
     assert status.attributes["aria-live"] == "polite"
 
 
-def test_every_plot_is_told_in_words_as_well() -> None:
+def test_every_plot_is_described_in_words() -> None:
     seen = Seen.of(to_html(certificate_page(statement_of("surgery"), PageContext("0" * 64))))
     drawn = [e for e in seen.all("svg") if e.attributes.get("role") == "img"]
     assert len(drawn) == len(seen.all("desc")) == len(seen.all("title")) - 1 > 0
     assert "released model 0.520 [0.490, 0.550]" in seen.text
-    assert "whitebox on audio: balanced accuracy" in seen.text
+    assert "whitebox: balanced accuracy" in seen.text
+
+
+def test_every_part_of_the_script_and_the_style_are_in_the_distribution() -> None:
+    package = Path(mbd.__file__).parent
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["mbd"]
+    found = [file for file in package.rglob("*") if file.suffix in (".js", ".css")]
+    assert len(found) > 1
+    for file in found:
+        assert any(PurePosixPath(file.relative_to(package).as_posix()).match(pattern) for pattern in patterns), file
+        assert file.read_text(encoding="utf-8") in (script() if file.suffix == ".js" else style())
 
 
 def _colours(block: str) -> dict[str, tuple[float, float, float]]:
@@ -181,7 +211,7 @@ def _luminance(colour: tuple[float, float, float]) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_text_stands_out_from_its_ground_in_light_in_dark_and_on_paper() -> None:
+def test_text_has_enough_contrast_in_light_in_dark_and_on_paper() -> None:
     schemes = re.findall(r":root \{(.*?)\}", style(), re.DOTALL)
     assert len(schemes) == 3
     for scheme in map(_colours, schemes):

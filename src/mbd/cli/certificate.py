@@ -58,32 +58,24 @@ def list_certificates(params: "Params", store: str | None, as_json: bool) -> Non
 @_JSON
 @with_params
 def show(params: "Params", certificate: str, store: str | None, as_json: bool) -> None:
-    """Show a certificate in plain words: a bundle's folder, or the SHA-256 (or its start) of one in a store."""
-    from mbd.certificate.state import entry, last_erasure
-    from mbd.errors import DataError
-    from mbd.formats.statement import WEIGHTS, DeletionStatement, to_payload
+    """Show a certificate: a bundle's folder, or the SHA-256 (or its start) of one in a store."""
+    from mbd.certificate.bundle import Bundle
+    from mbd.certificate.state import entry
+    from mbd.formats.statement import to_payload
     from mbd.records import now
-    from mbd.report.certificate import certificate_report
+    from mbd.report.text import to_text
+    from mbd.steps.report import bundle_page, store_page
 
+    note = ""
     if Path(certificate).is_dir():
-        from mbd.certificate.bundle import Bundle
-
-        statement = Bundle(Path(certificate)).statement
-        erasure = None
-        standing = "not asked here (--store URL and a SHA-256 ask); nothing of this has been verified: use `mbd verify`"
+        bundle = Bundle(Path(certificate))
+        page, statement = bundle_page(bundle), bundle.statement
+        note = "Nothing was verified: use `mbd verify`."
     else:
-        found = entry(_store(params, store), certificate, _trust(params), now())
-        statement, standing = found.statement, f"{found.status.state}: {found.status.reason}"
-        erasure = last_erasure(found.about)
-    if not isinstance(statement, DeletionStatement):
-        raise DataError("this is no certificate, but a statement about one", value=certificate)
-    if as_json:
-        click.echo(to_payload(statement).decode())
-        return
-    click.echo(certificate_report(statement.predicate, statement.digests[WEIGHTS]))
-    click.echo(f"Where it stands: {standing}.")
-    if erasure:
-        click.echo(f"Copies of the old weights erased: {erasure.claim}. {erasure.note}")
+        opened = _store(params, store)
+        found = entry(opened, certificate, _trust(params), now())
+        page, statement = store_page(opened, found), found.statement
+    click.echo(to_payload(statement).decode() if as_json else f"{to_text(page)}{note}")
 
 
 @command.command()

@@ -1,1 +1,1 @@
-"""What people look at: text for the terminal, figures, pages."""
+"""Reports: pages, text for the terminal, and figures, all from one content."""

@@ -1,6 +1,6 @@
-"""The index page: every certificate of a store with where it stands, what cannot be verified, and what is owed.
+"""The index page of a store: every certificate with its state, what cannot be verified, and open requests.
 
-It is of a day: whether an audit is overdue, or a request, depends on when one looks.
+Whether an audit or a request is overdue depends on the date, so an index is valid for the day on which it was made.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mbd.certificate.state import CertificateEntry, InvalidCertificate
-from mbd.report.page.content import ABSENT, Block, Fact, Items, Link, Page, PageSection, PageTable, Text
+from mbd.report.page.content import ABSENT, Block, Cell, Fact, Items, Link, Page, PageSection, PageTable, Text
 from mbd.report.page.origin import day
 
 STATES = ("valid", "overdue", "refuted", "superseded", "revoked")
@@ -17,7 +17,7 @@ STATES = ("valid", "overdue", "refuted", "superseded", "revoked")
 
 @dataclass(frozen=True)
 class IndexRow:
-    """What the index says of a certificate; small, so that there can be many."""
+    """A certificate in the index; small, since there can be many."""
 
     digest: str
     model: str
@@ -50,8 +50,8 @@ class IndexRow:
 
 
 @dataclass(frozen=True)
-class Owed:
-    """What the index says of a request: nothing about who asked."""
+class RequestRow:
+    """A request in the index, without its requester."""
 
     id: str
     model: str
@@ -62,23 +62,27 @@ class Owed:
 
 
 def page_name(digest: str) -> str:
-    """Return the place of a certificate's page beside the index, without its ending."""
+    """Return the path of a certificate's page relative to the index, without its suffix."""
     return f"certificates/{digest}"
 
 
 def index_page(
-    store: str, rows: Sequence[IndexRow], doubtful: Sequence[InvalidCertificate], requests: Sequence[Owed], at: datetime
+    store: str,
+    rows: Sequence[IndexRow],
+    invalid: Sequence[InvalidCertificate],
+    requests: Sequence[RequestRow],
+    at: datetime,
 ) -> Page:
     """Return the index of a store at a time; `store` is its URL without credentials."""
     return Page(
         kind="Modality Deletion Certificates",
         title=f"Certificates in {store}",
-        summary=tuple(_summary(rows, doubtful, requests, at)),
+        summary=tuple(_summary(rows, invalid, requests, at)),
         glance=(
             Fact(name="as of", value=day(at)),
             *(Fact(name=state, value=str(count)) for state, count in _count(rows).items()),
         ),
-        sections=(_certificates(rows), *_doubtful(doubtful), *_requests(requests, at)),
+        sections=(_certificates(rows), *_invalid(invalid), *_requests(requests, at)),
     )
 
 
@@ -88,45 +92,45 @@ def _count(rows: Sequence[IndexRow]) -> dict[str, int]:
 
 
 def _summary(
-    rows: Sequence[IndexRow], doubtful: Sequence[InvalidCertificate], requests: Sequence[Owed], at: datetime
+    rows: Sequence[IndexRow], invalid: Sequence[InvalidCertificate], requests: Sequence[RequestRow], at: datetime
 ) -> Iterator[str]:
     counts = ", ".join(f"{count} {state}" for state, count in _count(rows).items())
     yield f"{_number(len(rows), 'certificate')} in this store" + (f": {counts}." if counts else ".")
     yield (
-        "Their signatures and places in the log were checked when this page was made. Do not take its word for it: "
-        "each certificate's own page lets you check it yourself."
+        "Their signatures and log entries were verified when this page was made. Do not rely on that: verify each "
+        "certificate yourself on its own page."
     )
-    if doubtful:
-        yield f"{_number(len(doubtful), 'object')} cannot be verified and should not be relied on."
+    if invalid:
+        yield f"{_number(len(invalid), 'object')} cannot be verified and should not be relied on."
     open_requests = [request for request in requests if request.open]
     if open_requests:
         late = sum(request.due < at for request in open_requests)
-        yield f"{_number(len(open_requests), 'request')} still to be carried out, {late} of them after the deadline."
+        yield f"{_number(len(open_requests), 'open request')}, {late} past the deadline."
 
 
 def _certificates(rows: Sequence[IndexRow]) -> PageSection:
-    header = ("certificate", "standing", "model", "deleted", "method", "guarantee", "issued", "attack again by", "why")
-    blocks: tuple[Block, ...] = (Text(text="Nothing has been published here."),)
+    header = ("certificate", "state", "model", "deleted", "method", "guarantee", "issued", "next audit by", "reason")
+    blocks: tuple[Block, ...] = (Text(text="No certificate has been published here."),)
     if rows:
         ordered = sorted(rows, key=lambda row: (row.issued, row.digest), reverse=True)
         blocks = (PageTable(caption="Newest first", header=header, rows=tuple(map(_row, ordered))),)
     return PageSection(id="certificates", title="Certificates", blocks=blocks)
 
 
-def _row(row: IndexRow) -> tuple[str | Link, ...]:
+def _row(row: IndexRow) -> tuple[Cell, ...]:
     link = Link(text=row.digest[:12], href=f"{page_name(row.digest)}.html")
     dates = day(row.issued), day(row.reaudit_by)
-    why = ABSENT if row.state == "valid" else row.reason
-    return (link, row.state, row.model, row.deleted, row.method, row.guarantee, *dates, why)
+    reason = ABSENT if row.state == "valid" else row.reason
+    return (link, row.state, row.model, row.deleted, row.method, row.guarantee, *dates, reason)
 
 
-def _doubtful(found: Sequence[InvalidCertificate]) -> Iterator[PageSection]:
+def _invalid(found: Sequence[InvalidCertificate]) -> Iterator[PageSection]:
     if found:
         items = tuple(f"{one.digest}: {one.reason}" for one in found)
-        yield PageSection(id="doubtful", title="What cannot be verified", blocks=(Items(items=items),))
+        yield PageSection(id="invalid", title="Objects that cannot be verified", blocks=(Items(items=items),))
 
 
-def _requests(requests: Sequence[Owed], at: datetime) -> Iterator[PageSection]:
+def _requests(requests: Sequence[RequestRow], at: datetime) -> Iterator[PageSection]:
     if not requests:
         return
     counts = Counter(request.state for request in requests)
@@ -141,8 +145,8 @@ def _requests(requests: Sequence[Owed], at: datetime) -> Iterator[PageSection]:
         rows = tuple(
             (r.id, r.model, ", ".join(r.modalities) or ABSENT, r.state, _due(r.due, at)) for r in open_requests
         )
-        header = ("request", "model", "to forget", "state", "due")
-        blocks.append(PageTable(caption="Still to be carried out, nearest deadline first", header=header, rows=rows))
+        header = ("request", "model", "to delete", "state", "due")
+        blocks.append(PageTable(caption="Open requests, nearest deadline first", header=header, rows=rows))
     yield PageSection(id="requests", title="Requests", blocks=tuple(blocks))
 
 

@@ -1,21 +1,150 @@
-"""Plain text for the terminal."""
+"""Plain text for the terminal: tables, and whole pages (`to_text`) that fit its width."""
 
-from collections.abc import Sequence
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from mbd.report.page.content import (
+    ABSENT,
+    Block,
+    Command,
+    Estimate,
+    Fact,
+    Facts,
+    Items,
+    Link,
+    Page,
+    PageTable,
+    Plot,
+    Text,
+    Verification,
+    printable,
+)
+
+_COLUMNS = 100
+"""width where there is no terminal"""
+_NARROWEST = 8
+_GAP = "  "
+_EQUALS = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return aligned columns: the first to the left, the others to the right."""
-    cells = [list(header), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+def to_text(page: Page, width: int | None = None) -> str:
+    """Return a page for a terminal; folded tables are named, not shown.
 
-    def line(row: Sequence[str]) -> str:
-        first, *rest = (
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+    Args:
+        page: The content.
+        width: Columns to fit into; by default those of the terminal, or 100.
+
+    """
+    width = width or shutil.get_terminal_size((_COLUMNS, 0)).columns
+    parts = [printable(page.kind), _heading(page.title, "=", width), *(_fill(s, width) for s in page.summary)]
+    if page.glance:
+        parts.append(_facts(page.glance, width))
+    for section in page.sections:
+        blocks = [shown for block in section.blocks if (shown := _block(block, width))]
+        parts += ["\n" + _heading(section.title, "-", width), *blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
+    """Return aligned columns: numbers to the right, text to the left.
+
+    Args:
+        header: Names of the columns.
+        rows: Cells; an `Estimate` is shown with its interval if there is room.
+        width: Columns to fit into: intervals are dropped first, then cells are wrapped. None: no limit.
+
+    """
+    names, cells = [*map(printable, header)], [[_cell(value) for value in row] for row in rows]
+    widths = _widths([names, *cells])
+    if width and _width(widths) > width:
+        cells = [[value.short if isinstance(value, Estimate) else _cell(value) for value in row] for row in rows]
+        words = [[max(cell.split(), key=len, default="") for cell in row] for row in (names, *cells)]
+        heads = [
+            max(textwrap.wrap(name, max(_NARROWEST, len(w))), key=len) for name, w in zip(names, words[0], strict=True)
+        ]
+        widths = _narrowed(_widths([heads, *cells]), _widths(words), width)
+    right = [all(_is_number(row[i]) for row in cells) for i in range(len(header))]
+    return "\n".join(line for row in (names, *cells) for line in _lines(row, widths, right))
+
+
+def _lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterator[str]:
+    """Yield the lines of a row; a cell that is too wide takes several."""
+    wrapped = [textwrap.wrap(cell, width, break_on_hyphens=False) for cell, width in zip(row, widths, strict=True)]
+    for line in zip_longest(*wrapped, fillvalue=""):
+        parts = (
+            part.rjust(width) if is_right else part.ljust(width)
+            for part, width, is_right in zip(line, widths, right, strict=True)
         )
-        return "  " + "  ".join([first, *rest]).rstrip()
+        yield (_GAP + _GAP.join(parts)).rstrip()
 
-    return "\n".join(line(row) for row in cells)
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(1, *map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _narrowed(widths: list[int], words: Sequence[int], width: int) -> list[int]:
+    """Return widths that fit: the widest columns lose first, and words are broken last."""
+    while _width(widths) > width and max(widths) > _NARROWEST:
+        spare = [i for i, (column, word) in enumerate(zip(widths, words, strict=True)) if column > word]
+        widths[max(spare or range(len(widths)), key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _width(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * len(widths)
 
 
 def _cell(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    if isinstance(value, Link):
+        return printable(value.text)
+    return f"{value:.2f}" if isinstance(value, float) else printable(str(value))
+
+
+def _is_number(text: str) -> bool:
+    return text in ("", ABSENT) or text.lstrip("+-−")[:1].isdigit()
+
+
+def _block(block: Block, width: int) -> str:
+    if isinstance(block, Text):
+        return _fill(f"{block.lead} {block.text}".strip(), width)
+    if isinstance(block, Items):
+        return "\n".join(_fill(item, width, "- ", _GAP) for item in block.items)
+    if isinstance(block, Facts):
+        return _facts(block.facts, width)
+    if isinstance(block, Command):
+        return f"{_fill(block.purpose, width)}\n\n    {printable(block.command)}"
+    if isinstance(block, Verification):
+        return ""
+    return _table(block, width)
+
+
+def _table(block: PageTable | Plot, width: int) -> str:
+    title, content = (block.title, block.table) if isinstance(block, Plot) else (block.caption, block)
+    if block.folded:
+        count = len(content.rows)
+        return _fill(f"{title}: {count} row{'s' * (count != 1)}, in the full report.", width)
+    return f"{_fill(title, width)}:\n\n{table(content.header, content.rows, width)}"
+
+
+def _facts(facts: Sequence[Fact], width: int) -> str:
+    names = max(len(printable(fact.name)) for fact in facts) + len(_GAP)
+
+    def line(fact: Fact) -> str:
+        if fact.code and names + len(fact.value) > width:  # a digest stays in one piece
+            return f"{printable(fact.name)}\n    {printable(fact.value)}"
+        return _fill(fact.value, width, printable(fact.name).ljust(names), " " * names)
+
+    return "\n".join(map(line, facts))
+
+
+def _heading(text: str, line: str, width: int) -> str:
+    title = _fill(text, width)
+    return f"{title}\n{line * max(map(len, title.splitlines()), default=1)}"
+
+
+def _fill(text: str, width: int, first: str = "", others: str = "") -> str:
+    whole = printable(text).replace(" = ", _EQUALS)  # ε = 1 stays on one line
+    filled = textwrap.fill(whole, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+    return filled.replace(_EQUALS, " = ")

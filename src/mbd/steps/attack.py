@@ -15,8 +15,10 @@ from mbd.errors import MissingExtraError
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.params import Params
-from mbd.report.attacks import leakage_metrics, leakage_report, leakage_summary
 from mbd.report.leakage_figures import draw_leakage, proxy_scatter
+from mbd.report.page.audit import audit_overview, audit_page, leakage_metrics
+from mbd.report.page.markdown import to_markdown
+from mbd.report.text import to_text
 from mbd.steps.step import StepRun, step_run
 
 NAME = "attack"
@@ -51,7 +53,7 @@ def run(
             figures["proxies"] = proxy_scatter(audit.proxy.increments, audit.proxy.proxies, audit.proxy.facts())
         write_file(step.folder / LEAKAGE, record.to_json())
         write_file(step.folder / METRICS, to_json(leakage_metrics(record)))
-        write_file(step.folder / REPORT, leakage_report(record, list(figures)))
+        write_file(step.folder / REPORT, to_markdown(audit_page(record), figures))
         (step.folder / "figures").mkdir()
         for name, png in figures.items():
             write_file(step.folder / "figures" / f"{name}.png", png)
@@ -64,6 +66,6 @@ def run(
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(case.data.digests())}
         audit = run_suite(case, params.attacks, progress=progress)
         write(step, audit)
-    tell(leakage_summary(audit.record))
+    tell(to_text(audit_overview(audit.record)))
     refuse(audit.record, out / REPORT)
     return audit.record

@@ -34,7 +34,8 @@ from mbd.formats.predicate import Predicate, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of
 from mbd.params import Params
 from mbd.records import now
-from mbd.report.certificate import certificate_report
+from mbd.report.page.certificate import unsigned_page
+from mbd.report.page.markdown import to_markdown
 from mbd.steps.step import step_run, versions
 from mbd.tensors import open_tensors
 
@@ -101,7 +102,7 @@ def _write_subjects(folder: Path, certificate_input: CertificateInput, predicate
         shutil.copyfile(certificate_input.folder / name, folder / name)
     if predicate.evidence.leakage:
         write_file(folder / LEAKAGE, predicate.evidence.leakage.to_json())
-    write_file(folder / REPORT, certificate_report(predicate, certificate_input.digests[WEIGHTS]))
+    write_file(folder / REPORT, to_markdown(unsigned_page(predicate, certificate_input.digests[WEIGHTS])))
     digests = {file.name: sha256_file(file) for file in folder.iterdir()}
     return {**digests, WEIGHTS: certificate_input.digests[WEIGHTS]}
 

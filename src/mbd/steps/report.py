@@ -28,7 +28,7 @@ from mbd.formats.request import OPEN
 from mbd.formats.statement import CERTIFICATE, PROOF, DeletionStatement
 from mbd.params import Params
 from mbd.records import now
-from mbd.report.index import IndexRow, Owed, index_page, page_name
+from mbd.report.index import IndexRow, RequestRow, index_page, page_name
 from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import Link, Page
 from mbd.report.page.html import to_html
@@ -61,7 +61,7 @@ def of_bundle(bundle: Path, out: Path) -> Path:
     """Write the page of a bundle to a file, or in all formats to a folder; return what to open."""
     if bundle.name == CERTIFICATE:
         bundle = bundle.parent
-    page = _bundle_page(Bundle(bundle))
+    page = bundle_page(Bundle(bundle))
     if out.suffix in FORMATS and not out.is_dir():
         write_file(out, FORMATS[out.suffix](page))
         return out
@@ -90,7 +90,7 @@ def of_store(
             if isinstance(found, InvalidCertificate):
                 invalid.append(found)
                 continue
-            _write(step.folder / page_name(found.digest), _store_page(store, found, tuple(answered[found.digest])))
+            _write(step.folder / page_name(found.digest), store_page(store, found, tuple(answered[found.digest])))
             rows.append(IndexRow.of(found))
         _write(
             step.folder / "index",
@@ -100,7 +100,8 @@ def of_store(
     return StorePages(tuple(rows), tuple(invalid), out / "index.html")
 
 
-def _bundle_page(bundle: Bundle) -> Page:
+def bundle_page(bundle: Bundle) -> Page:
+    """Return the page of a bundle; nothing is verified."""
     statement = bundle.statement
     if not isinstance(statement, DeletionStatement):
         raise DataError("this is no certificate, but a statement about one", file=bundle.file(CERTIFICATE))
@@ -109,14 +110,15 @@ def _bundle_page(bundle: Bundle) -> Page:
     return certificate_page(statement, PageContext(bundle.digest, inclusion))
 
 
-def _store_page(store: Store, entry: CertificateEntry, answered: tuple[str, ...]) -> Page:
+def store_page(store: Store, entry: CertificateEntry, answered: tuple[str, ...] = ()) -> Page:
+    """Return the page of a verified certificate; `answered`: ids of the requests that it answers."""
     name = proof_name(entry.digest)
     known = PageContext(
         digest=entry.digest,
         inclusion=_inclusion(store.read(name), name),
         about=entry.about,
         answered=answered,
-        place=f"{store.url}/{CERTIFICATES}/{entry.digest}",
+        url=f"{store.url}/{CERTIFICATES}/{entry.digest}",
         back=Link(text="All certificates", href="../index.html"),
     )
     return certificate_page(entry.statement, known)
@@ -133,10 +135,10 @@ def _inclusion(proof: bytes, name: str) -> Inclusion:
         ) from error
 
 
-def _requests(store: Store) -> Iterator[tuple[str, str | None, Owed]]:
+def _requests(store: Store) -> Iterator[tuple[str, str | None, RequestRow]]:
     """Yield id, certificate and what the index says of every request."""
     for found in RequestStore(store).all():
-        open_requests = Owed(found.id, found.model, found.modalities, found.state, found.state in OPEN, found.due)
+        open_requests = RequestRow(found.id, found.model, found.modalities, found.state, found.state in OPEN, found.due)
         yield found.id, found.certificate, open_requests
 
 

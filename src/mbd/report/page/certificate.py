@@ -1,8 +1,8 @@
-"""The page of one certificate: what its signed statement says, and what else is known of it.
+"""The page of one certificate: the content of its signed statement, and its context.
 
-What is on the page comes from the statement alone, except for what `Known` holds: the certificate's name, its place in
-the log, and, where a store was asked, what has been said about the certificate since. No clock is read, so the same
-things known give the same page; whether a date has passed is for the reader's clock to say.
+The page comes from the statement alone, except for `PageContext`: the certificate's digest, its entry in the log, and,
+if a store was read, later statements about it. No clock is read, so the same context gives the same page; it does not
+say whether a date has passed.
 """
 
 from collections.abc import Iterator
@@ -26,73 +26,72 @@ from mbd.formats.statement import (
     RevocationStatement,
     SupersessionStatement,
 )
+from mbd.report.page.audit import evidence, utility
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, PageSection, PageTable, Verification
-from mbd.report.page.evidence import evidence, utility
 from mbd.report.page.origin import budget, copies, day, origin, request, weights
 from mbd.report.page.words import commands, forgotten, guaranteed, limits, summary
 
 KIND = "Modality Deletion Certificate"
-_NOT_ASKED = "no store was asked"
+_NOT_CHECKED = "not checked: no store was given"
 _CAUTION = (
-    "Nothing on this page vouches for itself: whoever made the page could have written anything. Choose the files that "
-    "you were given, and the trust file that you got by a way of your own. They stay on this computer; the page "
-    "cannot send anything."
+    "This page is not evidence: anyone could have written it. Choose the files that you received, and a trust file "
+    "obtained independently of the certificate. They stay on this computer; the page cannot send anything."
 )
 _BEYOND = (
-    "Whether the certificate was revoked or replaced later, whether the weights are built as the certificate says, and "
-    "whether the privacy budget and the gate were computed rightly is not checked here but by the command below."
+    "Not checked here, but by the command below: whether the certificate was revoked or replaced later, whether the "
+    "weights have the structure that it states, and whether the privacy budget and the gate were computed correctly."
 )
 
 
 @dataclass(frozen=True)
 class PageContext:
-    """What is known of a certificate besides what it states."""
+    """What is known of a certificate beyond its statement."""
 
     digest: str
     """SHA-256 of its envelope"""
     inclusion: Inclusion | None = None
-    """its place in the log, as its proof says"""
+    """its entry in the log, according to its proof"""
     about: tuple[AnyStatement, ...] | None = None
-    """statements about it, verified; None: no store was asked"""
+    """verified statements about it; None: no store was read"""
     answered: tuple[str, ...] = ()
     """ids of the requests that it answers"""
-    place: str | None = None
+    url: str | None = None
     """its URL in the store"""
     back: Link | None = None
     """the page that lists it"""
 
 
-def certificate_page(statement: DeletionStatement, known: PageContext) -> Page:
+def certificate_page(statement: DeletionStatement, context: PageContext) -> Page:
     """Return the whole page of a certificate."""
     predicate = statement.predicate
-    purge = _last_purge(known.about or ())
+    purge = _last_purge(context.about or ())
     erasure = purge.erasure if purge else predicate.erasure
-    stands = status_of(statement, known.about or (), predicate.issued)  # no clock: whether it is overdue is not asked
+    state = status_of(statement, context.about or (), predicate.issued)  # no clock: whether it is overdue is left open
     return Page(
         kind=KIND,
         title=_title(predicate),
-        back=known.back,
-        summary=(*_warning(stands), *summary(predicate, erasure, stands.reaudit_by)),
-        glance=(*_glance(predicate, stands.reaudit_by), Fact(name="where it stands", value=_standing(stands, known))),
+        back=context.back,
+        summary=(*_warning(state), *summary(predicate, erasure, state.reaudit_by)),
+        glance=(*_glance(predicate, state.reaudit_by), Fact(name="status", value=_status(state, context))),
         sections=(
             guaranteed(predicate),
             limits(predicate),
-            _check(predicate, known),
+            _check(predicate, context),
             evidence(predicate.evidence),
             utility(predicate.evidence),
             weights(predicate),
             *budget(predicate),
-            request(predicate, known.answered),
+            request(predicate, context.answered),
             copies(erasure, purge),
-            *_since(known),
+            *_since(context),
             origin(predicate),
-            _files(statement, known),
+            _files(statement, context),
         ),
     )
 
 
 def unsigned_page(predicate: Predicate, released: str) -> Page:
-    """Return what can be said before anything is signed; `released`: SHA-256 of the released weights."""
+    """Return the page before anything is signed; `released`: SHA-256 of the released weights."""
     return Page(
         kind=KIND,
         title=_title(predicate),
@@ -110,13 +109,19 @@ def unsigned_page(predicate: Predicate, released: str) -> Page:
             *budget(predicate),
             request(predicate),
             origin(predicate),
-            PageSection(id="check", title="How to check it", blocks=tuple(commands(predicate))),
+            PageSection(id="check", title="How to verify it", blocks=tuple(commands(predicate))),
         ),
     )
 
 
 def _title(predicate: Predicate) -> str:
-    return f"{predicate.model} has forgotten {forgotten(predicate)}"
+    model, guarantee, deleted = f'odel "{predicate.model}"', predicate.guarantee, forgotten(predicate)
+    if guarantee.kind == "exact":
+        return f"M{model} is byte for byte a model that never saw {deleted}"
+    if guarantee.kind == "certified":
+        limits = f"({guarantee.epsilon:g}, {guarantee.delta:g})"
+        return f"M{model} is {limits}-indistinguishable from a model that never saw {deleted}"
+    return f"Attacks found no {deleted} in m{model}"
 
 
 def _glance(predicate: Predicate, due: datetime) -> Iterator[Fact]:
@@ -124,48 +129,48 @@ def _glance(predicate: Predicate, due: datetime) -> Iterator[Fact]:
     yield Fact(name="guarantee", value=predicate.guarantee.kind)
     yield Fact(name="method", value=method.name + (f", {method.variant}" if method.variant else ""))
     yield Fact(name="issued", value=day(predicate.issued))
-    yield Fact(name="attack again by", value=day(due))
+    yield Fact(name="next audit by", value=day(due))
 
 
-def _warning(stands: Status) -> Iterator[str]:
-    if stands.state != "valid":
-        yield f"Do not rely on this certificate any more: {stands.reason}."
+def _warning(found: Status) -> Iterator[str]:
+    if found.state != "valid":
+        yield f"Do not rely on this certificate: {found.reason}."
 
 
-def _standing(stands: Status, known: PageContext) -> str:
-    if known.about is None:
-        return _NOT_ASKED
-    return "the store holds nothing against it" if stands.state == "valid" else stands.reason
+def _status(found: Status, context: PageContext) -> str:
+    if context.about is None:
+        return _NOT_CHECKED
+    return "valid: no statement in the store withdraws it" if found.state == "valid" else found.reason
 
 
 def _last_purge(about: tuple[AnyStatement, ...]) -> PurgeReport | None:
-    purges = [said.predicate for said in about if isinstance(said, PurgeStatement)]
+    purges = [statement.predicate for statement in about if isinstance(statement, PurgeStatement)]
     return max(purges, key=lambda purge: purge.issued, default=None)
 
 
-def _check(predicate: Predicate, known: PageContext) -> PageSection:
+def _check(predicate: Predicate, context: PageContext) -> PageSection:
     names = [name for name in SUBJECTS if name != LEAKAGE or predicate.evidence.leakage]
     blocks: tuple[Block, ...] = (
         Verification(
             caution=_CAUTION,
             beyond=_BEYOND,
-            certificate=known.digest,
+            certificate=context.digest,
             files=(CERTIFICATE, PROOF, "trust.json", *names),
         ),
-        *commands(predicate, known.place),
+        *commands(predicate, context.url),
     )
-    return PageSection(id="check", title="Check it yourself", blocks=blocks)
+    return PageSection(id="check", title="Verify it yourself", blocks=blocks)
 
 
-def _since(known: PageContext) -> Iterator[PageSection]:
-    """Yield what has been said about the certificate since it was published, if somebody asked and something was."""
-    if known.about:
-        said = sorted((statement.predicate.issued, _said(statement)) for statement in known.about)
-        items = tuple(f"{day(at)}: {what}" for at, what in said)
-        yield PageSection(id="since", title="What has been said about it since", blocks=(Items(items=items),))
+def _since(context: PageContext) -> Iterator[PageSection]:
+    """Yield the later statements about the certificate, if there are any."""
+    if context.about:
+        statements = sorted((statement.predicate.issued, _statement(statement)) for statement in context.about)
+        items = tuple(f"{day(at)}: {text}" for at, text in statements)
+        yield PageSection(id="since", title="Later statements about it", blocks=(Items(items=items),))
 
 
-def _said(statement: AnyStatement) -> str:
+def _statement(statement: AnyStatement) -> str:
     if isinstance(statement, RevocationStatement):
         return f"revoked. {statement.predicate.reason}"
     if isinstance(statement, SupersessionStatement):
@@ -179,10 +184,10 @@ def _said(statement: AnyStatement) -> str:
     return "replaced by a later certificate."
 
 
-def _files(statement: DeletionStatement, known: PageContext) -> PageSection:
-    place = known.inclusion
-    origin_line = place.checkpoint.partition("\n")[0] if place else ""
-    entry = f"entry {place.index} of {place.tree_size} in {origin_line}" if place else ABSENT
+def _files(statement: DeletionStatement, context: PageContext) -> PageSection:
+    proof = context.inclusion
+    origin_line = proof.checkpoint.partition("\n")[0] if proof else ""
+    entry = f"entry {proof.index} of {proof.tree_size} in {origin_line}" if proof else ABSENT
     digests = statement.digests
     ordered = (WEIGHTS, *(name for name in digests if name != WEIGHTS))
     return PageSection(
@@ -191,8 +196,8 @@ def _files(statement: DeletionStatement, known: PageContext) -> PageSection:
         blocks=(
             Facts(
                 facts=(
-                    Fact(name="certificate (SHA-256 of its envelope)", value=known.digest, code=True),
-                    Fact(name="transparency log, as the proof says", value=entry),
+                    Fact(name="certificate (SHA-256 of its envelope)", value=context.digest, code=True),
+                    Fact(name="transparency log, according to the proof", value=entry),
                 )
             ),
             PageTable(

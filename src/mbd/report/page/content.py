@@ -1,16 +1,17 @@
-"""What a page says, whatever it is shown as: sections of blocks, in plain strings and numbers.
+"""The content of a page, independent of its format: sections of blocks, in plain strings and numbers.
 
-Nothing in it is markup. Whoever shows a page escapes every string for his format.
+Nothing in it is markup: each renderer (`text`, `markdown`, `html`) escapes every string for its format.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
-from mbd.formats.leakage import Interval
+from mbd.formats.leakage import Decision, Interval
 from mbd.records import Record
 
 
 class Text(Record):
-    """A paragraph; `lead` is its first sentence, where that matters most."""
+    """A paragraph; `lead` is its first sentence, shown in bold."""
 
     block: Literal["text"] = "text"
     lead: str = ""
@@ -18,14 +19,14 @@ class Text(Record):
 
 
 class Items(Record):
-    """Sentences, one below the other."""
+    """A bulleted list of sentences."""
 
     block: Literal["items"] = "items"
     items: tuple[str, ...]
 
 
 class Fact(Record):
-    """A name and a value; `code`: a digest or another string for machines."""
+    """A name and a value; `code`: the value is a digest or another literal."""
 
     name: str
     value: str
@@ -40,7 +41,7 @@ class Facts(Record):
 
 
 class Command(Record):
-    """Something to type into a terminal, and what it is good for."""
+    """A command to run in a terminal, and its purpose."""
 
     block: Literal["command"] = "command"
     purpose: str
@@ -48,50 +49,76 @@ class Command(Record):
 
 
 class Link(Record):
-    """A way to another page beside this one."""
+    """A link to another page beside this one."""
 
     text: str
     href: str
 
 
+class Estimate(Interval):
+    """A measured value with its interval; a narrow terminal shows the value alone."""
+
+    digits: int = 3
+
+    @property
+    def short(self) -> str:
+        """The value without its interval."""
+        return f"{self.value:.{self.digits}f}"
+
+    def __str__(self) -> str:
+        return f"{self.short} [{self.low:.{self.digits}f}, {self.high:.{self.digits}f}]"
+
+
+Cell = str | Link | Estimate
+
+
 class PageTable(Record):
-    """A table; `folded`: shown when asked for, where that is possible."""
+    """A table; `folded`: collapsed until a reader opens it."""
 
     block: Literal["table"] = "table"
     caption: str
     header: tuple[str, ...]
-    rows: tuple[tuple[str | Link, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     folded: bool = False
 
 
 class MeasureRow(Record):
-    """What one measure of an attack found in each model."""
+    """One measure of an attack, on each model."""
 
     label: str
     chance: float
-    tolerance: float | None
     before: Interval | None
     after: Interval | None
     reference: Interval | None
-    decision: str
+    difference: Interval | None
+    """after − reference"""
+    tolerance: float | None
+    decision: Decision
 
 
 class Plot(Record):
-    """Measures on one scale, each beside the reference; `table` says the same in numbers."""
+    """A forest plot: measures on one scale, the released model beside the reference."""
 
     block: Literal["plot"] = "plot"
+    name: str
+    """what a picture of it is called"""
     title: str
     description: str
     measures: tuple[MeasureRow, ...]
-    table: PageTable
+    folded: bool = False
+
+    @property
+    def table(self) -> PageTable:
+        """The same in numbers."""
+        return measures_table(f"{self.title}, in numbers", self.measures)
 
 
 class Verification(Record):
-    """The place where files are dropped to be checked in the browser; other formats have none."""
+    """Where files are dropped to be checked in the browser; HTML only."""
 
     block: Literal["verification"] = "verification"
     caution: str
-    """what to know before"""
+    """what to know first"""
     beyond: str
     """what a browser does not check"""
     certificate: str
@@ -112,7 +139,7 @@ class PageSection(Record):
 
 
 class Page(Record):
-    """Everything a page says."""
+    """The whole content of a page."""
 
     format: Literal["urn:missing-by-design:page:v1"] = "urn:missing-by-design:page:v1"
     kind: str
@@ -120,17 +147,36 @@ class Page(Record):
     title: str
     back: Link | None = None
     summary: tuple[str, ...]
-    """the whole of it in a few sentences that need no knowledge of machine learning"""
+    """a few sentences that need no knowledge of machine learning"""
     glance: tuple[Fact, ...]
-    """what somebody looks for first"""
+    """key facts"""
     sections: tuple[PageSection, ...]
 
 
 ABSENT = "–"
+_MEASURES = ("attack", "chance", "before", "after", "reference", "after − reference", "tolerance", "decision")
 
 
-def interval(value: Interval | None, digits: int = 3) -> str:
-    """Return a value with its interval as people read it."""
-    if value is None:
-        return ABSENT
-    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+def measures_table(caption: str, measures: Sequence[MeasureRow]) -> PageTable:
+    """Return the table of a forest plot."""
+    rows = tuple(
+        (
+            measure.label,
+            f"{measure.chance:.3g}",
+            *(estimate(part) for part in (measure.before, measure.after, measure.reference, measure.difference)),
+            ABSENT if measure.tolerance is None else f"{measure.tolerance:g}",
+            measure.decision,
+        )
+        for measure in measures
+    )
+    return PageTable(caption=caption, header=_MEASURES, rows=rows, folded=True)
+
+
+def estimate(found: Interval | None, digits: int = 3) -> Cell:
+    """Return the cell of a measured value."""
+    return ABSENT if found is None else Estimate(**found.model_dump(), digits=digits)
+
+
+def printable(text: str) -> str:
+    """Return text without line ends, terminal escapes and other control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -1,15 +1,22 @@
-"""A page as one HTML file that needs nothing else: style and script stand in it, and nothing is fetched.
+"""A page as one self-contained HTML file: style and script are inline, and nothing is fetched.
 
-Every string of the content is escaped where it is put in; no markup comes from anywhere but this module and the plots.
-The page says nothing about whether the certificate is genuine: that is shown only by the checks that a reader makes.
+Every string of the content is escaped where it is inserted; markup comes only from this module and the plots. The page
+does not claim that the certificate is genuine: only the checks that a reader runs show that. Its content security
+policy allows its own script and style and nothing else:
+
+    default-src 'none'; script-src 'sha256-…'; style-src 'sha256-…'
 """
 
+import base64
+import hashlib
 from collections.abc import Iterator
+from functools import cache
 from html import escape
+from importlib.resources import files
 
-from mbd.report.page.assets import policy, script, style
 from mbd.report.page.content import (
     Block,
+    Cell,
     Command,
     Fact,
     Facts,
@@ -24,8 +31,10 @@ from mbd.report.page.content import (
 )
 from mbd.report.page.plot import plot_html
 
+_SCRIPTS = ("bytes", "sha256", "canonical", "envelope", "trust", "log", "checks", "panel")
+"""in dependency order"""
 _SHORT = 12
-"""letters of a cell that stay on one line"""
+"""cells up to this length do not wrap"""
 
 
 def to_html(page: Page) -> str:
@@ -79,14 +88,22 @@ def _block(block: Block, identity: str) -> str:
     if isinstance(block, PageTable):
         return _table(block, identity)
     if isinstance(block, Plot):
-        return (
-            f'<figure aria-labelledby="{identity}-title">\n<h3 id="{identity}-title">{escape(block.title)}</h3>'
-            f"<p>{escape(block.description)}</p>{plot_html(block, identity)}</figure>\n"
-            f"{_table(block.table, f'{identity}-table')}"
-        )
+        return _plot(block, identity)
     if isinstance(block, Verification):
-        return _desk(block)
+        return _verification_panel(block)
     return _prose(block)
+
+
+def _plot(plot: Plot, identity: str) -> str:
+    """Return the strips of a plot and the table of their numbers; a folded one collapsed."""
+    title = escape(plot.title)
+    heading = "" if plot.folded else f'<h3 id="{identity}-title">{title}</h3>'
+    label = f'aria-label="{title}"' if plot.folded else f'aria-labelledby="{identity}-title"'
+    body = (
+        f"<figure {label}>\n{heading}<p>{escape(plot.description)}</p>{plot_html(plot, identity)}</figure>\n"
+        f"{_table(plot.table, f'{identity}-table')}"
+    )
+    return f"<details><summary>{title}</summary>{body}</details>" if plot.folded else body
 
 
 def _prose(block: Text | Items | Facts | Command) -> str:
@@ -109,7 +126,7 @@ def _fact(fact: Fact) -> str:
 
 
 def _table(table: PageTable, identity: str) -> str:
-    """Return a table in a region that scrolls, and that the keyboard reaches; a folded one in a closed drawer."""
+    """Return a table in a region that scrolls and takes keyboard focus; a folded one collapsed."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
     rows = "\n".join(f"<tr>{''.join(_cells(row))}</tr>" for row in table.rows)
     caption = escape(table.caption)
@@ -122,28 +139,58 @@ def _table(table: PageTable, identity: str) -> str:
     return f"<details><summary>{caption}</summary>{body}</details>" if table.folded else body
 
 
-def _cells(row: tuple[str | Link, ...]) -> Iterator[str]:
-    for place, cell in enumerate(row):
-        text = escape(cell) if isinstance(cell, str) else f'<a href="{escape(cell.href)}">{escape(cell.text)}</a>'
-        length = "short" if isinstance(cell, str) and len(cell) <= _SHORT else "long"
-        yield f'<td class="{length}">{text}</td>' if place else f'<th scope="row">{text}</th>'
+def _cells(row: tuple[Cell, ...]) -> Iterator[str]:
+    for index, cell in enumerate(row):
+        link = isinstance(cell, Link)
+        text = f'<a href="{escape(cell.href)}">{escape(cell.text)}</a>' if isinstance(cell, Link) else escape(str(cell))
+        length = "short" if not link and len(str(cell)) <= _SHORT else "long"
+        yield f'<td class="{length}">{text}</td>' if index else f'<th scope="row">{text}</th>'
 
 
-def _desk(block: Verification) -> str:
-    """Return the place to drop files; what the checks say, the script puts there."""
+def _verification_panel(block: Verification) -> str:
+    """Return where files are dropped; the script inserts the results of the checks."""
     names = ", ".join(f"<code>{escape(name)}</code>" for name in block.files)
     return (
-        f'<p>{escape(block.caution)}</p>\n<div id="desk" data-certificate="{escape(block.certificate)}">\n'
+        f'<p>{escape(block.caution)}</p>\n<div id="panel" data-certificate="{escape(block.certificate)}">\n'
         f'<p id="wanted">The files: {names}.</p>\n'
-        '<div id="drop"><p><label for="files">Drop the files in this box, or choose them, several at once</label>\n'
+        '<div id="drop"><p><label for="files">Drop the files here, or choose several at once</label>\n'
         '<input type="file" id="files" multiple aria-describedby="wanted"></p>\n'
-        '<p><label for="folder">or choose a folder that holds some of them</label>\n'
+        '<p><label for="folder">Or choose a folder that contains some of them</label>\n'
         '<input type="file" id="folder" webkitdirectory aria-describedby="wanted"></p></div>\n'
-        "<noscript><p><strong>Scripts are switched off here, so this page cannot check anything; use the command "
-        "below.</strong></p></noscript>\n"
+        "<noscript><p><strong>Scripts are disabled, so this page cannot run any checks. Use the command below."
+        "</strong></p></noscript>\n"
         '<progress id="progress" max="1" value="0" aria-label="Reading the files" hidden></progress>\n'
         '<p id="verdict" role="status" aria-live="polite" data-decision="open">Nothing has been checked yet.</p>\n'
         '<ol id="checks" aria-label="Checks"></ol>\n'
-        '<p><button type="button" id="clear" hidden>Begin again with other files</button></p>\n</div>\n'
+        '<p><button type="button" id="clear" hidden>Start over with other files</button></p>\n</div>\n'
         f"<p>{escape(block.beyond)}</p>"
     )
+
+
+@cache
+def style() -> str:
+    """Return the style sheet."""
+    return _read("style.css")
+
+
+@cache
+def script() -> str:
+    """Return the script that verifies in the browser, in a scope of its own."""
+    parts = "\n".join(_read(f"script/{name}.js") for name in _SCRIPTS)
+    return f'(() => {{\n"use strict";\n\n{parts}}})();\n'
+
+
+def policy(*, with_script: bool) -> str:
+    """Return the content security policy of a page."""
+    sources = [f"style-src {_source(style())}"]
+    if with_script:
+        sources += [f"script-src {_source(script())}", "require-trusted-types-for 'script'", "trusted-types 'none'"]
+    return "; ".join(["default-src 'none'", *sources, "base-uri 'none'", "form-action 'none'"])
+
+
+def _source(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

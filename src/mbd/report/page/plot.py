@@ -1,14 +1,14 @@
-"""A plot as HTML: a line of text and an SVG strip for each measure, all on one scale.
+"""A forest plot as HTML: a line of text and an SVG strip for each measure, all on one scale.
 
-Places along a strip are shares of its width, so it fits a phone and a sheet of paper without shrinking its text. Colour
-is never alone: every model has a shape of its own, and each strip says in words what it shows.
+Positions along a strip are percentages of its width, so it fits a phone and a sheet of paper without shrinking its
+text. Colour never carries meaning alone: every model has its own shape, and each strip has a description in words.
 """
 
 from collections.abc import Iterator, Sequence
 from html import escape
 
 from mbd.formats.leakage import Interval
-from mbd.report.page.content import MeasureRow, Plot, interval
+from mbd.report.page.content import MeasureRow, Plot, estimate
 
 ROLES = ("before", "after", "reference")
 _SHAPES = {
@@ -17,7 +17,7 @@ _SHAPES = {
     "reference": '<path d="M0 -5.5 5.5 0 0 5.5 -5.5 0Z"/>',
 }
 _LINES = {"before": 8, "after": 20, "reference": 32}
-_TITLES = {"before": "before the deletion", "after": "released model", "reference": "reference: never saw it"}
+TITLES = {"before": "before the deletion", "after": "released model", "reference": "reference: never saw it"}
 _LOWEST = -0.25
 _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -30,30 +30,34 @@ def plot_html(plot: Plot, identity: str) -> str:
 
 
 class Scale:
-    """From 0 to 1, and further where there is something to see; what lies beyond −0.25 is drawn at the edge."""
+    """From 0 to 1, extended to the intervals of the measures, but never below −0.25: R² has no lower limit."""
 
     def __init__(self, measures: Sequence[MeasureRow]) -> None:
         found = [m for measure in measures for m in (measure.before, measure.after, measure.reference) if m]
         self.low = max(_LOWEST, min([0.0, *(one.low for one in found)]))
         self.high = max([1.0, *(one.high for one in found)])
 
-    def place(self, value: float) -> float:
-        """Return where a value stands, in percent of the width."""
-        return 100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+    def clamp(self, value: float) -> float:
+        """Return a value, or the edge of the scale that it lies beyond."""
+        return min(max(value, self.low), self.high)
+
+    def position(self, value: float) -> float:
+        """Return the position of a value in percent of the width."""
+        return 100 * (self.clamp(value) - self.low) / (self.high - self.low)
 
     def percent(self, value: float) -> str:
-        """Return the same as SVG takes it."""
-        return f"{self.place(value):.2f}%"
+        """Return the position as an SVG length."""
+        return f"{self.position(value):.2f}%"
 
 
 def _strip(measure: MeasureRow, scale: Scale, identity: str) -> str:
     label = escape(measure.label)
-    told = "; ".join(f"{_TITLES[role]} {interval(getattr(measure, role))}" for role in ROLES)
+    values = "; ".join(f"{TITLES[role]} {estimate(getattr(measure, role))}" for role in ROLES)
     return (
         f'<li><p class="label">{label} <span class="decision {escape(measure.decision)}">{escape(measure.decision)}'
         f'</span></p><svg role="img" width="100%" height="40" aria-labelledby="{identity}-t {identity}-d">'
         f'<title id="{identity}-t">{label}</title>'
-        f'<desc id="{identity}-d">{escape(told)}; chance {measure.chance:.3g}; {escape(measure.decision)}</desc>'
+        f'<desc id="{identity}-d">{escape(values)}; chance {measure.chance:.3g}; {escape(measure.decision)}</desc>'
         f"{''.join(_drawn(measure, scale))}</svg></li>\n"
     )
 
@@ -61,7 +65,7 @@ def _strip(measure: MeasureRow, scale: Scale, identity: str) -> str:
 def _drawn(measure: MeasureRow, scale: Scale) -> Iterator[str]:
     if measure.reference and measure.tolerance is not None:
         middle = measure.reference.value
-        left, right = (scale.place(middle + sign * measure.tolerance) for sign in (-1, 1))
+        left, right = (scale.position(middle + sign * measure.tolerance) for sign in (-1, 1))
         yield f'<rect class="band" x="{left:.2f}%" y="0" width="{right - left:.2f}%" height="40"/>'
     chance = scale.percent(measure.chance)
     yield f'<line class="chance" x1="{chance}" x2="{chance}" y1="0" y2="40"/>'
@@ -91,7 +95,7 @@ def _axis(scale: Scale) -> str:
 def _legend() -> str:
     entries = "".join(
         f'<li><svg width="16" height="16" aria-hidden="true"><g class="{role}"><svg x="8" y="8" overflow="visible">'
-        f"{_SHAPES[role]}</svg></g></svg> {_TITLES[role]}</li>"
+        f"{_SHAPES[role]}</svg></g></svg> {TITLES[role]}</li>"
         for role in ROLES
     )
     return f'<ul class="legend">{entries}</ul>\n'

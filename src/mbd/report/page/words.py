@@ -1,4 +1,4 @@
-"""What was deleted, what is guaranteed and what is not, in words that a privacy officer understands."""
+"""What was deleted, what is guaranteed and what is not, in words for a privacy officer."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,54 +9,54 @@ from mbd.report.page.content import Block, Command, Items, PageSection, Text
 _KINDS = {
     "empirical": (
         "Empirical: nothing is proven.",
-        "The attacks below were tried on the released model and found no more than on a model that never saw what was "
+        "The attacks below were run on the released model and found no more than on a model that never saw what was "
         "deleted.",
     ),
     "certified": (
         "Certified.",
-        "Under the assumptions below, the released weights are indistinguishable within ε = {epsilon:g}, δ = {delta:g} "
-        "from what they would be without what was deleted.",
+        "Under the assumptions below, the released weights are (ε, δ)-indistinguishable, with ε = {epsilon:g} and "
+        "δ = {delta:g}, from those of a model that never saw what was deleted.",
     ),
     "exact": (
         "Exact.",
-        "Under the assumptions below, the released weights are, bit for bit, those of a model that never saw what was "
+        "Under the assumptions below, the released weights are byte for byte those of a model that never saw what was "
         "deleted (ε = 0).",
     ),
 }
 _IN_SHORT = {
-    "empirical": "This rests on tests and not on a proof: attacks on the released model found no more of it, within "
-    "the tolerance told below, than the same attacks on a model that never saw it.",
-    "certified": "It is proven, under the assumptions below, that the released weights tell only a limited amount "
+    "empirical": "This rests on tests, not on a proof: within the tolerance stated below, attacks on the released "
+    "model found no more of it than the same attacks on a model that never saw it.",
+    "certified": "Under the assumptions below, it is proven that the released weights reveal only a limited amount "
     "about it; the limit is ε = {epsilon:g}, δ = {delta:g}, and smaller is stricter.",
-    "exact": "Under the assumptions below, the released weights are, bit for bit, those of a model that never saw it.",
+    "exact": "Under the assumptions below, the released weights are byte for byte those of a model that never saw it.",
 }
 _COPIES = {
     "none": "Nothing is claimed about copies of the old model or of the deleted data: they may still exist.",
-    "partial": "Copies of the old weights were searched for and removed, but some are left, or it is not known.",
-    "complete": "Copies of the old weights were searched for and removed, and none was left in the places searched.",
+    "partial": "Copies of the old weights were searched for and removed, but some remain, or may remain.",
+    "complete": "Copies of the old weights were searched for and removed; none remains in the places searched.",
 }
 
 
 def forgotten(predicate: Predicate) -> str:
-    """Return what was forgotten."""
+    """Return what was deleted, as it is named in a sentence."""
     names, count = ", ".join(predicate.deleted.modalities), len(predicate.deleted.subjects)
     return f"the recordings of {count} subject{'s' * (count > 1)} in {names}" if count else names
 
 
 def summary(predicate: Predicate, erasure: Erasure, due: datetime) -> tuple[str, ...]:
-    """Return the whole certificate in four sentences; `due`: by when the model is to be attacked again."""
-    guarantee, gone = predicate.guarantee, ", ".join(predicate.structure.absent.reads)
-    input_gone = f" It takes no {gone} any more." if gone else ""
+    """Return the certificate in four sentences; `due`: the deadline for the next audit."""
+    guarantee, absent = predicate.guarantee, ", ".join(predicate.structure.absent.reads)
+    no_input = f" The model no longer takes {absent} as input." if absent else ""
     return (
-        f"The model {predicate.model} has been made to forget {forgotten(predicate)}.{input_gone}",
+        f'Deleted from model "{predicate.model}": {forgotten(predicate)}.{no_input}',
         _IN_SHORT[guarantee.kind].format(epsilon=guarantee.epsilon, delta=guarantee.delta),
         _COPIES[erasure.claim],
-        f"The released model is to be attacked again by {due:%Y-%m-%d}.",
+        f"The released model must be audited again by {due:%Y-%m-%d}.",
     )
 
 
 def guaranteed(predicate: Predicate) -> PageSection:
-    """Return what is guaranteed, and what has to be so for it to hold."""
+    """Return what is guaranteed, and under which assumptions."""
     guarantee = predicate.guarantee
     lead, text = _KINDS[guarantee.kind]
     blocks: list[Block] = [Text(lead=lead, text=text.format(epsilon=guarantee.epsilon, delta=guarantee.delta))]
@@ -69,24 +69,24 @@ def limits(predicate: Predicate) -> PageSection:
     """Return what is not guaranteed."""
     return PageSection(
         id="limits",
-        title="What this certificate does not say, and what it tells",
+        title="What is not guaranteed, and what the certificate discloses",
         blocks=(Items(items=(predicate.erasure.note, *predicate.disclosures)),),
     )
 
 
-def commands(predicate: Predicate, place: str | None = None) -> Iterator[Block]:
-    """Yield how to check the certificate from a terminal; `place`: its URL, if it is known."""
+def commands(predicate: Predicate, url: str | None = None) -> Iterator[Block]:
+    """Yield how to verify the certificate from a terminal; `url`: where it is published, if known."""
     yield Command(
-        purpose="Check signatures, log, every digest, the structure of the weights and the arithmetic, offline:",
+        purpose="Verify signatures, log inclusion, digests, the structure of the weights and the arithmetic, offline:",
         command="mbd verify BUNDLE --model DIR --trust FILE",
     )
-    if place:
+    if url:
         yield Command(
-            purpose="The same from the store, which also knows whether the certificate still stands:",
-            command=f"mbd verify {place} --trust FILE",
+            purpose="The same from the store, including whether the certificate was revoked or replaced:",
+            command=f"mbd verify {url} --trust FILE",
         )
     if predicate.guarantee.kind == "exact" and predicate.deleted.scope == "modalities":
         yield Command(
-            purpose="Train again without what was deleted, and compare the bits:",
+            purpose="Train again without what was deleted, and compare the bytes:",
             command="mbd verify BUNDLE --trust FILE --reproduce --features DIR",
         )

@@ -1,4 +1,4 @@
-"""What people see of an audit: the report, the terminal, the figures."""
+"""The report of an audit: one content for Markdown, the terminal and the figures."""
 
 import struct
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mbd.errors import DataError
 from mbd.formats.leakage import (
     AttackRecord,
     Decision,
@@ -16,8 +15,11 @@ from mbd.formats.leakage import (
     LowerBound,
     UtilityRecord,
 )
-from mbd.report.attacks import leakage_metrics, leakage_report, leakage_summary
-from mbd.report.leakage_figures import draw_leakage, leakage_intervals, proxy_scatter, trade_off
+from mbd.report.leakage_figures import draw_leakage, forest_plot, proxy_scatter
+from mbd.report.page.audit import audit_overview, audit_page, audit_plots, leakage_metrics, plot_of
+from mbd.report.page.content import Estimate
+from mbd.report.page.markdown import to_markdown
+from mbd.report.text import to_text
 
 
 def near(value: float) -> Interval:
@@ -43,9 +45,7 @@ def attack(name: str, after: float, decision: Decision = "passed", variant: str 
     )
 
 
-def audit(
-    epsilon: float | None = 1.0, asr: float = 0.5, acc2: float = 80.0, decision: Decision = "passed"
-) -> LeakageRecord:
+def audit(asr: float = 0.5, acc2: float = 80.0, decision: Decision = "passed") -> LeakageRecord:
     utility = UtilityRecord(
         metric="acc2",
         regime="text+visual",
@@ -67,7 +67,6 @@ def audit(
             "parameters": {"confidence": 0.95, "tolerance": 0.03},
             "judged_together": 3,
             "rows": {"audio": {"splits": ["test"], "attacked": 9, "fit": 5, "scored": 4, "attribute": "data"}},
-            "deletion": {"epsilon": epsilon},
         },
         attacks=(
             attack("whitebox", asr, decision),
@@ -92,39 +91,43 @@ def audit(
     )
 
 
-def test_the_report_tells_the_decision_first_and_every_number() -> None:
-    report = leakage_report(audit(), ["leakage"])
-    assert (
-        report.index("**Passed.**")
-        < report.index("![leakage](figures/leakage.png)")
-        < report.index("## Attacks on audio")
-    )
+def test_the_report_begins_with_the_decision_and_has_every_number() -> None:
+    report = to_markdown(audit_page(audit()), ["leakage"])
+    order = ("**Passed: attacks found no audio.**", "## Attacks", "![Attacks on audio](figures/leakage.png)")
+    assert sorted(order, key=report.index) == list(order)
     for part in (
-        "0.900 (0.880 … 0.920)",
-        "after rounding and pruning",
-        "80.0 (80.0 … 80.0)",
+        "0.900 [0.880, 0.920]",
+        "After INT8 rounding or pruning, 1 of 1 measures of audio passed",
+        "whitebox: accuracy (INT8)",
+        "80.0 [80.0, 80.0]",
         "OverDelete(0.1)",
-        "ε ok",
+        "ε ≥ 0.1",
         "no tensor",
     ):
         assert part in report
-    refused = leakage_report(audit(asr=0.9, decision="refused"))
-    assert "**Refused.**" in refused
+    refused = to_markdown(audit_page(audit(asr=0.9, decision="refused")))
+    assert "**Refused: audio may not be gone.**" in refused
     assert "- whitebox (accuracy): 0.9" in refused
-    assert "| **refused** |" in refused
+    assert refused.index("Why it is refused") < refused.index("## Attacks")
 
 
-def test_the_terminal_shows_attacks_utility_and_the_decision() -> None:
-    text = leakage_summary(audit())
-    for part in (
-        "whitebox: accuracy",
-        "utility: Acc2 on text+visual",
-        "1 measures, 0 refused",
-        "invariant cut: passed",
-        "decision: passed",
-    ):
-        assert part in text
-    assert "on text " not in text
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_terminal_shows_attacks_utility_and_the_decision_within_its_width(width: int) -> None:
+    text = to_text(audit_overview(audit()), width)
+    assert max(map(len, text.splitlines())) <= width
+    words = " ".join(text.split())
+    for part in ("Passed: attacks found no audio", "1 of 1 measures", "cut: passed", "80.0"):
+        assert part in words
+    assert ("0.900 [0.880, 0.920]" in text) == (width == 200)
+
+
+def test_the_numbers_of_every_format_are_those_of_the_record() -> None:
+    record = audit()
+    (released, changed) = audit_plots(record)
+    for plot, measured in ((released, record.attacks[:2]), (changed, record.attacks[2:])):
+        cells = [[c.value for c in row if isinstance(c, Estimate)] for row in plot.table.rows]
+        parts = [(a.before, a.after, a.reference, a.difference) for a in measured]
+        assert cells == [[part.value for part in found if part] for found in parts]
 
 
 def test_metrics_are_flat_numbers() -> None:
@@ -136,13 +139,8 @@ def test_metrics_are_flat_numbers() -> None:
     }
 
 
-def leakage() -> bytes:
-    return leakage_intervals(audit(asr=0.9, decision="refused").attacks, "audio")
-
-
-def tradeoff() -> bytes:
-    points = [(0.5, 0.5, 76.0), (1.0, 0.52, 77.0), (1.0, 0.54, 78.0), (4.0, 0.6, 80.0)]
-    return trade_off([audit(epsilon, asr, acc2) for epsilon, asr, acc2 in points])
+def forest() -> bytes:
+    return forest_plot(plot_of(audit(asr=0.9, decision="refused").attacks, "leakage", "audio"))
 
 
 def scatter() -> bytes:
@@ -152,7 +150,7 @@ def scatter() -> bytes:
     return proxy_scatter(increments, dict.fromkeys(("swiftprune", "gauss_newton"), increments * 1.5), facts)
 
 
-@pytest.mark.parametrize("draw", [leakage, tradeoff, scatter])
+@pytest.mark.parametrize("draw", [forest, scatter])
 def test_a_figure_is_the_same_twice(draw: Callable[[], bytes]) -> None:
     png = draw()
     assert png == draw()
@@ -167,8 +165,3 @@ def test_every_modality_has_its_figures() -> None:
         *("leakage_audio", "durability_audio"),
         *("leakage_visual", "durability_visual"),
     }
-
-
-def test_a_trade_off_needs_an_epsilon() -> None:
-    with pytest.raises(DataError, match="nothing to draw"):
-        trade_off([audit(epsilon=None)])

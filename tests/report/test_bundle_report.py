@@ -1,4 +1,4 @@
-"""The report of a certificate says what the certificate says, in plain words."""
+"""`report.md` of a bundle has everything that its certificate states."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import pytest
 
 from mbd.formats.predicate import Predicate
 from mbd.formats.statement import WEIGHTS
-from mbd.report.certificate import certificate_report
+from mbd.report.page.certificate import unsigned_page
+from mbd.report.page.markdown import to_markdown
 from tests.certificate.build import KINDS, ModelWorkspace, make_home
 
 
@@ -17,19 +18,19 @@ def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
 
 def report(model_workspace: ModelWorkspace, folder: Path, kind: str) -> tuple[str, Predicate]:
     statement = model_workspace.certify(kind, folder / "bundle").statement
-    return certificate_report(statement.predicate, statement.digests[WEIGHTS]), statement.predicate
+    return to_markdown(unsigned_page(statement.predicate, statement.digests[WEIGHTS])), statement.predicate
 
 
 @pytest.mark.parametrize(
     ("kind", "says", "does_not_say"),
     [
-        ("surgery", ("Empirical: nothing is proven", "No tensor of the model exists for audio alone"), ("ε = 1",)),
-        ("certified", ("**Certified.**", "ε = 1, δ = 1e-05", "The privacy budget", "its key is destroyed"), ()),
-        ("exact", ("**Exact.**", "No tensor that is left has seen audio", "--reproduce"), ("privacy budget",)),
-        ("subjects", ("the recordings of 1 subject in audio", "No attack"), ("exists for audio alone",)),
+        ("surgery", ("Empirical: nothing is proven", "No tensor of the model belongs to audio alone"), ("ε = 1",)),
+        ("certified", ("**Certified.**", "ε = 1, δ = 1e-05", "Privacy budget", "key: destroyed"), ()),
+        ("exact", ("**Exact.**", "No remaining tensor saw audio", "--reproduce"), ("Privacy budget",)),
+        ("subjects", ("the recordings of 1 subject in audio", "No attacks were run"), ("belongs to audio alone",)),
     ],
 )
-def test_each_kind_is_told_for_what_it_is(
+def test_the_report_states_the_kind_of_guarantee(
     model_workspace: ModelWorkspace, tmp_path: Path, kind: str, says: tuple[str, ...], does_not_say: tuple[str, ...]
 ) -> None:
     text, predicate = report(model_workspace, tmp_path, kind)
@@ -40,14 +41,14 @@ def test_each_kind_is_told_for_what_it_is(
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"subjects"}))
-def test_every_attack_stands_beside_the_reference(model_workspace: ModelWorkspace, tmp_path: Path, kind: str) -> None:
+def test_every_attack_is_shown_beside_the_reference(model_workspace: ModelWorkspace, tmp_path: Path, kind: str) -> None:
     text, predicate = report(model_workspace, tmp_path, kind)
     leakage = predicate.evidence.leakage
     assert leakage is not None
     for attack in leakage.attacks:
         assert attack.after is not None
         assert attack.reference is not None
-        line = next(line for line in text.splitlines() if line.startswith(f"| {attack.attack} on {attack.modality}"))
+        line = next(line for line in text.splitlines() if line.startswith(f"| {attack.attack}: {attack.measure} |"))
         assert f"{attack.after.value:.3f} [" in line
         assert f"{attack.reference.value:.3f} [" in line
         assert line.endswith(f"| {attack.decision} |")

@@ -15,7 +15,7 @@ async function check(files) {
   show("open", "Checking …", []);
   at("progress").hidden = false;
   const progress = (share) => mine === turn && (at("progress").value = share);
-  const checks = await verifyFiles(new Map(given), at("desk").dataset.certificate, Date.now() / 1000, progress);
+  const checks = await verifyFiles(new Map(given), at("panel").dataset.certificate, Date.now() / 1000, progress);
   if (mine !== turn) return; // more files have come in the meantime
   at("progress").hidden = true;
   at("clear").hidden = false;

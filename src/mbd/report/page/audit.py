@@ -1,0 +1,251 @@
+"""The content of an audit: attacks beside the reference, utility, and the decision of the gate.
+
+One set of tables and plots, used by the certificate's page, by `report.md` of `mbd attack`
+(`audit_page`), by the terminal (`audit_overview`) and by the pictures (`audit_plots`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mbd.evaluation.metrics import ERRORS, TITLES
+from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord, LowerBound, UtilityRecord
+from mbd.formats.predicate import Evidence
+from mbd.report.page.content import (
+    ABSENT,
+    Block,
+    Fact,
+    Facts,
+    Items,
+    MeasureRow,
+    Page,
+    PageSection,
+    PageTable,
+    Plot,
+    Text,
+    estimate,
+    measures_table,
+)
+from mbd.report.page.plot import ROLES
+
+_RELEASED = "as released"
+_VARIANTS = {_RELEASED: "", "int8": " (INT8)", "pruned": " (pruned)"}
+_UTILITY = ("metric, inputs", *ROLES, "after − reference", "after − before", "margin", "decision")
+_DESCRIPTION = (
+    "Further to the right is more leakage. The released model should match the reference; the shaded band is the "
+    "tolerance around it. The dashed line is chance. The table lists the values with their intervals."
+)
+_NO_ATTACK = (
+    "No attacks were run: the claim is that training without these recordings gives the same bytes. The certificate "
+    "does not disclose whose recordings they are, so a third party cannot check this alone; the issuer can open the "
+    "commitments and train again."
+)
+_INFORMATIONAL = (
+    "Informational: compared with the model before deletion; not part of the gate. The attack diff has the old weights "
+    "and puts part of them back into the released model. It shows why copies of the old weights must be removed."
+)
+
+
+def evidence(found: Evidence) -> PageSection:
+    """Return every attack on the released model beside the reference."""
+    blocks = (Text(text=_NO_ATTACK),) if found.leakage is None else tuple(_attacks(found.leakage))
+    return PageSection(id="evidence", title="Attacks on the released model", blocks=blocks)
+
+
+def utility(found: Evidence) -> PageSection:
+    """Return how well the model still serves on the modalities that it retains."""
+    metrics = found.evaluation
+    return PageSection(
+        id="utility",
+        title="Utility on the retained modalities",
+        blocks=(
+            *(_utility(found.leakage) if found.leakage else ()),
+            PageTable(
+                caption=f"The released model on {', '.join(metrics.modalities)} ({metrics.rows:,} test rows)",
+                header=("metric", "value"),
+                rows=tuple((TITLES.get(n, n), f"{value:.{_digits(n)}f}") for n, value in metrics.metrics.items()),
+            ),
+        ),
+    )
+
+
+def audit_page(record: LeakageRecord) -> Page:
+    """Return the report of an audit."""
+    page = audit_overview(record)
+    proxy = [_proxy(record.proxy)] if record.proxy else []
+    return page.model_copy(update={"sections": (*page.sections, *proxy, _method(record))})
+
+
+def audit_overview(record: LeakageRecord) -> Page:
+    """Return what the terminal shows of an audit: the decision, every judged measure, and utility."""
+    return Page(kind="Audit", title=_title(record), summary=(_summary(record),), glance=(), sections=_sections(record))
+
+
+def audit_plots(record: LeakageRecord) -> Iterator[Plot]:
+    """Yield the forest plots of an audit."""
+    return (block for block in _attacks(record) if isinstance(block, Plot))
+
+
+def plot_of(attacks: Sequence[AttackRecord], name: str, title: str, *, folded: bool = False) -> Plot:
+    """Return the forest plot of some measures."""
+    measures = tuple(map(_measure, attacks))
+    return Plot(name=name, title=title, description=_DESCRIPTION, measures=measures, folded=folded)
+
+
+def leakage_metrics(record: LeakageRecord) -> dict[str, float]:
+    """Return the headline numbers: the decision, each attack's first measure on each model, utility, and ε shown."""
+    metrics: dict[str, float] = {"passed": float(record.decision == "passed"), "refusals": float(len(record.reasons))}
+    headlines: dict[tuple[str, str], AttackRecord] = {}
+    for attack in record.attacks:
+        if attack.variant == _RELEASED:
+            headlines.setdefault((attack.modality, attack.attack), attack)
+    for (modality, name), attack in headlines.items():
+        metrics |= {f"{modality}_{name}_{role}": found.value for role, found in _by_role(attack).items()}
+    for measured in record.utility:
+        if measured.decision != "informational":
+            metrics |= {f"{measured.metric}_{role}": found.value for role, found in _by_role(measured).items()}
+    if record.lower_bound:
+        metrics["epsilon_shown"] = record.lower_bound.epsilon
+    return {name: round(value, 6) for name, value in metrics.items()}
+
+
+def _title(record: LeakageRecord) -> str:
+    names = ", ".join(record.modalities)
+    return f"Passed: attacks found no {names}" if record.decision == "passed" else f"Refused: {names} may not be gone"
+
+
+def _summary(record: LeakageRecord) -> str:
+    if record.decision == "refused":
+        return "The gate refuses the model for the reasons below."
+    return (
+        "No attack succeeds significantly better on the released model than on a model that never saw "
+        f"{', '.join(record.modalities)}. This shows no more than the intervals below."
+    )
+
+
+def _sections(record: LeakageRecord) -> tuple[PageSection, ...]:
+    reasons = (PageSection(id="reasons", title="Why it is refused", blocks=(Items(items=record.reasons),)),)
+    return (
+        *(reasons if record.reasons else ()),
+        PageSection(id="attacks", title="Attacks", blocks=tuple(_attacks(record))),
+        PageSection(id="utility", title="Utility on the retained modalities", blocks=tuple(_utility(record))),
+    )
+
+
+def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
+    yield Text(
+        text=f"Decision of the gate: {leakage.decision}. Each value is shown beside the same attack on the reference, "
+        "a model that never saw what was deleted."
+    )
+    for modality in leakage.modalities:
+        suffix = f"_{modality}" if len(leakage.modalities) > 1 else ""
+        own = [a for a in leakage.attacks if a.modality == modality]
+        judged = [a for a in own if a.decision != "informational"]
+        released = [a for a in judged if a.variant == _RELEASED]
+        changed = [a for a in judged if a.variant != _RELEASED]
+        yield plot_of(released, f"leakage{suffix}", f"Attacks on {modality}")
+        if changed:
+            yield Text(text=_durability(modality, changed))
+            title = f"Attacks on {modality} after rounding or pruning"
+            yield plot_of(changed, f"durability{suffix}", title, folded=True)
+        if informational := [a for a in own if a.decision == "informational"]:
+            yield Text(text=_INFORMATIONAL)
+            yield measures_table(f"Informational attacks on {modality}", list(map(_measure, informational)))
+    found = [f"{invariant.name}: {invariant.decision}. {invariant.reason}" for invariant in leakage.invariants]
+    found += [_bound(leakage.lower_bound)] if leakage.lower_bound else []
+    if found:
+        yield Text(text="Invariants of the files, and the lower bound on ε that the attacks show:")
+        yield Items(items=tuple(found))
+
+
+def _measure(attack: AttackRecord) -> MeasureRow:
+    fields = ("chance", "before", "after", "reference", "difference", "tolerance", "decision")
+    label = f"{attack.attack}: {attack.measure}{_VARIANTS[attack.variant]}"
+    return MeasureRow(label=label, **{name: getattr(attack, name) for name in fields})
+
+
+def _durability(modality: str, attacks: Sequence[AttackRecord]) -> str:
+    """Return in one sentence whether rounding or pruning brings the modality back."""
+    largest = max((a.difference.value for a in attacks if a.difference), default=None)
+    passed = sum(attack.decision == "passed" for attack in attacks)
+    most = "" if largest is None else f"; the largest difference from the reference is {largest:+.3f}"
+    return f"After INT8 rounding or pruning, {passed} of {len(attacks)} measures of {modality} passed{most}."
+
+
+def _bound(bound: LowerBound) -> str:
+    claimed = "no ε is claimed" if bound.claimed is None else f"the claim is ε = {bound.claimed:g}"
+    return (
+        f"ε: {bound.decision}. The attacks show ε ≥ {bound.epsilon:.4g} at δ = {bound.delta:g} with "
+        f"{100 * bound.confidence:g} % confidence ({bound.attack}); {claimed}."
+    )
+
+
+def _utility(leakage: LeakageRecord) -> Iterator[Block]:
+    if not leakage.utility:
+        return
+    yield Text(text="Accuracies and F1 are in percent. No input contains a deleted modality.")
+    rows = tuple(
+        (
+            f"{TITLES.get(u.metric, u.metric)}, {u.regime}",
+            *(
+                estimate(part, _digits(u.metric))
+                for part in (u.before, u.after, u.reference, u.to_reference, u.to_before)
+            ),
+            f"{u.margin:g}",
+            u.decision,
+        )
+        for u in leakage.utility
+    )
+    yield PageTable(caption="Utility beside the model before and the reference", header=_UTILITY, rows=rows)
+
+
+def _proxy(facts: Mapping[str, Any]) -> PageSection:
+    rows = tuple(
+        (
+            name,
+            f"{facts['chi_max']:g}",
+            _percent(found["largest_relative_error"]),
+            _percent(found["share_within_8_percent"]),
+            _percent(found["overdelete_0.1"]),
+            ABSENT if found["spearman"] is None else f"{found['spearman']:.3f}",
+        )
+        for name in ("swiftprune", "gauss_newton")
+        for found in [facts[name]]
+    )
+    header = ("proxy", "χ_max", "largest relative error", "within ±8 %", "OverDelete(0.1)", "Spearman ρ")
+    caption = (
+        f"Against true leave-one-out increments of {facts['parameters']} parameters, drawn from "
+        f"{facts['sampled_from']}, on {facts['rows']} calibration rows"
+    )
+    table = PageTable(caption=caption, header=header, rows=rows)
+    return PageSection(id="proxy", title="How well importance predicts the effect of a parameter", blocks=(table,))
+
+
+def _method(record: LeakageRecord) -> PageSection:
+    suite, settings = record.suite, record.suite["parameters"]
+    items = [
+        f"Intervals have a confidence of {settings['confidence']:g}; those of differences are corrected for "
+        f"{suite['judged_together']} measures judged together. The tolerance is {settings['tolerance']:g}."
+    ]
+    items += [
+        f"{modality}: {rows['attacked']} rows of {', '.join(rows['splits'])}; the attacks are fitted on {rows['fit']} "
+        f"and scored on {rows['scored']}. Source of the attribute: {rows['attribute']}."
+        for modality, rows in suite["rows"].items()
+    ]
+    facts = (
+        Fact(name="data", value=record.data["name"]),
+        Fact(name="data (SHA-256)", value=record.data["digest"], code=True),
+        *(Fact(name=f"weights {role} (SHA-256)", value=digest, code=True) for role, digest in record.models.items()),
+    )
+    return PageSection(id="method", title="Setup", blocks=(Items(items=tuple(items)), Facts(facts=facts)))
+
+
+def _by_role(record: AttackRecord | UtilityRecord) -> dict[str, Interval]:
+    return {role: found for role in ROLES if (found := getattr(record, role)) is not None}
+
+
+def _percent(value: float | None) -> str:
+    return ABSENT if value is None else f"{100 * value:.1f} %"
+
+
+def _digits(metric: str) -> int:
+    return 3 if metric in ERRORS["regression"] else 1
