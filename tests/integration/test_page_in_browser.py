@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from mbd.certificate.trust import KeyRevocation, Trust, now, write_trust
+from mbd.certificate.trust import KeyRevocation, Trust, write_trust
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.files import to_json
 from mbd.formats.statement import CERTIFICATE

@@ -64,7 +64,7 @@ def test_a_refused_model_leaves_the_same_and_ends_with_3(model_workspace: Path, 
         attacked(model_workspace, out, after=untrained(model_workspace, tmp_path / "untrained"))
     record = LeakageRecord.read(out / LEAKAGE, "leakage record", "")
     assert record.decision == "refused"
-    assert "**Refused.**" in (out / "report.md").read_text()
+    assert "**Refused: audio may not be gone.**" in (out / "report.md").read_text()
     assert json.loads((out / "metrics.json").read_text())["passed"] == 0
     # and a later run of a better model takes its place
     assert attacked(model_workspace, out).decision == "passed"
@@ -155,13 +155,13 @@ def command(model_workspace: Path, after: Path, out: Path) -> list[str]:
     return ["attack", *options, "--modality", "audio", "--out", str(out), *(p for s in FAST for p in ("--set", s))]
 
 
-def test_the_command_tells_what_it_found_before_it_refuses(model_workspace: Path, tmp_path: Path) -> None:
+def test_the_command_prints_what_it_found_before_it_refuses(model_workspace: Path, tmp_path: Path) -> None:
     passed = CliRunner().invoke(group, command(model_workspace, model_workspace / "deleted", tmp_path / "a"))
     assert (passed.exit_code, passed.exception) == (0, None)
-    for part in ("whitebox: accuracy, audio fed", "utility: Acc2 on text+visual", "decision: passed", "written to"):
+    for part in ("whitebox: accuracy", "Acc2, text+visual", "Passed: attacks found no audio", "written to"):
         assert part in passed.output
     refused = CliRunner().invoke(group, command(model_workspace, model_workspace / "model", tmp_path / "b"))
     assert isinstance(refused.exception, GateRefusedError)
     assert refused.exception.exit_code == 3
-    assert "decision: refused" in refused.output
+    assert "Refused: audio may not be gone" in refused.output
     assert "pathway (rows that move with audio)" in str(refused.exception)

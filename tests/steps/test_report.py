@@ -31,7 +31,7 @@ def test_a_bundle_becomes_a_page_in_every_format(authority: SmallOffice, tmp_pat
     names = {file.name for file in (tmp_path / "pages").iterdir()}
     assert names == {"report.html", "report.md", "report.json", "step.json"}
     page = Page.model_validate_json((tmp_path / "pages" / "report.json").read_bytes())
-    assert page.title == "sentiment has forgotten audio"
+    assert page.title == 'Attacks found no audio in model "sentiment"'
     for ending in (".html", ".md", ".json"):
         file = tmp_path / f"one{ending}"
         assert report.of_bundle(bundle / CERTIFICATE, file) == file
@@ -58,12 +58,12 @@ def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: Sma
     pages = {file.name for file in (tmp_path / "site" / "certificates").iterdir()}
     assert pages == {f"{digest}{ending}" for digest in (good, withdrawn) for ending in (".html", ".md", ".json")}
     revoked = (tmp_path / "site" / "certificates" / f"{withdrawn}.md").read_text(encoding="utf-8")
-    assert "Do not rely on this certificate any more: revoked" in revoked
+    assert "Do not rely on this certificate: revoked" in revoked
     assert f"mbd verify {authority.url}/certificates/{good}" in (
         tmp_path / "site" / "certificates" / f"{good}.html"
     ).read_text(encoding="utf-8")
     index = (tmp_path / "site" / "index.md").read_text(encoding="utf-8")
-    assert "1 request still to be carried out, 0 of them after the deadline." in index
+    assert "1 open request, 0 past the deadline." in index
 
 
 def _stopped(at: datetime) -> Callable[[], datetime]:
