@@ -27,6 +27,7 @@ TOOLS = {
     "randomness",
     "tensors",
     "git",
+    "names",
     "urls",
     "remote_errors",
     "records",

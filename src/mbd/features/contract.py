@@ -21,6 +21,7 @@ from mbd import tombstones
 from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows
 from mbd.files import sha256_file, write_file
+from mbd.names import Name, RelativePath
 from mbd.params.features import Task
 from mbd.records import Record
 from mbd.tensors import Array, Tensors, open_tensors, save_tensors
@@ -33,7 +34,7 @@ class SplitEntry(Record):
 
     rows: int
     groups: int
-    files: dict[str, str]
+    files: dict[RelativePath, str]
 
 
 class CalibrationEntry(Record):
@@ -52,8 +53,8 @@ class Manifest(Record):
     task: Task
     classes: tuple[str, ...]
     label_range: tuple[float, float] | None
-    modalities: dict[str, int]
-    splits: dict[str, SplitEntry]
+    modalities: dict[Name, int]
+    splits: dict[Name, SplitEntry]
     calibration: CalibrationEntry
     provenance: dict[str, Any]
 

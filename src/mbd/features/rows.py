@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mbd.names import check_names
 from mbd.params.features import Task
 from mbd.tensors import Array
 
@@ -73,7 +74,12 @@ class Collection:
     files: tuple[str, ...] = ()
     """the files that were read, for their digests"""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """what was mended or left out while reading, with counts"""
+    """what was repaired or left out while reading, with counts"""
+
+    def __post_init__(self) -> None:
+        """Check the names of the modalities: files are named after them."""
+        for rows in self.splits.values():
+            check_names(rows.features, "modality", next(iter(self.files), None))
 
     @property
     def modalities(self) -> dict[str, int]:

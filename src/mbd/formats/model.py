@@ -9,6 +9,7 @@ Deletion, verification and reports read this and nothing else. For every tensor:
 
 from typing import Literal
 
+from mbd.names import Name, RelativePath
 from mbd.params.features import Task
 from mbd.records import Record
 
@@ -45,7 +46,7 @@ class DataRecord(Record):
     """The data a model was made from: the FeatureSet's name and the digests of the files that were read."""
 
     name: str
-    files: dict[str, str]
+    files: dict[RelativePath, str]
 
 
 class ModelRecord(Record):
@@ -58,9 +59,9 @@ class ModelRecord(Record):
     task: Task
     classes: tuple[str, ...]
     label_range: tuple[float, float] | None
-    modalities: dict[str, int]
+    modalities: dict[Name, int]
     """the modalities the model is built for, with their dimensions, in order"""
-    revoked: tuple[str, ...] = ()
+    revoked: tuple[Name, ...] = ()
     """modalities deleted after training"""
     seed: str
     data: DataRecord

@@ -147,3 +147,17 @@ def test_real_mosi_comes_in_whole_and_ridge_is_where_others_found_it(tmp_path: P
     assert summary.ridge["all"]["acc2"] == pytest.approx(76.2, abs=1)
     assert summary.ridge["text"]["acc2"] == pytest.approx(75.0, abs=1)
     assert summary.ridge["all"]["corr"] == pytest.approx(0.624, abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["../../../outside", "/tmp/outside", "_rows", "text+visual", "line\nbreak", "full"])
+def test_a_modality_with_an_unsafe_name_is_refused_and_nothing_is_written(tmp_path: Path, name: str) -> None:
+    arrays = npz_arrays(small_collection())
+    for split in SPLITS:
+        arrays[f"{split}_{name}"] = arrays[f"{split}_audio"]
+    file = write_npz(tmp_path / "d.npz", arrays)
+    params = load_params(None, ["features.source.kind=npz", f"features.source.path={file}"])
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DataError, match="cannot be the name of a modality") as refused:
+        features.run(params, tmp_path / "deep" / "er" / "out")
+    assert refused.value.file == str(file)
+    assert [path for path in sorted(tmp_path.rglob("*")) if path not in before and path.is_file()] == []

@@ -27,7 +27,7 @@ from mbd.features.splits import with_groups_from_ids
 from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
 
-_KEY = re.compile(rf"^({'|'.join((*SPLITS, *SPLIT_ALIASES))})_(.+)$")
+_KEY = re.compile(rf"^({'|'.join((*SPLITS, *SPLIT_ALIASES))})_(.+)$", re.DOTALL)
 _ROW_KEYS = {"ids", "labels", "groups"}
 _COMPANIONS = ("_available", "_attribute")
 _NAMES = "name arrays train_text, train_labels, train_ids, … for train, valid and test: docs/feature-data.md"
