@@ -61,7 +61,7 @@ def test_requests_are_counted_by_state_with_age_and_deadline(lifecycle_store: Go
     first = request_store.submit("sentiment", ["audio"], due_days=30, token="a")
     request_store.submit("sentiment", ["visual"], due_days=10, token="b")
     request_store.cancel(request_store.submit("other", ["audio"], due_days=1, token="c").id)
-    request_store.claim(first, Lease(worker="w", until=days_from_now(1), batch="b"))
+    request_store.claim(first, Lease(worker="w", until=days_from_now(1), batch="b" * 16))
     page = scanned_page(lifecycle_store.monitor())
     states = {key: count for key, count in page[metrics.REQUESTS].items() if count}
     assert states == {("sentiment", "running"): 1, ("sentiment", "received"): 1, ("other", "cancelled"): 1}

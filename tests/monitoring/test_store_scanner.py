@@ -39,7 +39,7 @@ def test_a_request_that_changes_state_is_read_again(lifecycle_store: GoldenStore
         lifecycle_store.scanner(),
     )
     scanner.scan()
-    lifecycle_store.request_store.claim(request, Lease(worker="w", until=days_from_now(1), batch="b"))
+    lifecycle_store.request_store.claim(request, Lease(worker="w", until=days_from_now(1), batch="b" * 16))
     found = scanner.scan()
     (facts,) = found.requests.values()
     assert found.read == 1

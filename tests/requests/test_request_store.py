@@ -80,7 +80,7 @@ def test_a_request_that_has_not_started_can_be_cancelled(request_store: RequestS
 
 def test_only_open_requests_can_be_claimed(request_store: RequestStore) -> None:
     request = submitted(request_store)
-    lease = Lease(worker="w", until=START + timedelta(hours=1), batch="b")
+    lease = Lease(worker="w", until=START + timedelta(hours=1), batch="b" * 16)
     taken = request_store.claim(request, lease)
     assert taken is not None
     assert (taken.state, taken.lease) == ("running", lease)

@@ -1,6 +1,9 @@
 """Requests carried out: one deletion for all of them, and a certificate that stands, or a reason."""
 
+import hashlib
+import json
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,8 @@ from mbd.certificate.compose import revocation
 from mbd.certificate.keys import load_signer, make_keys
 from mbd.certificate.publish import Publisher, announce
 from mbd.certificate.trust import read_trust
-from mbd.formats.request import DeletionRequest
+from mbd.errors import DataError
+from mbd.formats.request import DeletionRequest, Lease
 from mbd.params import load_params
 from mbd.records import now
 from mbd.requests.request_store import RequestStore
@@ -64,3 +68,51 @@ def revoke(worker: Worker, certificate: str) -> None:
     signer = load_signer(settings.log_signer, trust)
     publisher = Publisher(worker.request_store.store, worker.params.store, signer, trust)
     announce(revocation(certificate, "a test", now()), settings, publisher)
+
+
+def stored(worker: Worker, content: bytes) -> str:
+    """Store a file where workers keep theirs; return its digest."""
+    digest = hashlib.sha256(content).hexdigest()
+    worker.request_store.store.create(f"batches/files/{digest}", content)
+    return digest
+
+
+def name_outside(tmp_path: Path, kind: str) -> str:
+    return str(tmp_path / "outside") if kind == "absolute" else "../../../../outside"
+
+
+@pytest.mark.parametrize("kind", ["absolute", "relative"])
+def test_a_planted_model_state_writes_nothing_outside_the_folder(worker: Worker, tmp_path: Path, kind: str) -> None:
+    files = {name_outside(tmp_path, kind): stored(worker, b"attack")}
+    state = {"format": "urn:missing-by-design:model-state:v1", "lease": None, "current": {"files": files}}
+    worker.request_store.store.create("models/sentiment.json", json.dumps(state).encode())
+    worker.request_store.submit("sentiment", ["audio"], due_days=30)
+    with pytest.raises(DataError, match="not a valid relative path"):
+        list(worker.run())
+    assert not list(tmp_path.rglob("outside"))
+
+
+@pytest.mark.parametrize("kind", ["absolute", "relative", "unsigned", "incomplete"])
+def test_a_planted_decision_is_reported_and_the_request_is_carried_out(
+    worker: Worker, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    request, batch = worker.request_store.submit("sentiment", ["audio"], due_days=30), "0" * 16
+    over = Lease(worker="dead", until=now() - timedelta(hours=1), batch=batch)
+    worker.request_store.claim(request, over)
+    name = "certificate.json" if kind == "unsigned" else name_outside(tmp_path, kind)
+    files = None if kind == "incomplete" else {"files": {name: stored(worker, b"{}")}}
+    decision = {
+        "format": "urn:missing-by-design:batch:v1",
+        "batch": batch,
+        "outcome": "certified",
+        "requests": [request.id],
+        "certificate": "c" * 64,
+        "bundle": files,
+        "model": files,
+    }
+    worker.request_store.store.create(f"batches/{batch}.json", json.dumps(decision).encode())
+    ((done, _),) = worker.run()
+    assert (done.state, done.id) == ("certified", request.id)
+    assert done.certificate != "c" * 64
+    assert batch in caplog.text
+    assert not list(tmp_path.rglob("outside"))

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
+from mbd.names import Name
 from mbd.records import Record
 
 State = Literal["received", "running", "certified", "refused", "failed", "cancelled"]
@@ -28,6 +29,8 @@ def _impersonal(text: str) -> str:
 Reference = Annotated[str, Field(max_length=100, pattern=r"^[^\n\r]*$"), AfterValidator(_impersonal)]
 
 
+BatchId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+RequestId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 
 
@@ -46,7 +49,7 @@ class Lease(Record):
 
     worker: str
     until: AwareDatetime
-    batch: str
+    batch: BatchId
     """the one deletion that carries out all requests of the batch"""
 
 
@@ -54,10 +57,10 @@ class DeletionRequest(Record):
     """One request and its history."""
 
     format: Literal["urn:missing-by-design:request:v1"] = "urn:missing-by-design:request:v1"
-    id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    id: RequestId
     model: ModelName
     """name under which the model is published (certificate.model)"""
-    modalities: Annotated[tuple[str, ...], Field(min_length=1)]
+    modalities: Annotated[tuple[Name, ...], Field(min_length=1)]
     reason: Reference = ""
     requester: Reference = ""
     """a reference, never personal data"""

@@ -22,8 +22,9 @@ from datetime import timedelta
 from typing import Literal
 
 from mbd.errors import DataError
-from mbd.formats.request import DeletionRequest, Lease
-from mbd.records import Record
+from mbd.formats.request import BatchId, DeletionRequest, Lease, RequestId
+from mbd.names import RelativePath
+from mbd.records import Digest, Record
 from mbd.requests.request_store import RequestStore
 from mbd.storage.store import NotThereError, OtherContentError, update
 
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 class Files(Record):
     """A model folder in the store: the SHA-256 of each file by name."""
 
-    files: dict[str, str]
+    files: dict[RelativePath, Digest]
 
 
 class ModelState(Record):
@@ -49,10 +50,10 @@ class Decision(Record):
     """The decision about a batch."""
 
     format: Literal["urn:missing-by-design:batch:v1"] = "urn:missing-by-design:batch:v1"
-    batch: str
+    batch: BatchId
     outcome: Literal["certified", "abandoned"]
-    requests: tuple[str, ...] = ()
-    certificate: str | None = None
+    requests: tuple[RequestId, ...] = ()
+    certificate: Digest | None = None
     bundle: Files | None = None
     model: Files | None = None
 

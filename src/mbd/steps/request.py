@@ -6,6 +6,7 @@ alone (:mod:`mbd.requests.batches`). Killed before, nothing of it counts, and th
 also removes the killed one's folder, in which copies of the old model lie.
 """
 
+import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from typing import Literal
 from mbd.certificate.layout import latest_name, object_name, read_pointer
 from mbd.certificate.state import entry
 from mbd.certificate.trust import read_trust
-from mbd.errors import GateRefusedError, MbdError, UsageError
+from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import DeletionRequest, Lease
@@ -30,6 +31,8 @@ from mbd.requests.batches import Batches, Decision, Files
 from mbd.requests.request_store import RequestStore
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish, train
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Worker:
             try:
                 with _renewed(batches, lease, self.params.requests.lease_seconds):
                     for decision in batches.abandon_undecided():
-                        self._finish(batches, decision, lease)
+                        self._finish_or_report(batches, decision, lease)
                     claimed = batches.claim_all(lease, but=tried)
                     tried |= {request.id for request in claimed}
                     self._carry_out(batches, lease, claimed)
@@ -150,14 +153,28 @@ class Worker:
             model=self._keep(deleted),
         )
 
+    def _finish_or_report(self, batches: Batches, decision: Decision, lease: Lease) -> None:
+        """Finish the batch of an earlier worker; one that cannot be published is reported, and its requests stay open.
+
+        Anyone who can write to the store can leave such a decision, and it must not block the requests of the model.
+        """
+        try:
+            self._finish(batches, decision, lease)
+        except (DataError, VerificationError) as error:
+            _log.warning(
+                "batch %s cannot be published, so its requests are carried out again: %s", decision.batch, error
+            )
+
     def _finish(self, batches: Batches, decision: Decision, lease: Lease) -> None:
         """Publish what was decided, from the store alone, and end its requests."""
         if decision.bundle is None or decision.model is None or decision.certificate is None:
-            raise ValueError("a certified batch names its bundle, its model and its certificate")
+            raise DataError("the decision has no bundle, model or certificate", file=f"batches/{decision.batch}.json")
         with private_folder(gettempdir()) as work:
             self._fetch(decision.bundle, work / "bundle")
             self._fetch(decision.model, work / "model")
-            publish.run(self.params, work / "bundle", work / "model", self.store_url)
+            published = publish.run(self.params, work / "bundle", work / "model", self.store_url)
+            if published.receipt.certificate != decision.certificate:
+                raise DataError("the decision names another certificate", file=f"batches/{decision.batch}.json")
         if batches.set_current(decision.model, lease):
             batches.end(decision.batch, decision.requests, "certified", certificate=decision.certificate)
 
