@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from mbd.attacks.audit_input import open_case
+from mbd.attacks.audit_input import open_audit
 from mbd.attacks.suite import Audit, run_suite
 from mbd.params import load_params
 from mbd.steps import delete, features, train
@@ -40,7 +40,7 @@ def main() -> None:
         train.run(params, root / "features", root / "reference", (GONE,))
         training = seconds(lambda: train.run(params, root / "features", root / "model"))
         delete.run(params, root / "features", root / "model", [GONE], [], root / "deleted")
-        case = open_case(root / "features", root / "model", root / "deleted", root / "reference", [GONE])
+        case = open_audit(root / "features", root / "model", root / "deleted", root / "reference", [GONE])
         audits: list[Audit] = [run_suite(case, params.attacks)]  # first calls and imports
         start = time.perf_counter()
         suite = seconds(lambda: audits.append(run_suite(case, params.attacks)))

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mbd.attacks import reconstruction
-from mbd.attacks.context import AttackContext, make_setting
-from mbd.attacks.target_model import Role, open_suspect
+from mbd.attacks.context import AttackContext, make_context
+from mbd.attacks.target_model import Role, open_target
 from mbd.evaluation.metrics import TITLES as METRICS
 from mbd.evaluation.spread import Spread, spread
 from mbd.features.contract import FeatureSet
@@ -67,7 +67,7 @@ def reconstruction_losses(layout: Layout) -> dict[str, Spread]:
     plan = layout.plan
     suite = next(iter(layout.attacks(plan.deletions[0]).values())).suite
     data = FeatureSet.open(layout.features(plan.main))
-    setting = make_setting(data, plan.revoked, AttacksSettings.model_validate(suite["parameters"]))
+    setting = make_context(data, plan.revoked, AttacksSettings.model_validate(suite["parameters"]))
     found = {}
     with reproducible(1):
         for backbone in dict.fromkeys(backbone_of(name) for name in plan.deletions):
@@ -83,7 +83,7 @@ def reconstruction_losses(layout: Layout) -> dict[str, Spread]:
 
 def _by_seed(layout: Layout, folder: Path, role: Role, setting: AttackContext) -> dict[int, float]:
     return {
-        seed: reconstruction.losses(open_suspect(model, role, verify=False), setting).value
+        seed: reconstruction.losses(open_target(model, role, verify=False), setting).value
         for seed, model in layout.by_seed(folder).items()
     }
 

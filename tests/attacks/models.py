@@ -5,9 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.attacks.context import AttackContext, make_setting
-from mbd.attacks.target_model import Role, TargetModel, open_suspect
+from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.bootstrap import percentiles, resampled
+from mbd.attacks.context import AttackContext, make_context
+from mbd.attacks.target_model import Role, TargetModel, open_target
 from mbd.features.contract import FeatureSet
+from mbd.formats.leakage import Interval
 from mbd.model.checkpoint import load_model, save_model
 from mbd.params import AttacksSettings, load_params
 from mbd.steps import delete, train
@@ -30,14 +33,25 @@ def audited(folder: Path, *settings: str, features: tuple[str, ...] = (), method
     return folder
 
 
-def setting_of(model_workspace: Path, modality: str = "audio", **params: object) -> AttackContext:
+def interval(evidence: AttackEvidence, params: AttacksSettings) -> Interval:
+    """The measure with its confidence interval."""
+    return percentiles(evidence.value, resampled(evidence, params), evidence, params)
+
+
+def difference(one: AttackEvidence, other: AttackEvidence, params: AttacksSettings) -> Interval:
+    """`one` − `other` on the same rows, with the interval of the difference."""
+    values = resampled(one, params) - resampled(other, params)
+    return percentiles(one.value - other.value, values, one, params)
+
+
+def context_of(model_workspace: Path, modality: str = "audio", **params: object) -> AttackContext:
     """The common ground of attacks on the models of `home`."""
-    return make_setting(FeatureSet.open(model_workspace / "data"), modality, AttacksSettings.model_validate(params))
+    return make_context(FeatureSet.open(model_workspace / "data"), modality, AttacksSettings.model_validate(params))
 
 
-def suspect_of(model_workspace: Path, name: str, role: Role = "after") -> TargetModel:
+def target_of(model_workspace: Path, name: str, role: Role = "after") -> TargetModel:
     """A model of `home` under attack."""
-    return open_suspect(model_workspace / name, role)
+    return open_target(model_workspace / name, role)
 
 
 def untrained(model_workspace: Path, out: Path) -> Path:

@@ -7,7 +7,7 @@ import numpy as np
 from mbd.attacks.attribute import component_sign
 from mbd.features.rows import Rows
 from mbd.tensors import Array
-from tests.attacks.models import setting_of
+from tests.attacks.models import context_of
 from tests.features.build import small_rows
 from tests.training.build import joint_data
 
@@ -38,8 +38,8 @@ def test_the_same_rows_have_the_same_attribute() -> None:
 
 
 def test_the_attribute_that_the_data_names_comes_first(model_workspace: Path, tmp_path: Path) -> None:
-    context = setting_of(model_workspace)
+    context = context_of(model_workspace)
     assert context.attribute.origin == "data"
     assert context.attribute.values.tolist() == context.rows.attributes["audio"].tolist()
     joint_data(tmp_path / "data")
-    assert setting_of(tmp_path, least_rows=10).attribute.origin == "principal component"
+    assert context_of(tmp_path, least_rows=10).attribute.origin == "principal component"

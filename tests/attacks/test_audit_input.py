@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.attacks.audit_input import open_case
+from mbd.attacks.audit_input import open_audit
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.model.checkpoint import load_model, save_model
 from tests.attacks import defective_models, models
@@ -18,11 +18,11 @@ def opened(model_workspace: Path, *modalities: str, **folders: Path) -> None:
         "after": model_workspace / "deleted",
     }
     places |= {"reference": model_workspace / "reference"} | folders
-    open_case(places["features"], places["before"], places["after"], places["reference"], modalities or ("audio",))
+    open_audit(places["features"], places["before"], places["after"], places["reference"], modalities or ("audio",))
 
 
 def test_models_that_belong_together_are_opened(model_workspace: Path) -> None:
-    audit = open_case(
+    audit = open_audit(
         model_workspace / "data",
         model_workspace / "model",
         model_workspace / "deleted",

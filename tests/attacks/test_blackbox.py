@@ -8,7 +8,7 @@ from mbd.attacks import blackbox
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
 from mbd.model.checkpoint import load_model
-from tests.attacks.models import setting_of, suspect_of
+from tests.attacks.models import context_of, target_of
 
 
 def telling(model_workspace: Path, attack_context: AttackContext, *, revoked: bool) -> TargetModel:
@@ -28,23 +28,23 @@ def telling(model_workspace: Path, attack_context: AttackContext, *, revoked: bo
 
 
 def test_an_output_that_tells_the_attribute_is_heard_while_the_model_takes_the_modality(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     fed, hidden = blackbox.attack(telling(model_workspace, attack_context, revoked=False), attack_context)
     assert fed.value > 0.75
     assert hidden.value < 0.65
 
 
 def test_a_model_that_refuses_the_modality_is_not_fed_it(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     fed, hidden = blackbox.attack(telling(model_workspace, attack_context, revoked=True), attack_context)
     assert fed.rows.tolist() == hidden.rows.tolist()
     assert fed.value < 0.65
 
 
 def test_inputs_alone_tell_nothing_of_an_attribute_they_do_not_hold(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     for name in ("deleted", "reference"):
         assert all(
             abs(evidence.value - 0.5) < 0.1
-            for evidence in blackbox.attack(suspect_of(model_workspace, name), attack_context)
+            for evidence in blackbox.attack(target_of(model_workspace, name), attack_context)
         )

@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.attacks.context import make_setting
+from mbd.attacks.context import make_context
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.params import AttacksSettings
-from tests.attacks.models import setting_of
+from tests.attacks.models import context_of
 from tests.features.build import small_rows
 from tests.training.build import joint_data, open_set, rewritten
 
 
 def test_no_group_is_in_both_halves(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     groups = attack_context.rows.groups
     assert not set(groups[attack_context.fit]) & set(groups[attack_context.score])
     assert len(attack_context.fit) + len(attack_context.score) == len(attack_context.rows) == 480
@@ -25,12 +25,12 @@ def test_no_group_is_in_both_halves(model_workspace: Path) -> None:
 
 
 def test_halves_depend_on_the_seed_alone(model_workspace: Path) -> None:
-    one, same, other = setting_of(model_workspace), setting_of(model_workspace), setting_of(model_workspace, seed=1)
+    one, same, other = context_of(model_workspace), context_of(model_workspace), context_of(model_workspace, seed=1)
     assert one.fit.tolist() == same.fit.tolist() != other.fit.tolist()
 
 
 def test_every_attacked_row_has_the_modality_and_something_else(tmp_path: Path) -> None:
-    attack_context = make_setting(
+    attack_context = make_context(
         open_set(joint_data(tmp_path / "data", missing=0.4)), "audio", AttacksSettings(splits=("train",))
     )
     assert 0 < len(attack_context.rows) < 107
@@ -40,7 +40,7 @@ def test_every_attacked_row_has_the_modality_and_something_else(tmp_path: Path) 
 
 
 def test_a_modality_that_is_deleted_as_well_is_closed(model_workspace: Path) -> None:
-    attack_context = make_setting(
+    attack_context = make_context(
         FeatureSet.open(model_workspace / "data"), "audio", AttacksSettings(), retained=("text",)
     )
     assert attack_context.retained == ("text",)
@@ -50,15 +50,15 @@ def test_a_modality_that_is_deleted_as_well_is_closed(model_workspace: Path) -> 
 
 
 def test_rows_of_several_splits_up_to_a_number(model_workspace: Path) -> None:
-    assert len(setting_of(model_workspace, splits=("valid", "test")).rows) == 544
-    assert len(setting_of(model_workspace, rows=100).rows) == 100
+    assert len(context_of(model_workspace, splits=("valid", "test")).rows) == 544
+    assert len(context_of(model_workspace, rows=100).rows) == 100
 
 
 def test_too_few_rows_are_no_audit(model_workspace: Path) -> None:
     with pytest.raises(DataError, match="too few to tell") as refusal:
-        setting_of(model_workspace, rows=30)
+        context_of(model_workspace, rows=30)
     assert refusal.value.key == "attacks.least_rows"
-    assert len(setting_of(model_workspace, rows=30, least_rows=5).score) < 20
+    assert len(context_of(model_workspace, rows=30, least_rows=5).score) < 20
 
 
 def test_the_own_part_of_a_modality_is_what_the_others_do_not_tell(tmp_path: Path) -> None:
@@ -68,20 +68,20 @@ def test_the_own_part_of_a_modality_is_what_the_others_do_not_tell(tmp_path: Pat
     output = {**rows.features, "audio": np.hstack([shared, shared + own, own]).astype(np.float32)}
     split = type(rows)(rows.ids, rows.groups, rows.labels, output, rows.available, {"audio": own[:, 0] > 0})
     data = rewritten(tmp_path / "data", {"train": split, "test": split})
-    attack_context = make_setting(FeatureSet.open(data), "audio", AttacksSettings())
+    attack_context = make_context(FeatureSet.open(data), "audio", AttacksSettings())
     variances = attack_context.own[attack_context.score].var(0)
     assert variances == pytest.approx([0, 0.5, 1], abs=0.25)
 
 
 def test_what_cannot_be_attacked_is_refused(model_workspace: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no smell to attack"):
-        setting_of(model_workspace, "smell")
+        context_of(model_workspace, "smell")
     with pytest.raises(UsageError, match="only modality"):
-        make_setting(FeatureSet.open(model_workspace / "data", without=("text", "visual")), "audio", AttacksSettings())
+        make_context(FeatureSet.open(model_workspace / "data", without=("text", "visual")), "audio", AttacksSettings())
     with pytest.raises(DataError, match="only 4 rows"):
-        setting_of(model_workspace, rows=4)
+        context_of(model_workspace, rows=4)
     rows = small_rows("test", 40)
     same = type(rows)(rows.ids, rows.groups, rows.labels, rows.features, rows.available, {"audio": np.ones(40, int)})
     data = rewritten(tmp_path / "data", {"train": same, "test": same})
     with pytest.raises(DataError, match="one value only"):
-        make_setting(FeatureSet.open(data), "audio", AttacksSettings())
+        make_context(FeatureSet.open(data), "audio", AttacksSettings())

@@ -12,7 +12,7 @@ from mbd.attacks import relearn
 from mbd.attacks.durability import VARIANTS, Variant, changed, prune, to_int8_and_back
 from mbd.params import AttacksSettings
 from mbd.tensors import Array
-from tests.attacks.models import LATTICE, audited, setting_of, suspect_of
+from tests.attacks.models import LATTICE, audited, context_of, target_of
 
 weights = arrays(np.float32, array_shapes(min_dims=2, max_dims=3, max_side=6), elements=st.floats(-8, 8, width=32))
 
@@ -41,7 +41,7 @@ def test_pruning_takes_the_smallest_share(tensor: Array, share: float) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_only_weights_change_and_what_was_there_stays(model_workspace: Path, variant: Variant) -> None:
-    target_model = suspect_of(model_workspace, "model", "before")
+    target_model = target_of(model_workspace, "model", "before")
     other = changed(target_model, variant, AttacksSettings())
     assert (other.role, other.record) == (target_model.role, target_model.record)
     different = {
@@ -61,11 +61,10 @@ def test_what_leaked_leaks_and_what_was_cut_stays_cut(
 ) -> None:
     if backbone == "lattice":
         model_workspace = audited(tmp_path, *LATTICE, method="exact")
-    context = setting_of(model_workspace, relearn_rows=(128,))
+    context = context_of(model_workspace, relearn_rows=(128,))
     full, left, never = (
         max(
-            e.value
-            for e in relearn.attack(changed(suspect_of(model_workspace, name), variant, context.params), context)
+            e.value for e in relearn.attack(changed(target_of(model_workspace, name), variant, context.params), context)
         )
         for name in ("model", "deleted", "reference")
     )

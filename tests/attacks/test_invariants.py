@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.attacks.audit_input import open_case
+from mbd.attacks.audit_input import open_audit
 from mbd.attacks.invariants import fingerprint, invariants
 from mbd.model.checkpoint import load_model, save_model
 from mbd.params import load_params
@@ -19,7 +19,7 @@ from tests.evaluation.models import TINY
 
 
 def judged(model_workspace: Path, after: Path) -> dict[str, str]:
-    audit = open_case(
+    audit = open_audit(
         model_workspace / "data", model_workspace / "model", after, model_workspace / "reference", ["audio"]
     )
     return {found.name: found.decision for found in invariants(audit)}
@@ -68,13 +68,13 @@ def test_noise_that_anyone_can_subtract_is_refused_and_no_budget_is_charged_for_
 
 def test_a_released_exact_model_still_has_to_be_the_reference(exact: Path, tmp_path: Path) -> None:
     shutil.copytree(exact / "deleted", tmp_path / "released", ignore=shutil.ignore_patterns("deletion.json"))
-    audit = open_case(exact / "data", None, tmp_path / "released", exact / "reference", ["audio"])
+    audit = open_audit(exact / "data", None, tmp_path / "released", exact / "reference", ["audio"])
     assert {found.name: found.decision for found in invariants(audit)}["exact"] == "passed"
     record, tensors = load_model(tmp_path / "released")
     name = min(tensors)
     (tmp_path / "changed").mkdir()
     save_model(tmp_path / "changed", record, {**tensors, name: np.asarray(tensors[name]) + 1})
-    audit = open_case(exact / "data", None, tmp_path / "changed", exact / "reference", ["audio"])
+    audit = open_audit(exact / "data", None, tmp_path / "changed", exact / "reference", ["audio"])
     assert {found.name: found.decision for found in invariants(audit)}["exact"] == "refused"
 
 
@@ -149,7 +149,7 @@ def test_exact_means_the_bytes_of_the_reference(exact: Path, tmp_path: Path) -> 
     save_model(model_workspace / "reference", record, tensors | {name: tensors[name] + 1e-6})
     assert judged(model_workspace, model_workspace / "deleted")["exact"] == "refused"
     save_model(model_workspace / "reference", record.model_copy(update={"seed": "1"}), tensors)
-    audit = open_case(
+    audit = open_audit(
         model_workspace / "data",
         model_workspace / "model",
         model_workspace / "deleted",

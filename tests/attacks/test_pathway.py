@@ -10,7 +10,7 @@ from mbd.attacks import pathway
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
 from mbd.model.checkpoint import load_model
-from tests.attacks.models import blind_fusion, constant, noisy_input, renamed, setting_of, suspect_of, uncut, untrained
+from tests.attacks.models import blind_fusion, constant, context_of, noisy_input, renamed, target_of, uncut, untrained
 
 
 def values(target_model: TargetModel, attack_context: AttackContext) -> list[float]:
@@ -19,7 +19,7 @@ def values(target_model: TargetModel, attack_context: AttackContext) -> list[flo
 
 @pytest.mark.parametrize("name", ["deleted", "reference"])
 def test_nothing_moves_in_a_model_without_the_modality(model_workspace: Path, name: str) -> None:
-    assert values(suspect_of(model_workspace, name), setting_of(model_workspace)) == [0, 0]
+    assert values(target_of(model_workspace, name), context_of(model_workspace)) == [0, 0]
 
 
 @pytest.mark.parametrize("made", [untrained, constant])
@@ -27,7 +27,7 @@ def test_a_useless_model_leaks_nothing(
     model_workspace: Path, tmp_path: Path, made: Callable[[Path, Path], Path]
 ) -> None:
     made(model_workspace, tmp_path / "useless")
-    assert values(suspect_of(tmp_path, "useless"), setting_of(model_workspace)) == [0, 0]
+    assert values(target_of(tmp_path, "useless"), context_of(model_workspace)) == [0, 0]
 
 
 @pytest.mark.parametrize("made", [renamed, blind_fusion, noisy_input, uncut])
@@ -35,7 +35,7 @@ def test_a_deletion_that_is_none_is_seen(
     model_workspace: Path, tmp_path: Path, made: Callable[[Path, Path], Path]
 ) -> None:
     made(model_workspace, tmp_path / "false")
-    share, size = values(suspect_of(tmp_path, "false"), setting_of(model_workspace))
+    share, size = values(target_of(tmp_path, "false"), context_of(model_workspace))
     assert share == 1
     assert size > 0.1
 
@@ -47,7 +47,7 @@ def test_a_single_column_that_still_reads_the_modality_is_enough(model_workspace
         for part in entry.columns:
             if part.reads == "audio":
                 almost[name][:, part.start : part.stop] = 0
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     blind = TargetModel.of("after", record, almost)
     assert values(blind, attack_context) == [0, 0]
     start = next(part.start for part in record.tensors["fusion.hidden.weight"].columns if part.reads == "audio")

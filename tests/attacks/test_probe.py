@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from mbd.attacks.attack import AttackEvidence
-from mbd.attacks.bootstrap import interval
 from mbd.attacks.context import AttackContext
 from mbd.attacks.probe import guess
 from mbd.attacks.whitebox import guessed
 from mbd.tensors import Array
-from tests.attacks.models import setting_of
+from tests.attacks.models import context_of, interval
 
 
 def found(views: list[dict[str, Array]], attack_context: AttackContext) -> list[AttackEvidence]:
@@ -20,7 +19,7 @@ def found(views: list[dict[str, Array]], attack_context: AttackContext) -> list[
 
 @pytest.mark.parametrize("strength", [0.65, 0.8, 0.95])
 def test_a_planted_bit_is_found_as_often_as_it_is_there(model_workspace: Path, strength: float) -> None:
-    attack_context, rng = setting_of(model_workspace), np.random.default_rng(0)
+    attack_context, rng = context_of(model_workspace), np.random.default_rng(0)
     truth = attack_context.attribute.values
     bits = [np.where(rng.random(len(truth)) < strength, truth, 1 - truth) for _ in range(12)]
     views = [
@@ -31,7 +30,7 @@ def test_a_planted_bit_is_found_as_often_as_it_is_there(model_workspace: Path, s
 
 
 def test_a_leak_that_no_linear_probe_sees_is_found(model_workspace: Path) -> None:
-    attack_context, rng = setting_of(model_workspace), np.random.default_rng(0)
+    attack_context, rng = context_of(model_workspace), np.random.default_rng(0)
     sign = 2 * attack_context.attribute.values - 1
     one = rng.standard_normal(len(sign))
     other = np.abs(rng.standard_normal(len(sign))) * np.sign(one) * sign
@@ -40,7 +39,7 @@ def test_a_leak_that_no_linear_probe_sees_is_found(model_workspace: Path) -> Non
 
 
 def test_intervals_of_noise_cover_chance_in_about_95_of_100(model_workspace: Path) -> None:
-    attack_context, rng = setting_of(model_workspace, rows=120, resamples=400), np.random.default_rng(0)
+    attack_context, rng = context_of(model_workspace, rows=120, resamples=400), np.random.default_rng(0)
     views = [{"layer": rng.standard_normal((120, 5))} for _ in range(200)]
     intervals = [interval(evidence, attack_context.params) for evidence in found(views, attack_context)]
     assert 178 <= sum(one.low <= 0.5 <= one.high for one in intervals) <= 199
@@ -48,13 +47,13 @@ def test_intervals_of_noise_cover_chance_in_about_95_of_100(model_workspace: Pat
 
 
 def test_what_does_not_vary_tells_nothing(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     (evidence,) = found([{"layer": np.full((480, 3), 7.0)}], attack_context)
     assert evidence.value == 0.5
 
 
 def test_of_models_that_add_nothing_to_the_inputs_each_is_read_the_same(model_workspace: Path) -> None:
-    attack_context, rng = setting_of(model_workspace), np.random.default_rng(0)
+    attack_context, rng = context_of(model_workspace), np.random.default_rng(0)
     views = [{**attack_context.known, "layer": rng.standard_normal((480, 20))} for _ in range(4)]
     values = [evidence.rows.tolist() for evidence in found(views, attack_context)]
     plain = found([attack_context.known], attack_context)[0].rows.tolist()
@@ -62,7 +61,7 @@ def test_of_models_that_add_nothing_to_the_inputs_each_is_read_the_same(model_wo
 
 
 def test_a_rare_value_is_not_drowned_by_a_common_one(model_workspace: Path) -> None:
-    attack_context, rng = setting_of(model_workspace), np.random.default_rng(0)
+    attack_context, rng = context_of(model_workspace), np.random.default_rng(0)
     rare = rng.random(480) < 0.15
     attack_context.attribute.values[:] = rare
     (evidence,) = found(

@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from mbd.attacks import proxy
-from mbd.attacks.audit_input import open_case
+from mbd.attacks.audit_input import open_audit
 from mbd.attacks.proxy import ProxyQuality, leave_one_out, proxy_quality, spearman
 from mbd.deletion.calibration import Calibration
 from mbd.model.networks import JointNetwork
@@ -50,7 +50,7 @@ def test_an_increment_is_what_removing_the_parameter_costs(model_workspace: Path
 
 
 def quality(model_workspace: Path, after: Path, **settings: object) -> ProxyQuality | None:
-    audit = open_case(
+    audit = open_audit(
         model_workspace / "data", model_workspace / "model", after, model_workspace / "reference", ["audio"]
     )
     return proxy_quality(audit, AttacksSettings.model_validate(settings))

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from mbd.attacks import reconstruction
-from mbd.attacks.bootstrap import difference
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
 from mbd.model.checkpoint import load_model
 from mbd.tensors import Array
-from tests.attacks.models import setting_of, suspect_of, untrained
+from tests.attacks.models import context_of, difference, target_of, untrained
 
 
 def knowing(model_workspace: Path, attack_context: AttackContext) -> TargetModel:
@@ -38,17 +37,17 @@ def _scaled(attack_context: AttackContext, modality: str, tensors: dict[str, Arr
 
 
 def test_a_generator_that_knows_the_modality_is_found(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     offered, _, hidden = reconstruction.attack(knowing(model_workspace, attack_context), attack_context)
     assert offered.value > 0.05
-    none = reconstruction.attack(suspect_of(model_workspace, "reference"), attack_context)[0]
+    none = reconstruction.attack(target_of(model_workspace, "reference"), attack_context)[0]
     assert none.value == 0
     assert difference(offered, none, attack_context.params).low > 0.02
     assert abs(hidden.value) < 0.02  # what the others tell of audio is no part of its own
 
 
 def test_a_generator_that_was_ruined_is_not_worse_than_none(model_workspace: Path) -> None:
-    attack_context, target_model = setting_of(model_workspace), suspect_of(model_workspace, "model")
+    attack_context, target_model = context_of(model_workspace), target_of(model_workspace, "model")
     rng = np.random.default_rng(0)
     noise = {
         name: np.asarray(x + 9 * rng.standard_normal(x.shape), np.float32) if "generator" in name else x
@@ -60,25 +59,25 @@ def test_a_generator_that_was_ruined_is_not_worse_than_none(model_workspace: Pat
 
 
 def test_the_modality_is_learnt_from_a_model_that_is_fed_it(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
-    _, fed, hidden = reconstruction.attack(suspect_of(model_workspace, "model"), attack_context)
+    attack_context = context_of(model_workspace)
+    _, fed, hidden = reconstruction.attack(target_of(model_workspace, "model"), attack_context)
     assert fed.value > 0.5
     assert hidden.value == pytest.approx(0, abs=0.02)
-    for evidence in reconstruction.attack(suspect_of(model_workspace, "deleted"), attack_context):
+    for evidence in reconstruction.attack(target_of(model_workspace, "deleted"), attack_context):
         assert evidence.value == pytest.approx(0, abs=0.02)
 
 
 def test_an_untrained_model_tells_no_more_than_the_reference(model_workspace: Path, tmp_path: Path) -> None:
     untrained(model_workspace, tmp_path / "untrained")
-    for evidence in reconstruction.attack(suspect_of(tmp_path, "untrained"), setting_of(model_workspace)):
+    for evidence in reconstruction.attack(target_of(tmp_path, "untrained"), context_of(model_workspace)):
         assert evidence.value == pytest.approx(0, abs=0.02)
 
 
 def test_the_reconstruction_loss_is_that_of_the_generator_as_it_is(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     none, knows = (
         reconstruction.losses(target_model, attack_context)
-        for target_model in (suspect_of(model_workspace, "reference"), knowing(model_workspace, attack_context))
+        for target_model in (target_of(model_workspace, "reference"), knowing(model_workspace, attack_context))
     )
     assert none.value == pytest.approx((attack_context.target[attack_context.score] ** 2).mean())
     assert difference(knows, none, attack_context.params).high < 0

@@ -8,14 +8,23 @@ from scipy.stats import norm
 
 from mbd.attacks import relearn
 from mbd.attacks.attack import AttackEvidence
-from mbd.attacks.bootstrap import difference, interval
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
 from mbd.attacks.relearn import balanced_hits, few_shot, kernels
 from mbd.attacks.target_model import TargetModel
 from mbd.features.rows import Rows
 from mbd.tensors import Array
-from tests.attacks.models import LATTICE, audited, blind_fusion, constant, setting_of, suspect_of, untrained
+from tests.attacks.models import (
+    LATTICE,
+    audited,
+    blind_fusion,
+    constant,
+    context_of,
+    difference,
+    interval,
+    target_of,
+    untrained,
+)
 
 
 def thinking(model_workspace: Path, places: dict[str, Array]) -> TargetModel:
@@ -26,7 +35,7 @@ def thinking(model_workspace: Path, places: dict[str, Array]) -> TargetModel:
             del modality, fed
             return Extraction((), np.zeros((len(rows), 1, 1)), places)
 
-    plain = suspect_of(model_workspace, "model")
+    plain = target_of(model_workspace, "model")
     return Thinking(plain.role, plain.record, plain.backbone, plain.tensors)
 
 
@@ -36,7 +45,7 @@ def by_name(found: list[AttackEvidence]) -> dict[str, float]:
 
 @pytest.mark.parametrize("strength", [0.5, 1.0, 2.0])
 def test_a_planted_attribute_is_relearnt_as_well_as_it_can_be_told(model_workspace: Path, strength: float) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     sides = 2.0 * attack_context.attribute.values - 1
     noise = np.random.default_rng(0).standard_normal((len(sides), 6))
     noise[:, 0] += strength * sides
@@ -47,14 +56,14 @@ def test_a_planted_attribute_is_relearnt_as_well_as_it_can_be_told(model_workspa
 
 
 def test_a_place_that_holds_the_modality_brings_it_back(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     found = by_name(relearn.attack(thinking(model_workspace, {"place": attack_context.own}), attack_context))
     assert found["R² of audio's own part from 8 rows"] < found["R² of audio's own part from 32 rows"]
     assert found["R² of audio's own part from 128 rows"] > 0.95
 
 
 def test_noise_covers_chance(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace, resamples=200, relearn_rows=(16, 64))
+    attack_context = context_of(model_workspace, resamples=200, relearn_rows=(16, 64))
     rng = np.random.default_rng(0)
     covered: dict[str, list[bool]] = {}
     for _ in range(200):
@@ -70,11 +79,11 @@ def test_noise_covers_chance(model_workspace: Path) -> None:
 
 
 def test_the_full_model_is_relearnt_and_what_is_left_of_it_is_not(model_workspace: Path, tmp_path: Path) -> None:
-    attack_context = setting_of(model_workspace)
-    reference = relearn.attack(suspect_of(model_workspace, "reference", "reference"), attack_context)
+    attack_context = context_of(model_workspace)
+    reference = relearn.attack(target_of(model_workspace, "reference", "reference"), attack_context)
 
     def surely_above(folder: Path) -> float:
-        found = relearn.attack(suspect_of(folder.parent, folder.name), attack_context)
+        found = relearn.attack(target_of(folder.parent, folder.name), attack_context)
         return max(
             difference(one, other, attack_context.params).low for one, other in zip(found, reference, strict=True)
         )
@@ -91,12 +100,12 @@ def test_the_full_model_is_relearnt_and_what_is_left_of_it_is_not(model_workspac
 def test_weights_that_are_only_cut_off_from_the_output_are_where_relearning_starts(
     model_workspace: Path, tmp_path: Path
 ) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     found, reference = (
         by_name(relearn.attack(target_model, attack_context))
         for target_model in (
-            suspect_of(tmp_path, blind_fusion(model_workspace, tmp_path / "blind").name),
-            suspect_of(model_workspace, "reference"),
+            target_of(tmp_path, blind_fusion(model_workspace, tmp_path / "blind").name),
+            target_of(model_workspace, "reference"),
         )
     )
     measure = "R² of audio's own part from 128 rows"
@@ -104,7 +113,7 @@ def test_weights_that_are_only_cut_off_from_the_output_are_where_relearning_star
 
 
 def test_a_model_that_says_the_same_of_all_rows_teaches_nothing(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     n = len(attack_context.rows)
     places: dict[str, Array] = {"place": np.full((n, 4), np.float32(0.1)), "silent": np.zeros((n, 3))}
     for evidence in relearn.attack(thinking(model_workspace, places), attack_context):
@@ -112,8 +121,8 @@ def test_a_model_that_says_the_same_of_all_rows_teaches_nothing(model_workspace:
 
 
 def test_few_rows_give_few_shots(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace, relearn_rows=(8, 4000, 5000))
-    names = [evidence.measure for evidence in relearn.attack(suspect_of(model_workspace, "reference"), attack_context)]
+    attack_context = context_of(model_workspace, relearn_rows=(8, 4000, 5000))
+    names = [evidence.measure for evidence in relearn.attack(target_of(model_workspace, "reference"), attack_context)]
     n = len(attack_context.fit)
     assert names == [
         "accuracy from 8 rows of audio",
@@ -124,7 +133,7 @@ def test_few_rows_give_few_shots(model_workspace: Path) -> None:
 
 
 def test_kernels_are_those_of_centred_places(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     rng = np.random.default_rng(0)
     places = [5 + 10**scale * rng.standard_normal((len(attack_context.rows), 7)) for scale in (-1, 2)]
     chosen = np.stack([rng.permutation(len(attack_context.fit))[:9] for _ in range(2)])
@@ -172,9 +181,9 @@ def measured(attack_context: AttackContext, target_model: TargetModel) -> list[f
 
 def test_lattices_and_classes(tmp_path: Path) -> None:
     model_workspace = audited(tmp_path, *LATTICE, features=("features.source.synthetic.classes=3",), method="exact")
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     full, left, reference = (
-        measured(attack_context, suspect_of(model_workspace, m)) for m in ("model", "deleted", "reference")
+        measured(attack_context, target_of(model_workspace, m)) for m in ("model", "deleted", "reference")
     )
     assert max(np.subtract(full, reference)) > 0.1
     assert left == reference

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.attacks.audit_input import open_case
+from mbd.attacks.audit_input import open_audit
 from mbd.attacks.suite import ATTACKS, run_suite
 from mbd.errors import DataError
 from mbd.formats.leakage import LeakageRecord
@@ -19,7 +19,7 @@ FAST = AttacksSettings(resamples=200, relearn_rows=(32,), proxy_parameters=20, v
 
 
 def audit(model_workspace: Path, after: Path, *modalities: str, params: AttacksSettings = FAST) -> LeakageRecord:
-    audit_input = open_case(
+    audit_input = open_audit(
         model_workspace / "data",
         model_workspace / "model",
         after,

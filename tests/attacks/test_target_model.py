@@ -7,26 +7,26 @@ import pytest
 
 from mbd.attacks.target_model import TargetModel
 from mbd.model.predictor import load
-from tests.attacks.models import LATTICE, audited, renamed, setting_of, suspect_of, uncut
+from tests.attacks.models import LATTICE, audited, context_of, renamed, target_of, uncut
 from tests.evaluation.models import tiny_model
 from tests.training.build import joint_data
 
 
 def test_outputs_are_the_predictions_under_every_mask(model_workspace: Path) -> None:
-    rows = setting_of(model_workspace).rows
-    seen = suspect_of(model_workspace, "model").extract(rows, "audio", fed=True)
+    rows = context_of(model_workspace).rows
+    seen = target_of(model_workspace, "model").extract(rows, "audio", fed=True)
     assert seen.masks == ((), ("text",), ("visual",), ("text", "visual"))
     model = load(model_workspace / "model")
     for place, mask in enumerate(seen.masks):
         expected = model.predict({m: rows.features[m] for m in (*mask, "audio")})
         assert seen.outputs[:, place, 0] == pytest.approx(expected, abs=1e-5)
     assert seen.complete == pytest.approx(model.predict(rows.features)[:, None], abs=1e-5)
-    hidden = suspect_of(model_workspace, "model").extract(rows, "audio", fed=False)
+    hidden = target_of(model_workspace, "model").extract(rows, "audio", fed=False)
     assert hidden.masks == (("text",), ("visual",), ("text", "visual"))
 
 
 def test_every_layer_is_heard_with_what_it_says(model_workspace: Path) -> None:
-    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    rows, target_model = context_of(model_workspace).rows, target_of(model_workspace, "model")
     seen = target_model.extract(rows, "audio", fed=True).activations
     layers = {name.removesuffix(".weight") for name in target_model.tensors if name.endswith(".weight")}
     assert set(seen) == layers
@@ -37,7 +37,7 @@ def test_every_layer_is_heard_with_what_it_says(model_workspace: Path) -> None:
 
 
 def test_a_model_without_the_modality_cannot_be_fed_it(model_workspace: Path) -> None:
-    rows, reference = setting_of(model_workspace).rows, suspect_of(model_workspace, "reference", "reference")
+    rows, reference = context_of(model_workspace).rows, target_of(model_workspace, "reference", "reference")
     assert reference.entries(rows, "audio") == ()
     assert reference.refuses(rows, "audio")
     assert reference.extract(rows, "audio", fed=True) is reference.extract(rows, "audio", fed=False)
@@ -46,7 +46,7 @@ def test_a_model_without_the_modality_cannot_be_fed_it(model_workspace: Path) ->
 
 def test_what_was_revoked_but_not_cut_is_fed_though_the_model_refuses_it(model_workspace: Path, tmp_path: Path) -> None:
     uncut(model_workspace, tmp_path / "uncut")
-    rows, target_model = setting_of(model_workspace).rows, suspect_of(tmp_path, "uncut")
+    rows, target_model = context_of(model_workspace).rows, target_of(tmp_path, "uncut")
     assert target_model.refuses(rows, "audio")
     assert target_model.entries(rows, "audio") == ("audio",)
     fed, hidden = (target_model.extract(rows, "audio", fed=fed).complete for fed in (True, False))
@@ -55,25 +55,25 @@ def test_what_was_revoked_but_not_cut_is_fed_though_the_model_refuses_it(model_w
 
 def test_another_name_does_not_hide_an_input(model_workspace: Path, tmp_path: Path) -> None:
     renamed(model_workspace, tmp_path / "renamed")
-    rows, hidden = setting_of(model_workspace).rows, suspect_of(tmp_path, "renamed")
+    rows, hidden = context_of(model_workspace).rows, target_of(tmp_path, "renamed")
     assert hidden.entries(rows, "audio") == ("voice",)
     assert not hidden.refuses(rows, "audio")
-    open_one = suspect_of(model_workspace, "model").extract(rows, "audio", fed=True)
+    open_one = target_of(model_workspace, "model").extract(rows, "audio", fed=True)
     assert hidden.extract(rows, "audio", fed=True).outputs == pytest.approx(open_one.outputs, abs=1e-6)
     offered = hidden.reconstruct(rows, "audio")
     assert offered["generator"] == pytest.approx(
-        suspect_of(model_workspace, "model").reconstruct(rows, "audio")["generator"]
+        target_of(model_workspace, "model").reconstruct(rows, "audio")["generator"]
     )
 
 
 def test_rows_are_extracted_once(model_workspace: Path) -> None:
-    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    rows, target_model = context_of(model_workspace).rows, target_of(model_workspace, "model")
     assert target_model.extract(rows, "audio", fed=True) is target_model.extract(rows, "audio", fed=True)
     assert target_model.look(rows, "audio", fed=True) is not target_model.extract(rows, "audio", fed=True)
 
 
 def test_other_weights_give_another_suspect(model_workspace: Path) -> None:
-    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    rows, target_model = context_of(model_workspace).rows, target_of(model_workspace, "model")
     pruned = target_model.with_tensors({name: x if x.ndim < 2 else 0 * x for name, x in target_model.tensors.items()})
     assert isinstance(pruned, TargetModel)
     assert (pruned.role, pruned.record) == (target_model.role, target_model.record)
@@ -83,7 +83,7 @@ def test_other_weights_give_another_suspect(model_workspace: Path) -> None:
 
 
 def test_a_broken_model_says_nothing(model_workspace: Path) -> None:
-    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    rows, target_model = context_of(model_workspace).rows, target_of(model_workspace, "model")
     broken = target_model.with_tensors({name: np.full_like(x, np.nan) for name, x in target_model.tensors.items()})
     assert not broken.extract(rows, "audio", fed=True).outputs.any()
 
@@ -92,8 +92,8 @@ def test_a_broken_model_says_nothing(model_workspace: Path) -> None:
 def test_a_row_is_given_what_it_has_and_never_nothing(tmp_path: Path, classes: int) -> None:
     joint_data(tmp_path / "data", classes=classes, missing=0.3)
     tiny_model(tmp_path / "data", tmp_path / "model")
-    rows = setting_of(tmp_path, splits=("train", "test")).rows
-    seen = suspect_of(tmp_path, "model").extract(rows, "audio", fed=False)
+    rows = context_of(tmp_path, splits=("train", "test")).rows
+    seen = target_of(tmp_path, "model").extract(rows, "audio", fed=False)
     assert seen.outputs.shape == (len(rows), 3, max(classes, 1))
     only_text = ~rows.available["visual"]
     assert 0 < only_text.sum() < len(rows)
@@ -104,9 +104,9 @@ def test_a_row_is_given_what_it_has_and_never_nothing(tmp_path: Path, classes: i
 
 def test_every_part_of_a_lattice_is_seen(tmp_path: Path) -> None:
     model_workspace = audited(tmp_path, *LATTICE, method="exact")
-    rows, target_model = setting_of(model_workspace).rows, suspect_of(model_workspace, "model")
+    rows, target_model = context_of(model_workspace).rows, target_of(model_workspace, "model")
     fed, hidden = (target_model.extract(rows, "audio", fed=fed).activations for fed in (True, False))
     assert {"projection.audio", "module.audio+text.kernel", "module.audio+text.scores"} <= set(fed) - set(hidden)
-    deleted = suspect_of(model_workspace, "deleted").extract(rows, "audio", fed=True)
+    deleted = target_of(model_workspace, "deleted").extract(rows, "audio", fed=True)
     assert deleted.activations.keys() == hidden.keys()
     assert all((deleted.activations[name] == x).all() for name, x in hidden.items())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.attacks.audit_input import open_case
+from mbd.attacks.audit_input import open_audit
 from mbd.attacks.target_model import Role, TargetModel
 from mbd.attacks.utility import correlation, utility
 from mbd.errors import DataError
@@ -20,7 +20,7 @@ from tests.features.build import npz_arrays, small_collection, write_npz
 
 
 def utilities(model_workspace: Path) -> dict[tuple[str, str], dict[str, float]]:
-    audit = open_case(
+    audit = open_audit(
         model_workspace / "data",
         model_workspace / "model",
         model_workspace / "deleted",
@@ -40,7 +40,7 @@ def utilities(model_workspace: Path) -> dict[tuple[str, str], dict[str, float]]:
 def test_the_metrics_are_those_of_the_evaluation(model_workspace: Path) -> None:
     found = utilities(model_workspace)
     assert set(found) == {(m, r) for m in ("acc2", "corr") for r in ("text+visual", "text", "visual")}
-    audit = open_case(
+    audit = open_audit(
         model_workspace / "data",
         model_workspace / "model",
         model_workspace / "deleted",
@@ -72,7 +72,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_classes_are_judged_by_accuracy_and_mean_recall(classes: Path) -> None:
     found = utilities(classes)
-    audit = open_case(classes / "data", classes / "model", classes / "deleted", classes / "reference", ["audio"])
+    audit = open_audit(classes / "data", classes / "model", classes / "deleted", classes / "reference", ["audio"])
     test = audit.data.split("test").load()
     shown = {m: test.features[m] for m in ("text", "visual")}
     metrics = task_metrics("classification", test.labels, load(classes / "deleted").predict(shown))

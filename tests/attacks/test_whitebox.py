@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from mbd.attacks import blackbox, pathway, reconstruction, whitebox
-from mbd.attacks.bootstrap import difference, interval
-from mbd.attacks.context import make_setting
+from mbd.attacks.context import make_context
 from mbd.features.contract import FeatureSet
 from mbd.params import AttacksSettings, load_params
 from mbd.steps import features, train
@@ -16,10 +15,12 @@ from tests.attacks.models import (
     audited,
     blind_fusion,
     constant,
+    context_of,
+    difference,
+    interval,
     noisy_input,
     renamed,
-    setting_of,
-    suspect_of,
+    target_of,
     uncut,
     untrained,
 )
@@ -35,9 +36,9 @@ VARIETY = {
 
 
 def test_the_full_model_leaks_only_while_it_is_fed(model_workspace: Path) -> None:
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     full, reference = (
-        whitebox.attack(suspect_of(model_workspace, name), attack_context) for name in ("model", "reference")
+        whitebox.attack(target_of(model_workspace, name), attack_context) for name in ("model", "reference")
     )
     assert [evidence.measure for evidence in full] == ["accuracy, audio fed", "accuracy, audio not fed"]
     fed, hidden = (difference(one, other, attack_context.params) for one, other in zip(full, reference, strict=True))
@@ -50,10 +51,10 @@ def test_a_deletion_that_is_none_leaks(
     model_workspace: Path, tmp_path: Path, made: Callable[[Path, Path], Path]
 ) -> None:
     made(model_workspace, tmp_path / "false")
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     found, beside = (
         whitebox.attack(target_model, attack_context)[0]
-        for target_model in (suspect_of(tmp_path, "false"), suspect_of(model_workspace, "reference", "reference"))
+        for target_model in (target_of(tmp_path, "false"), target_of(model_workspace, "reference", "reference"))
     )
     assert difference(found, beside, attack_context.params).low > 0.03
 
@@ -63,10 +64,10 @@ def test_a_useless_model_passes_every_adversary(
     model_workspace: Path, tmp_path: Path, made: Callable[[Path, Path], Path]
 ) -> None:
     made(model_workspace, tmp_path / "useless")
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     for adversary in ADVERSARIES:
-        found = adversary.attack(suspect_of(tmp_path, "useless"), attack_context)
-        beside = adversary.attack(suspect_of(model_workspace, "reference", "reference"), attack_context)
+        found = adversary.attack(target_of(tmp_path, "useless"), attack_context)
+        beside = adversary.attack(target_of(model_workspace, "reference", "reference"), attack_context)
         for one, other in zip(found, beside, strict=True):
             apart = difference(one, other, attack_context.params)
             assert apart.low <= 0.03, one.measure
@@ -77,10 +78,10 @@ def test_a_useless_model_passes_every_adversary(
 def test_whatever_the_model_it_leaks_before_and_not_after(kind: str, tmp_path: Path) -> None:
     settings, data, method = VARIETY[kind]
     model_workspace = audited(tmp_path, *settings, features=data, method=method)
-    attack_context = setting_of(model_workspace)
+    attack_context = context_of(model_workspace)
     for adversary in ADVERSARIES:
         full, deleted, reference = (
-            adversary.attack(suspect_of(model_workspace, name), attack_context)
+            adversary.attack(target_of(model_workspace, name), attack_context)
             for name in ("model", "deleted", "reference")
         )
         names = [evidence.measure for evidence in full]
@@ -93,7 +94,7 @@ def test_whatever_the_model_it_leaks_before_and_not_after(kind: str, tmp_path: P
 
 
 def test_the_same_attack_gives_the_same_evidence(model_workspace: Path) -> None:
-    one, same = (whitebox.attack(suspect_of(model_workspace, "model"), setting_of(model_workspace)) for _ in range(2))
+    one, same = (whitebox.attack(target_of(model_workspace, "model"), context_of(model_workspace)) for _ in range(2))
     assert [evidence.rows.tolist() for evidence in one] == [evidence.rows.tolist() for evidence in same]
 
 
@@ -104,11 +105,11 @@ def test_real_models_leak_before_deletion(real_mosi: Path, tmp_path: Path) -> No
     features.run(params, tmp_path / "data")
     train.run(params, tmp_path / "data", tmp_path / "model")
     train.run(params, tmp_path / "data", tmp_path / "reference", ("audio",))
-    attack_context = make_setting(FeatureSet.open(tmp_path / "data"), "audio", AttacksSettings())
+    attack_context = make_context(FeatureSet.open(tmp_path / "data"), "audio", AttacksSettings())
     assert attack_context.attribute.origin == "principal component"
     for adversary in (pathway, whitebox):
         full, reference = (
-            adversary.attack(suspect_of(tmp_path, name), attack_context)[0] for name in ("model", "reference")
+            adversary.attack(target_of(tmp_path, name), attack_context)[0] for name in ("model", "reference")
         )
         assert difference(full, reference, attack_context.params).low > 0.1
         found = interval(reference, attack_context.params)

@@ -34,7 +34,7 @@ def test_a_hostile_certificate_runs_nothing(browser: Browser, tmp_path: Path) ->
     assert checked(browser, panel).decision == "verified"
     assert browser.complaints() == []
     assert browser.evaluate("[document.scripts.length, document.images.length]") == [1, 0]
-    assert browser.evaluate("document.title").startswith("sentiment has forgotten audio")
+    assert browser.evaluate("document.title").startswith('Attacks found no audio in model "sentiment"')
     assert wicked in browser.evaluate("document.body.textContent")
 
 

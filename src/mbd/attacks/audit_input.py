@@ -60,7 +60,7 @@ class AuditInput:
         return self.before or self.after
 
 
-def open_case(
+def open_audit(
     features: Path, before: Path | None, after: Path, reference: Path, modalities: Sequence[str]
 ) -> AuditInput:
     """Read the models and open the data; refuse what does not belong together."""

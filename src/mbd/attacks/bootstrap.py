@@ -28,19 +28,6 @@ def resample_weights(groups: Array | int, resamples: int, draw: np.random.Genera
     return weights
 
 
-def interval(evidence: AttackEvidence, params: AttacksSettings) -> Interval:
-    """Return the measure with its confidence interval."""
-    return percentiles(evidence.value, resampled(evidence, params), evidence, params)
-
-
-def difference(one: AttackEvidence, other: AttackEvidence, params: AttacksSettings) -> Interval:
-    """Return `one` − `other` of the same measure on the same rows, with the interval of the difference."""
-    if (one.attack, one.measure, len(one.rows)) != (other.attack, other.measure, len(other.rows)):
-        raise ValueError(f"{one.attack}, {one.measure} and {other.attack}, {other.measure} are not of the same rows")
-    values = resampled(one, params) - resampled(other, params)
-    return percentiles(one.value - other.value, values, one, params)
-
-
 def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
     """Return the measure of each resample; those of two suspects on the same rows belong together."""
     return evidence.statistic(evidence.rows, _weights(evidence, params))

@@ -90,7 +90,7 @@ class AttackContext:
         return fitted.mean(0), np.maximum(fitted.std(0), _DEVIATION_FLOOR)
 
 
-def make_setting(
+def make_context(
     data: FeatureSet, modality: str, params: AttacksSettings, *, retained: tuple[str, ...] | None = None
 ) -> AttackContext:
     """Choose the attacked rows of `data` and their halves.

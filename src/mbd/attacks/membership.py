@@ -14,11 +14,9 @@ each signal asks whether the model knows the unpredictable:
     output           the same of m* alone, nothing else given
 
 A model that m* cannot reach, or whose answers are constant, scores 0 for every row: AUC ½, whatever else it remembers.
-Where the model offers no x̂, the adversary fits a ridge map from its activations. With models known to have been trained
-without m* of some rows (`shadows`), what they score for these rows is subtracted first (offline LiRA).
+Where the model offers no x̂, the adversary fits a ridge map from its activations.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -40,14 +38,6 @@ _SHRINK = 0.1
 _TINY = 1e-9
 
 
-@dataclass(frozen=True)
-class Shadow:
-    """A model that is no suspect, and the rows (by id) whose m* it was trained on; none for a never-exposed one."""
-
-    model: TargetModel
-    trained_on: frozenset[str] = frozenset()
-
-
 @dataclass(frozen=True, eq=False)
 class Population:
     """Members and non-members, and what an outsider knows of them; `fit` and `score` are masks."""
@@ -66,12 +56,10 @@ class Population:
     """m* of other fit rows for each row, several times"""
 
 
-def attack(
-    target_model: TargetModel, attack_context: AttackContext, shadows: Sequence[Shadow] = ()
-) -> list[AttackEvidence]:
+def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Tell members from non-members by m* alone."""
     people = population(attack_context)
-    signals = _calibrated(_signals(target_model, attack_context, people), attack_context, people, shadows)
+    signals = _signals(target_model, attack_context, people)
     together = _combined([signal for family in signals.values() for signal in family], people)
     score, groups = ~people.fit, people.rows.groups[~people.fit]
 
@@ -163,25 +151,6 @@ def _effects(target_model: TargetModel, attack_context: AttackContext, people: P
     swapped = [replace(rows, features={**rows.features, m: matrix}) for matrix in people.swapped]
     (complete, alone), *others = (target_model.answers(given, m) for given in (rows, *swapped))
     return complete - np.mean([other[0] for other in others], axis=0), alone - np.mean([o[1] for o in others], axis=0)
-
-
-def _calibrated(
-    signals: dict[str, list[Array]], attack_context: AttackContext, people: Population, shadows: Sequence[Shadow]
-) -> dict[str, list[Array]]:
-    """Return what each signal says beyond the mean of the shadows that were trained without the row's m*."""
-    if not shadows:
-        return signals
-    out = np.stack([~np.isin(people.rows.ids, list(shadow.trained_on)) for shadow in shadows])
-    known, count = out.any(0), np.maximum(out.sum(0), 1)
-    of_shadows = [_signals(shadow.model, attack_context, people) for shadow in shadows]
-    calibrated = {}
-    for name, family in signals.items():
-        # A shadow may offer fewer signals than the suspect (it has no generator): the mean of what it offers stands in.
-        scores = np.stack([np.mean(theirs[name], axis=0) for theirs in of_shadows])
-        typical = (scores * out).sum(0) / count
-        typical[~known] = typical[known].mean() if known.any() else 0.0
-        calibrated[name] = [signal - typical for signal in family]
-    return calibrated
 
 
 def _told(inputs: Array, targets: Array, fit: Array) -> Array:

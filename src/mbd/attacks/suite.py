@@ -19,7 +19,7 @@ from tqdm import tqdm
 from mbd.attacks import diff
 from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.audit_input import AuditInput, StoredModel
-from mbd.attacks.context import AttackContext, make_setting
+from mbd.attacks.context import AttackContext, make_context
 from mbd.attacks.durability import changed
 from mbd.attacks.gate import GateFinding, judge_attacks, judge_epsilon, judge_utility, reasons_of
 from mbd.attacks.invariants import invariants
@@ -67,7 +67,7 @@ class _Clock:
 def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = False) -> Audit:
     """Attack the models of a case and judge what was found."""
     target_models = {role: _suspect(role, stored) for role, stored in audit.models.items()}
-    settings = [make_setting(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
+    settings = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
     jobs = 3 + len(settings) * (len(ATTACKS) * (1 + len(params.variants)) + ("before" in target_models))
     with reproducible(1), threadpool_limits(1), tqdm(total=jobs, disable=not progress, unit="part") as bar:
         clock = _Clock(bar)

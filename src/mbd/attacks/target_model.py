@@ -90,7 +90,7 @@ class TargetModel:
         return extraction.Feeding(self.record.modalities, retained, entries if fed else (), modality)
 
 
-def open_suspect(folder: Path, role: Role, *, verify: bool = True) -> TargetModel:
+def open_target(folder: Path, role: Role, *, verify: bool = True) -> TargetModel:
     """Open a model folder for attack."""
     record, tensors = load_model(folder, verify=verify)
     return TargetModel.of(role, record, {name: np.array(tensor) for name, tensor in tensors.items()})

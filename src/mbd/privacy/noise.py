@@ -10,7 +10,6 @@ that this very key was used; without the key the commitment says nothing.
 """
 
 import hashlib
-import hmac
 import json
 import math
 import os
@@ -95,11 +94,6 @@ class NoiseKey:
 def commit(key: bytes, salt: bytes) -> str:
     """Return the commitment to a key."""
     return _digest(_COMMITMENT, salt, key).hexdigest()
-
-
-def opens(commitment: str, key: bytes, salt: bytes) -> bool:
-    """Whether key and salt are those that were committed to."""
-    return hmac.compare_digest(commitment, commit(key, salt))
 
 
 @contextmanager

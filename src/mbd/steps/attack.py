@@ -40,7 +40,7 @@ def run(
 ) -> LeakageRecord:
     """Attack and judge the model `after`; write what was found, `tell` it, then refuse the model or return it all."""
     try:
-        from mbd.attacks.audit_input import open_case  # noqa: PLC0415 -- needs torch
+        from mbd.attacks.audit_input import open_audit  # noqa: PLC0415 -- needs torch
         from mbd.attacks.gate import refuse  # noqa: PLC0415
         from mbd.attacks.suite import Audit, run_suite  # noqa: PLC0415
     except ImportError as error:
@@ -60,11 +60,11 @@ def run(
         step.look_at = REPORT
         step.phases |= audit.seconds
 
-    case = open_case(features, before, after, reference, modalities)
+    audit_input = open_audit(features, before, after, reference, modalities)
     inputs = {**({"before": before} if before else {}), "after": after, "reference": reference}
     with step_run(NAME, out, {"attacks": params.attacks}, **inputs) as step:
-        step.inputs["features"] = {"path": str(features), "digest": canonical_digest(case.data.digests())}
-        audit = run_suite(case, params.attacks, progress=progress)
+        step.inputs["features"] = {"path": str(features), "digest": canonical_digest(audit_input.data.digests())}
+        audit = run_suite(audit_input, params.attacks, progress=progress)
         write(step, audit)
     tell(to_text(audit_overview(audit.record)))
     refuse(audit.record, out / REPORT)
