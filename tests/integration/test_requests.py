@@ -93,7 +93,7 @@ def submit_all(service: Service) -> list[str]:
 
 
 def carry_out(service: Service) -> int:
-    """Let workers come and go, and kill them at random, until nothing is owed; return how many were killed."""
+    """Let workers come and go, and kill them at random, until no request is open; return how many were killed."""
     random, killed = stream(0, "requests", "killing"), 0
     workers: list[subprocess.Popen[bytes]] = []
     deadline = time.monotonic() + DEADLINE_SECONDS

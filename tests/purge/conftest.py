@@ -19,7 +19,7 @@ def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
 @pytest.fixture(scope="session")
 def first_estate(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> PurgeWorkspace:
     """A repository whose data has been pushed to a folder; tests work in copies of it."""
-    folder = tmp_path_factory.mktemp("estate")
+    folder = tmp_path_factory.mktemp("workspace")
     purge_workspace = PurgeWorkspace.make(
         model_workspace, folder, {"backup": "../../remote"}, environment=isolated(folder / "machine")
     )

@@ -103,7 +103,7 @@ class PurgeWorkspace:
         return purge.run(self.params(*settings), planned, self.authority.url)
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """Return the arguments of an `mbd purge …` in this estate."""
+        """Return the arguments of an `mbd purge …` in this workspace."""
         sets = [part for setting in (*self.authority.settings, *self._own) for part in ("--set", setting)]
         return ["purge", *map(str, arguments), "--store", self.authority.url, *sets]
 

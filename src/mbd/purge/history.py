@@ -190,12 +190,12 @@ class GitObjects:
 
 
 def inside_git(folder: Path) -> bool:
-    """Whether a folder looks like one in a git repository; git itself need not be installed to tell that it is not."""
+    """Return whether a folder seems to be in a git repository; git need not be installed for the answer no."""
     return any((parent / ".git").exists() for parent in (folder.absolute(), *folder.absolute().parents))
 
 
 def is_pointer(path: str) -> bool:
-    """Whether a path is that of a `dvc.lock` or of a `.dvc` file."""
+    """Return whether a path is a `dvc.lock` or `.dvc` file."""
     file = posixpath.basename(path)
     return file == "dvc.lock" or (file.endswith(".dvc") and file != ".dvc")
 

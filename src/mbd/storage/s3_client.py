@@ -55,7 +55,7 @@ def make_client(settings: StoreSettings) -> Any:  # noqa: ANN401 -- boto3 has no
         read_timeout=settings.timeout_seconds,
         retries={"mode": "standard", "total_max_attempts": settings.retries + 1},
         max_pool_connections=32,
-        # We compare SHA-256 digests ourselves; many servers do not know the newer checksums.
+        # SHA-256 digests are compared on our side; many servers do not support the newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         s3={"addressing_style": "path" if settings.endpoint else "auto", "payload_signing_enabled": True},
