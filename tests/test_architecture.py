@@ -32,6 +32,7 @@ TOOLS = {
     "remote_errors",
     "records",
     "registry",
+    "logs",
     "tombstones",
     "__version__",
 }

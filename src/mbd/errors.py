@@ -1,7 +1,7 @@
-"""Every error a user can meet, and the exit code it ends with.
+"""Every error that a user can meet, and the exit code it ends with.
 
-An error names what is wrong and, where they apply, the file, the key and the value that are wrong, and the
-hint. Faces print ``str(error)`` and exit with ``error.exit_code``; nothing else decides an exit code.
+An error names what is wrong and, where they apply, the file, the key and the value that are wrong, and a hint. Commands
+and tasks print ``str(error)`` and exit with ``error.exit_code``; nothing else decides an exit code.
 """
 
 from enum import IntEnum
@@ -18,6 +18,14 @@ class ExitCode(IntEnum):
     REFUSED = 3
     UNVERIFIED = 4
     BAD_DATA = 5
+    INTERRUPTED = 130
+
+
+EXIT_CODES = (
+    "0 done, 1 failure, 2 wrong usage or parameters, 3 refused by the gate or the budget, 4 verification failed, "
+    "5 bad data, 130 interrupted"
+)
+"""the exit codes as help texts and documentation list them"""
 
 
 class MbdError(Exception):
@@ -53,25 +61,25 @@ class UsageError(MbdError):
 
 
 class DataError(MbdError):
-    """The data given is not what it has to be."""
+    """The given data are not valid."""
 
     exit_code = ExitCode.BAD_DATA
 
 
 class GateRefusedError(MbdError):
-    """The evidence does not carry the claim, so there is no certificate."""
+    """The evidence does not support the claim, so there is no certificate."""
 
     exit_code = ExitCode.REFUSED
 
 
 class VerificationError(MbdError):
-    """Something that was to be verified is not what it claims to be."""
+    """A signature, a digest or a claim does not hold."""
 
     exit_code = ExitCode.UNVERIFIED
 
 
 class MissingExtraError(MbdError):
-    """A part of the software that is needed here was not installed."""
+    """An optional package that is needed here is not installed."""
 
     def __init__(self, needed_for: str, extra: str, package: str) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The command line: instant help, documented exit codes, messages with a hint."""
+"""The command line: fast help, exit codes, errors with hints, completion."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def test_every_command_is_listed_with_what_it_does() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["request"], ["certificate"], ["purge"]])
-def test_no_help_breaks_off_in_the_middle_of_a_sentence(arguments: list[str]) -> None:
+def test_no_help_text_is_cut_off(arguments: list[str]) -> None:
     text = mbd(*arguments, "--help").stdout
     assert "..." not in text.replace("[ARGS]...", "")
 
@@ -72,7 +72,7 @@ def test_a_command_that_does_not_exist_gets_the_nearest_one_named(arguments: lis
     ("module", "extra"),
     [("torch", "train"), ("threadpoolctl", "train"), ("dp_accounting", "privacy"), ("h5py", "data")],
 )
-def test_a_part_that_is_not_installed_is_named_with_the_way_to_get_it(module: str, extra: str) -> None:
+def test_a_missing_package_is_named_with_the_extra_that_installs_it(module: str, extra: str) -> None:
     script = (
         f"import sys, mbd.cli; sys.argv = ['mbd', 'params']\n"
         f"def missing(*a, **k): raise ModuleNotFoundError('no', name={module!r})\n"
@@ -85,7 +85,7 @@ def test_a_part_that_is_not_installed_is_named_with_the_way_to_get_it(module: st
     assert "Traceback" not in result.stderr
 
 
-def test_bad_data_ends_with_5_and_says_where(tmp_path: Path) -> None:
+def test_bad_data_ends_with_5_and_names_file_key_and_value(tmp_path: Path) -> None:
     arrays = npz_arrays(small_collection())
     arrays["test_labels"] = arrays["test_labels"] + 10
     file = write_npz(tmp_path / "d.npz", arrays)
@@ -100,7 +100,7 @@ def test_bad_data_ends_with_5_and_says_where(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_features_prints_what_a_person_wants_to_know(tmp_path: Path) -> None:
+def test_features_prints_a_summary_and_logs_where_it_was_written(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
     settings = [f"features.source.path={file}", "features.source.kind=npz", "features.calibration.share=0.5"]
     result = mbd("features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
@@ -117,12 +117,12 @@ def test_params_prints_every_parameter_and_the_digest(tmp_path: Path) -> None:
     assert mbd("params", cwd=tmp_path).stdout == result.stdout
 
 
-def test_an_interrupted_command_says_so_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_command_ends_with_130_and_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     @click.command()
     def endless() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as end:
         run_command(endless, "endless", [])
-    assert end.value.code == 1
-    assert "interrupted" in capsys.readouterr().err
+    assert end.value.code == 130
+    assert capsys.readouterr().err.endswith("error: interrupted; nothing half-written is left, run the command again\n")

@@ -30,7 +30,7 @@ def test_a_page_has_the_same_bytes_in_every_process(authority: SmallOffice, tmp_
     for seed in ("1", "2"):
         done = mbd("report", bundle, "--out", tmp_path / f"{seed}.html", seed=seed)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.endswith("making it has verified nothing\n")
+        assert done.stdout.endswith("writing it has verified nothing\n")
     assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
 
 

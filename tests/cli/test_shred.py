@@ -38,11 +38,11 @@ class ShredWorkspace:
 @pytest.fixture
 def workspace(tmp_path: Path) -> ShredWorkspace:
     workspace = ShredWorkspace(tmp_path)
-    assert "made" in workspace.run("shred", "keys").output
+    assert "created" in workspace.run("shred", "keys").output
     return workspace
 
 
-def test_a_step_does_not_notice_that_its_data_is_encrypted(workspace: ShredWorkspace) -> None:
+def test_a_step_reads_encrypted_data_like_plain_data(workspace: ShredWorkspace) -> None:
     features, out = feature_set(workspace.folder / "features"), workspace.folder / "encrypted"
     assert "12 files" in workspace.run("shred", "encrypt", "--features", features, "--out", out).output
     train = ["train", *(f"--set={setting}" for setting in SMALL), "--without=audio", "--features"]
@@ -74,14 +74,14 @@ def test_from_plain_to_encrypted_and_back_until_the_key_is_gone(workspace: Shred
         workspace.run("shred", "decrypt", folder, "--out", workspace.folder / "never")
 
 
-def test_list_tells_what_there_is_and_was(workspace: ShredWorkspace) -> None:
+def test_list_shows_existing_and_destroyed_keys(workspace: ShredWorkspace) -> None:
     assert "no data key" in workspace.run("shred", "list").output
     workspace.run("shred", "encrypt", "--model", model(workspace.folder / "model"), "--replace")
     workspace.destroy("--yes")
     lines = workspace.run("shred", "list").output.splitlines()
     assert [("audio" in line, "request 17" in line) for line in lines].count((True, True)) == 1
     assert sum("DESTROYED" in line for line in lines) == 1 and len(lines) == 3
-    listed = json.loads(workspace.run("shred", "list", "--json").output)
+    listed = json.loads(workspace.run("shred", "list", "--json").stdout)
     assert [key["destroyed"] is not None for key in listed["keys"]].count(True) == 1
 
 
@@ -96,7 +96,7 @@ def test_another_key_wraps_and_the_old_one_is_destroyed(workspace: ShredWorkspac
     workspace.run("shred", "decrypt", folder, "--out", workspace.folder / "plain")
 
 
-def test_what_is_not_said_clearly_is_refused(workspace: ShredWorkspace) -> None:
+def test_ambiguous_options_are_refused(workspace: ShredWorkspace) -> None:
     first, second = model(workspace.folder / "a" / "model"), model(workspace.folder / "b" / "model")
     for arguments in (
         ["--out", workspace.folder / "x"],
@@ -108,5 +108,5 @@ def test_what_is_not_said_clearly_is_refused(workspace: ShredWorkspace) -> None:
         workspace.run("shred", "encrypt", "--model", first, "--model", second, "--out", workspace.folder / "x")
     with pytest.raises(DataError, match="neither"):
         workspace.run("shred", "encrypt", "--model", workspace.folder / "keys", "--replace")
-    with pytest.raises(UsageError, match="whose keys"):
+    with pytest.raises(UsageError, match="lineage of the keys"):
         workspace.destroy("--yes")

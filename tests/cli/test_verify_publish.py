@@ -87,12 +87,12 @@ def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateA
     ("arguments", "code", "said"),
     [
         (["verify", "nowhere"], 5, "there is no certificate in this folder"),
-        (["verify", "ftp://x/y"], 2, "a store is file://FOLDER or s3://BUCKET"),
+        (["verify", "ftp://x/y"], 2, "there is no store named 'ftp'"),
         (["verify", "nowhere", "--reproduce"], 2, "--reproduce and --features DIR belong together"),
         (["publish", "--certificate", "nowhere", "--model", "nowhere"], 5, "there is no readable trust file"),
     ],
 )
-def test_wrong_usage_is_told(arguments: list[str], code: int, said: str) -> None:
+def test_wrong_usage_is_an_error(arguments: list[str], code: int, said: str) -> None:
     done = mbd(*arguments)
     assert done.returncode == code, done.stderr
     assert said in done.stderr

@@ -223,7 +223,7 @@ def test_a_port_in_use_is_a_usage_error(lifecycle_store: GoldenStore) -> None:
         port = url.rpartition(":")[2]
         done = subprocess.run(command(lifecycle_store, "--port", port), capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "nothing can be served here" in done.stderr
+    assert "cannot listen on this address" in done.stderr
 
 
 def test_once_prints_the_page_without_torch(lifecycle_store: GoldenStore, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ Effect = Literal["revoked", "superseded", "refuted", "passed", "none"]
 
 CONSISTENCY, STATE = "log consistency", "not superseded or revoked"
 _OFFLINE = "only the store it was published in knows; give its URL"
-_SHORTEST = 8
+_SHORTEST = 6
 
 
 class Status(Record):
@@ -198,7 +198,7 @@ def find(store: Store, start: str) -> str:
         raise DataError(
             "there is no such certificate in this store" if not found else "several certificates begin like this",
             value=start,
-            hint=f"`mbd certificate list` shows all of them; give at least {_SHORTEST} characters",
+            hint=f"`mbd certificate list` lists them; give a unique prefix of at least {_SHORTEST} digits",
         )
     return found[0]
 

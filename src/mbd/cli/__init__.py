@@ -1,16 +1,18 @@
-"""The command line, one face of the steps. Each command lives in a module of its own, loaded when it is used."""
+"""The command line. Each command lives in a module of its own, loaded when it is used."""
 
-import re
+import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import requires
+from importlib.metadata import metadata, requires
+from typing import NoReturn
 
 import click
 
-from mbd import __version__
+from mbd import __version__, logs
 from mbd.cli.common import CommandGroup
-from mbd.errors import ExitCode, MbdError, MissingExtraError
+from mbd.cli.options import log_options
+from mbd.errors import EXIT_CODES, ExitCode, MbdError, MissingExtraError
 
 SECTIONS = {
     "The steps, in order": (
@@ -30,10 +32,11 @@ SECTIONS = {
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 
-_EPILOG = """`mbd COMMAND --help` tells the options of a command, `mbd params` every parameter with its meaning.
+_EPILOG = f"""`mbd COMMAND --help` describes a command, `mbd params` every parameter. -q, -v and --log-format may also
+follow the command. Results go to standard output, log lines and progress to standard error.
 
-Exit codes: 0 done, 1 failure, 2 wrong usage or parameters, 3 refused by the gate, 4 verification failed,
-5 bad data."""
+Exit codes: {EXIT_CODES}."""
+_LOG = logging.getLogger(__name__)
 
 
 class _Commands(CommandGroup):
@@ -43,6 +46,10 @@ class _Commands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        logs.configure(logging.INFO, "text")
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
@@ -51,6 +58,7 @@ class _Commands(CommandGroup):
 
 
 @click.command(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@log_options(hidden=False)
 @click.version_option(__version__, prog_name="mbd")
 def group() -> None:
     """Missing-by-Design: make a trained multimodal model forget a modality, attack the result, prove it."""
@@ -63,29 +71,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_command(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> None:
     """Run a command that is called `name`; every error ends with its own exit code."""
+    logs.configure(logging.INFO, "text")
     try:
         command(arguments, prog_name=name, standalone_mode=False)
     except MbdError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
+        _end(str(error), error.exit_code)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "mbd":
             raise
-        click.echo(f"error: {MissingExtraError('this command', _extra_with(error.name), error.name)}", err=True)
-        sys.exit(ExitCode.FAILURE)
-    except click.exceptions.Abort:
-        click.echo("interrupted; nothing half-written is left, run it again", err=True)
-        sys.exit(ExitCode.FAILURE)
+        _end(str(MissingExtraError("this command", _extra_with(error.name), error.name)), ExitCode.FAILURE)
+    except click.exceptions.Abort as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            _end("interrupted; nothing half-written is left, run the command again", ExitCode.INTERRUPTED)
+        _end("aborted, nothing was done", ExitCode.FAILURE)
     except click.ClickException as error:
         error.show()
         sys.exit(ExitCode.USAGE)
 
 
+def _end(message: str, code: ExitCode) -> NoReturn:
+    _LOG.error(message)
+    sys.exit(code)
+
+
 def _extra_with(module: str) -> str:
     """Return the extra of this distribution that brings the package of `module`, or all of them."""
-    package = module.partition(".")[0].replace("_", "-")
-    for requirement in requires("missing-by-design") or []:
-        name, _, condition = requirement.partition(";")
-        if re.match(rf"{re.escape(package)}\b(?!-)", name) and (extra := re.search(r"extra == [\"'](\w+)", condition)):
-            return extra[1]
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    package = canonicalize_name(module.partition(".")[0])
+    for requirement in map(Requirement, requires("missing-by-design") or []):
+        if canonicalize_name(requirement.name) == package and requirement.marker:
+            extras = metadata("missing-by-design").get_all("Provides-Extra") or []
+            return next((extra for extra in extras if requirement.marker.evaluate({"extra": extra})), "all")
     return "all"

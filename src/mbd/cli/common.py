@@ -1,43 +1,44 @@
-"""What all commands share: the parameter options, folders, and how errors end."""
+"""What all commands share: groups of commands, and the parameters."""
 
 import difflib
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mbd.cli.options import log_options
+
 if TYPE_CHECKING:
     from mbd.steps.context import StepContext
 
 Command = Callable[..., Any]
-FOLDER = click.Path(file_okay=False, path_type=Path)
 READ = {"features", "model", "models", "before", "after", "reference", "against", "deletion"}
 """options that name FeatureSets and models that a command reads: it gets the plain form of encrypted ones"""
+_LOG = logging.getLogger(__name__)
 _NO_LIMIT = 1000
 
 
 class CommandGroup(click.Group):
-    """A command with commands of its own, whose help tells the whole first sentence of each."""
+    """A group of commands, whose help shows the whole first sentence of each."""
 
     def sections(self, ctx: click.Context) -> dict[str, Sequence[str]]:
-        """Return the names of the commands under the titles that they are listed by."""
+        """Return the names of the commands by the title of their section."""
         return {"Commands": self.list_commands(ctx)}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""
         for title, names in self.sections(ctx).items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
-            told = [
-                (name, below.get_short_help_str(_NO_LIMIT)) for name, below in commands if below and not below.hidden
-            ]
+            rows = [(name, each.get_short_help_str(_NO_LIMIT)) for name, each in commands if each and not each.hidden]
             with formatter.section(title):
-                formatter.write_dl(told)
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant; of one that does not exist, the nearest is named."""
+        """Find the command; if there is none of this name, the error suggests the nearest one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -57,7 +58,7 @@ def with_params(command: Command) -> Command:
         if context.invoked_subcommand:  # which has parameters and a context of its own
             command(params=params, **options)
             return
-        with step_context(params, _name(context), warn=lambda text: click.echo(text, err=True)) as step:
+        with step_context(params, _name(context), warn=_LOG.warning) as step:
             command(params=params, **{name: _plain(step, name, value) for name, value in options.items()})
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
@@ -71,7 +72,7 @@ def with_params(command: Command) -> Command:
     settings = click.option(
         "--set", "settings", multiple=True, metavar="A.B=VALUE", help="Set one parameter; repeatable."
     )
-    return file(settings(wrapped))
+    return log_options(hidden=True)(file(settings(wrapped)))
 
 
 def _name(context: click.Context) -> str:

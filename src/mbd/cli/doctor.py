@@ -1,12 +1,12 @@
 """`mbd doctor`."""
 
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from mbd.cli.common import with_params
+from mbd.cli.options import JSON, print_result
 from mbd.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -15,25 +15,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@JSON
 @click.option("--sbom", is_flag=True, help="Print the installed packages as CycloneDX JSON instead.")
 @with_params
 def command(params: "Params", as_json: bool, sbom: bool) -> None:
-    """Check Python, packages, device, DVC remotes, store, gateway and Kubeflow host; say what to do."""
+    """Check Python, packages, device, DVC remotes, store, Pushgateway and Kubeflow, with hints."""
     from mbd.doctor import CheckState, diagnose
     from mbd.doctor.sbom import bill_of_materials
-    from mbd.files import to_json
 
     if sbom:
-        click.echo(to_json(bill_of_materials()), nl=False)
+        print_result(bill_of_materials(), "", as_json=True)
         return
     findings = diagnose(params)
     failed = [finding.name for finding in findings if finding.state is CheckState.FAILED]
-    if as_json:
-        click.echo(to_json({"healthy": not failed, "checks": [asdict(finding) for finding in findings]}), nl=False)
-    else:
-        click.echo(_text(findings))
-        click.echo(f"\nfailed: {', '.join(failed)}" if failed else "\nnothing failed")
+    end = f"failed: {', '.join(failed)}" if failed else "nothing failed"
+    print_result({"healthy": not failed, "checks": findings}, f"{_text(findings)}\n\n{end}", as_json=as_json)
     if failed:
         sys.exit(ExitCode.FAILURE)
 

@@ -1,48 +1,45 @@
 """`mbd guard`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, with_params
+from mbd.cli.common import with_params
+from mbd.cli.options import FILE, JSON, STORE, TRUST, existing_store, model, print_result, trusted_keys
 
 if TYPE_CHECKING:
     from mbd.params import Params
 
+_LOG = logging.getLogger(__name__)
+
 
 @click.command()
-@click.option("--model", type=FOLDER, required=True, help="Model folder that is about to be served.")
-@click.option("--store", metavar="URL", help="Store that it was published in [default: store.url].")
-@click.option(
-    "--trust",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File of the keys that you trust, got by a way of your own [default: certificate.trust].",
-)
-@click.option(
-    "--schema",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write the JSON Schema of its inputs to [default: print it].",
-)
+@model("Model folder that is about to be served.")
+@STORE
+@TRUST
+@click.option("--schema", type=FILE, help="File to write the JSON Schema of its inputs to [default: print it].")
+@JSON
 @with_params
-def command(params: "Params", model: Path, store: str | None, trust: Path | None, schema: Path | None) -> None:
-    """Admit a model to serving, or not (exit code 4), and tell which inputs it may be given.
+def command(
+    params: "Params", model: Path, store: str | None, trust: Path | None, schema: Path | None, as_json: bool
+) -> None:
+    """Admit a model to serving or refuse it (exit code 4), and print the JSON Schema of its inputs.
 
-    It is admitted if a certificate of its weights verifies, is in the log, not revoked, superseded or overdue, and if
-    none of its files was purged.
+    A model is admitted if a certificate of its weights verifies, is in the log, is not revoked, superseded or overdue,
+    and none of its files was purged.
     """
     from mbd.certificate.guard import admit, input_schema
-    from mbd.certificate.trust import read_trust
     from mbd.files import to_json, write_file
-    from mbd.storage import open_store
 
-    admission = admit(
-        model, open_store(store or params.store.url, params.store), read_trust(trust or Path(params.certificate.trust))
-    )
-    text = to_json(input_schema(admission.record))
-    click.echo(f"admitted by certificate {admission.certificate}", err=schema is None)
-    if schema is None:
-        click.echo(text, nl=False)
-    else:
-        write_file(schema, text)
-        click.echo(f"\nwritten to {schema}")
+    admission = admit(model, existing_store(params, store), trusted_keys(params, trust))
+    inputs = input_schema(admission.record)
+    _LOG.info("admitted by certificate %s", admission.certificate)
+    if schema is not None:
+        write_file(schema, to_json(inputs))
+        _LOG.info("written to %s", schema)
+    if as_json:
+        print_result({"certificate": admission.certificate, "inputs": inputs}, "", as_json=True)
+    elif schema is None:
+        print_result(inputs, "", as_json=True)

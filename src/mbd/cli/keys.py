@@ -1,16 +1,20 @@
 """`mbd keys`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from mbd.cli.common import FOLDER, CommandGroup, with_params
+from mbd.cli.common import CommandGroup, with_params
+from mbd.cli.options import FOLDER, JSON, existing_store, print_result, store
 
 if TYPE_CHECKING:
     from mbd.certificate.trust import Purpose, TrustedKey
     from mbd.params import Params
 
+_LOG = logging.getLogger(__name__)
+_SHARE = "give the new trust file to everyone who verifies certificates"
 _FOLDER = click.option("--keys", "folder", type=FOLDER, help="Folder of the keys [default: that of certificate.trust].")
 _PASSPHRASE = click.option(
     "--passphrase",
@@ -22,16 +26,17 @@ _PASSPHRASE = click.option(
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Make, list, rotate and revoke the keys that sign certificates and the log."""
+    """Create, list, rotate and revoke the keys that sign certificates and the log."""
 
 
 @command.command()
 @click.option("--out", type=FOLDER, help="Folder for keys and trust file [default: that of certificate.trust].")
-@click.option("--name", default="signer", show_default=True, help="Whose key it is; keys of one name count once.")
-@click.option("--origin", help="Name of the log, such as example.org/deletions [default: made from its key].")
-@click.option("--days", type=click.IntRange(min=1), help="Days for which the key signs [default: until it is rotated].")
+@click.option("--name", default="signer", show_default=True, help="Holder; keys of one holder count as one signature.")
+@click.option("--origin", help="Name of the log, such as example.org/deletions [default: derived from its key].")
+@click.option("--days", type=click.IntRange(min=1), help="Days of validity [default: until it is rotated].")
 @_PASSPHRASE
-@click.option("--if-none", is_flag=True, help="Keep the keys that are there already.")
+@click.option("--if-none", is_flag=True, help="Keep existing keys.")
+@JSON
 @with_params
 def new(
     params: "Params",
@@ -41,35 +46,37 @@ def new(
     days: int | None,
     with_passphrase: bool,
     if_none: bool,
+    as_json: bool,
 ) -> None:
-    """Make a key that signs certificates, and the log's if there is none; trust both."""
+    """Create a key that signs certificates, and one for the log if there is none; both are trusted."""
     from mbd.certificate.keys import TRUST, make_keys
 
     folder = out or Path(params.certificate.trust).parent
     passphrase = _new_passphrase(with_passphrase)
     make_keys(folder, name, passphrase=passphrase, origin=origin, days=days, if_none=if_none)
-    click.echo(f"private keys are in {folder}, readable by you only: back them up, and never commit them")
-    click.echo(f"give {folder / TRUST} to whoever is to verify certificates")
+    text = (
+        f"private keys are in {folder}, readable by you only: back them up, and never commit them\n"
+        f"give {folder / TRUST} to everyone who verifies certificates"
+    )
+    print_result({"keys": folder, "trust": folder / TRUST}, text, as_json=as_json)
 
 
 @command.command("list")
 @_FOLDER
-@click.option("--json", "as_json", is_flag=True, help="Print the trust file's content as JSON.")
+@JSON
 @with_params
 def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
-    """List who is trusted, what for and how long."""
+    """List the trusted keys, their purpose and their validity."""
     from mbd.certificate.log.note import verifier_key
     from mbd.certificate.trust import raw_ed25519, read_trust
 
     trust = read_trust(_trust_file(params, folder))
-    if as_json:
-        click.echo(trust.model_dump_json(indent=2))
-        return
-    click.echo(f"signatures needed: {trust.threshold}\nlog: {trust.log_origin}\n")
+    lines = [f"signatures needed: {trust.threshold}\nlog: {trust.log_origin}\n"]
     for key in trust.keys:
-        click.echo(_line(key))
+        lines.append(_line(key))
         if key.purpose == "log":
-            click.echo(f"              {verifier_key(trust.log_origin, raw_ed25519(key.public))}")
+            lines.append(f"              {verifier_key(trust.log_origin, raw_ed25519(key.public))}")
+    print_result(trust, "\n".join(lines), as_json=as_json)
 
 
 @command.command()
@@ -80,12 +87,15 @@ def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="Days for which what the old key has signed may still be logged.",
+    help="Days for which signatures of the old key may still be logged.",
 )
 @_PASSPHRASE
+@JSON
 @with_params
-def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, with_passphrase: bool) -> None:
-    """Give NAME (or the log: "log") a new key; the old private key is destroyed."""
+def rotate(
+    params: "Params", name: str, folder: Path | None, overlap_days: int, with_passphrase: bool, as_json: bool
+) -> None:
+    """Replace the key of NAME ("log" for the log's); the old private key is destroyed."""
     from datetime import timedelta
 
     from mbd.certificate.keys import rotate_key
@@ -93,56 +103,76 @@ def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, 
     where = _trust_file(params, folder).parent
     passphrase = _new_passphrase(with_passphrase)
     key = rotate_key(where, name, passphrase=passphrase, overlap=timedelta(days=overlap_days))
-    click.echo(f"{_line(key)}\ngive the new trust file to whoever is to verify certificates")
+    print_result(key, _line(key), as_json=as_json)
+    _LOG.info(_SHARE)
 
 
 @command.command()
 @click.argument("key")
-@click.option("--reason", required=True, help="Why, for everybody to read.")
-@click.option("--store", "url", metavar="URL", help="Store of the log: what it holds now was signed in time.")
+@click.option("--reason", required=True, help="Why; it is written to the trust file.")
+@store("none; entries are judged by the log's time, not by their index")
 @_FOLDER
+@JSON
 @with_params
-def revoke(params: "Params", key: str, reason: str, url: str | None, folder: Path | None) -> None:
-    """Trust KEY (a name, or the start of an id) no longer."""
+def revoke(
+    params: "Params",
+    key: str,
+    reason: str,
+    store: str | None,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """Revoke KEY (a name, or a prefix of its id)."""
     from mbd.certificate.keys import revoke_key
     from mbd.certificate.log.reader import Log
     from mbd.certificate.trust import read_trust
-    from mbd.storage import open_store
 
     file = _trust_file(params, folder)
-    size = Log(open_store(url, params.store), read_trust(file)).size if url else None
+    size = Log(existing_store(params, store), read_trust(file)).size if store else None
     revoked = revoke_key(file, key, reason, size)
-    click.echo(_line(revoked))
+    print_result(revoked, _line(revoked), as_json=as_json)
     if revoked.purpose == "log":
-        click.echo("then `mbd keys rotate log`, and `mbd log repair` signs the log's head again")
+        _LOG.info("next: `mbd keys rotate log`, then `mbd log repair` to sign the checkpoint again")
     elif size is None:
-        click.echo("entries of the log count as older by the log's time; with --store they count by their place")
-    click.echo("give the new trust file to whoever is to verify certificates")
+        _LOG.info("earlier entries of the log are judged by the log's time; with --store, by their index")
+    _LOG.info(_SHARE)
 
 
 @command.command()
 @click.argument("name")
 @click.option("--public", "file", type=click.File("r"), required=True, help="PEM file of the public key.")
 @click.option("--purpose", type=click.Choice(["certificate", "log"]), default="certificate", show_default=True)
-@click.option("--scheme", help="How it signs, by securesystemslib's name [default: by the kind of key].")
+@click.option("--scheme", help="Signature scheme, as securesystemslib names it [default: by the type of key].")
 @_FOLDER
+@JSON
 @with_params
-def add(params: "Params", name: str, file: TextIO, purpose: "Purpose", scheme: str | None, folder: Path | None) -> None:
+def add(
+    params: "Params",
+    name: str,
+    file: TextIO,
+    purpose: "Purpose",
+    scheme: str | None,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
     """Trust the public key of NAME: another holder, or a KMS or HSM (then sign with URI#NAME)."""
     from mbd.certificate.keys import add_key
 
-    click.echo(_line(add_key(_trust_file(params, folder), file.read(), name, purpose, scheme)))
+    key = add_key(_trust_file(params, folder), file.read(), name, purpose, scheme)
+    print_result(key, _line(key), as_json=as_json)
 
 
 @command.command()
 @click.argument("holders", type=click.IntRange(min=1))
 @_FOLDER
+@JSON
 @with_params
-def threshold(params: "Params", holders: int, folder: Path | None) -> None:
-    """Say how many holders must have signed a certificate."""
+def threshold(params: "Params", holders: int, folder: Path | None, as_json: bool) -> None:
+    """Set how many holders must sign a certificate."""
     from mbd.certificate.keys import set_threshold
 
-    click.echo(f"signatures needed: {set_threshold(_trust_file(params, folder), holders).threshold}")
+    trust = set_threshold(_trust_file(params, folder), holders)
+    print_result(trust, f"signatures needed: {trust.threshold}", as_json=as_json)
 
 
 def _trust_file(params: "Params", folder: Path | None) -> Path:

@@ -1,13 +1,13 @@
 """`mbd log`."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mbd.cli.common import CommandGroup, with_params
+from mbd.cli.options import JSON, STORE, TRUST, existing_store, print_result, trusted_keys
 from mbd.errors import DataError, ExitCode
 
 if TYPE_CHECKING:
@@ -18,121 +18,108 @@ if TYPE_CHECKING:
     from mbd.storage.store import Store
 
 
-def _of_a_store(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--store URL` and `--trust FILE`."""
-    store = click.option("--store", "url", metavar="URL", help="Store of the log [default: store.url].")
-    trust = click.option("--trust", type=click.Path(path_type=Path), help="Whom to trust [default: certificate.trust].")
-    return store(trust(run))
-
-
 @click.group(cls=CommandGroup)
 def command() -> None:
     """Read and check the transparency log of a store."""
 
 
 @command.command("list")
-@_of_a_store
-@click.option("--last", type=click.IntRange(min=1), help="Only so many of the newest entries.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@STORE
+@TRUST
+@click.option("--last", type=click.IntRange(min=1), help="Only the newest N entries.", metavar="N")
+@JSON
 @with_params
-def list_entries(params: "Params", url: str | None, trust: Path | None, last: int | None, as_json: bool) -> None:
-    """List the entries: place, time at which it was logged, digest of the certificate."""
-    from mbd.files import to_json
-
-    _, _, log = _open(params, url, trust)
+def list_entries(params: "Params", store: str | None, trust: Path | None, last: int | None, as_json: bool) -> None:
+    """List the entries: index, time at which each was logged, SHA-256 of the certificate."""
+    _, _, log = _open(params, store, trust)
     start = max(0, log.size - last) if last else 0
     rows = [
-        {"index": place, "logged": f"{log.first_checkpoint_with(place).time:%Y-%m-%dT%H:%M:%SZ}", "sha256": leaf.hex()}
-        for place, leaf in log.entries(start)
+        {"index": index, "logged": f"{log.first_checkpoint_with(index).time:%Y-%m-%dT%H:%M:%SZ}", "sha256": leaf.hex()}
+        for index, leaf in log.entries(start)
     ]
-    if as_json:
-        click.echo(to_json(rows), nl=False)
-        return
-    for row in rows:
-        click.echo(f"{row['index']:8}  {row['logged']}  {row['sha256']}")
-    click.echo(f"{log.size} entries" if log.size else "nothing has been logged here yet")
+    lines = [f"{row['index']:8}  {row['logged']}  {row['sha256']}" for row in rows]
+    end = f"{log.size} entries" if log.size else "nothing has been logged here yet"
+    print_result(rows, "\n".join([*lines, end]), as_json=as_json)
 
 
 @command.command()
 @click.argument("entry", required=False)
-@_of_a_store
+@STORE
+@TRUST
+@JSON
 @with_params
-def show(params: "Params", url: str | None, trust: Path | None, entry: str | None) -> None:
-    """Show the proof of ENTRY (a place, or a certificate's digest); without it the log's signed head."""
-    _, _, log = _open(params, url, trust)
+def show(params: "Params", store: str | None, trust: Path | None, entry: str | None, as_json: bool) -> None:
+    """Show the inclusion proof of ENTRY (an index or a SHA-256), or without it the log's signed checkpoint."""
+    _, _, log = _open(params, store, trust)
     if entry is None:
-        click.echo(log.head.text, nl=False)
+        print_result({"checkpoint": log.head.text}, log.head.text.removesuffix("\n"), as_json=as_json)
         return
-    place = int(entry) if entry.isdigit() and len(entry) < 20 else _place(log, entry)
-    click.echo(log.inclusion(place).model_dump_json(indent=2))
+    index = int(entry) if entry.isdigit() and len(entry) < 20 else _index(log, entry)
+    print_result(log.inclusion(index), "", as_json=True)
 
 
 @command.command()
-@_of_a_store
+@STORE
+@TRUST
 @click.option(
-    "--since", type=click.Path(path_type=Path), help="A checkpoint kept earlier, which the log must continue."
+    "--since", type=click.Path(path_type=Path), help="A checkpoint saved earlier; the log must be consistent with it."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 @with_params
-def check(params: "Params", url: str | None, trust: Path | None, since: Path | None, as_json: bool) -> None:
-    """Check all of the log: signatures, every hash, older checkpoints, the certificates in this store."""
+def check(params: "Params", store: str | None, trust: Path | None, since: Path | None, as_json: bool) -> None:
+    """Check the whole log: signatures, every hash, older checkpoints, the certificates in this store."""
     from mbd.certificate.layout import certificate_name
     from mbd.certificate.log.check import check_log
     from mbd.certificate.log.checkpoint import verify_checkpoint
-    from mbd.files import to_json
 
-    store, trusted, _ = _open(params, url, trust)
+    opened, trusted, _ = _open(params, store, trust)
     older = verify_checkpoint(_read(since), trusted) if since else None
-    report = check_log(store, trusted, since=older, certificate_name=certificate_name)
-    click.echo(to_json(_as_json(report)) if as_json else _text(report), nl=not as_json)
+    report = check_log(opened, trusted, since=older, certificate_name=certificate_name)
+    print_result(_as_json(report), _text(report), as_json=as_json)
     if report.problems:
         sys.exit(ExitCode.UNVERIFIED)
 
 
 @command.command()
-@_of_a_store
+@STORE
+@TRUST
+@JSON
 @with_params
-def repair(params: "Params", url: str | None, trust: Path | None) -> None:
-    """Mend what follows from the entries: a head whose key was revoked, the index, appends that were killed."""
+def repair(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
+    """Repair what follows from the entries: a checkpoint whose key was revoked, the index, interrupted appends."""
     from mbd.certificate.keys import load_signer
     from mbd.certificate.log.repair import repair_log
 
-    store, trusted = _store_and_trust(params, url, trust)
-    repaired = repair_log(store, load_signer(params.certificate.log_signer, trusted), trusted)
-    click.echo("the head was signed again" if repaired.signed_again else "the head stands as it was signed")
-    click.echo(f"index objects written again: {repaired.indexed}; killed appends carried out: {repaired.carried_out}")
-
-
-def _store_and_trust(params: "Params", url: str | None, trust: Path | None) -> tuple["Store", "Trust"]:
-    from mbd.certificate.trust import read_trust
-    from mbd.storage import open_store
-
-    return open_store(url or params.store.url, params.store), read_trust(trust or Path(params.certificate.trust))
+    opened, trusted = existing_store(params, store), trusted_keys(params, trust)
+    repaired = repair_log(opened, load_signer(params.certificate.log_signer, trusted), trusted)
+    head = "the checkpoint was signed again" if repaired.signed_again else "the checkpoint did not change"
+    rest = f"index objects rewritten: {repaired.indexed}; interrupted appends completed: {repaired.carried_out}"
+    print_result(repaired, f"{head}\n{rest}", as_json=as_json)
 
 
 def _open(params: "Params", url: str | None, trust: Path | None) -> tuple["Store", "Trust", "Log"]:
     from mbd.certificate.log.reader import Log
 
-    store, trusted = _store_and_trust(params, url, trust)
+    store, trusted = existing_store(params, url), trusted_keys(params, trust)
     return store, trusted, Log(store, trusted)
 
 
-def _place(log: "Log", digest: str) -> int:
-    hint = "`mbd log list` lists them; a digest has 64 hexadecimal digits"
+def _index(log: "Log", digest: str) -> int:
+    hint = "`mbd log list` lists them; a SHA-256 has 64 hexadecimal digits"
     try:
-        place = log.place_of(bytes.fromhex(digest))
+        index = log.place_of(bytes.fromhex(digest))
     except ValueError as error:
-        raise DataError("this is neither a place nor a digest", value=digest, hint=hint) from error
-    if place is None:
+        raise DataError("this is neither an index nor a SHA-256", value=digest, hint=hint) from error
+    if index is None:
         raise DataError("there is no such entry in the log", value=digest, hint=hint)
-    return place
+    return index
 
 
 def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError("the checkpoint cannot be read", file=file, hint="`mbd log show` prints one to keep") from error
+        raise DataError("the checkpoint cannot be read", file=file, hint="`mbd log show` prints one to save") from error
 
 
 def _as_json(report: "LogReport") -> dict[str, Any]:
@@ -155,6 +142,6 @@ def _text(report: "LogReport") -> str:
     lines.append(f"older checkpoints: {report.old_checkpoints}")
     lines.append(f"certificates in this store: {report.certificates}; elsewhere: {report.elsewhere}")
     if report.pending:
-        lines.append(f"claimed and not carried out yet: {report.pending} (the next append, or `mbd log repair`, does)")
+        lines.append(f"not completed yet: {report.pending} (the next append or `mbd log repair` completes them)")
     lines += [f"PROBLEM: {problem}" for problem in report.problems]
-    return "\n".join([*lines, f"{len(report.problems)} problems" if report.problems else "all of it holds together"])
+    return "\n".join([*lines, f"{len(report.problems)} problems" if report.problems else "no problems"])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.common import FOLDER, CommandGroup, with_params
+from mbd.cli.common import CommandGroup, with_params
+from mbd.cli.options import FOLDER
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:

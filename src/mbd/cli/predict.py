@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, with_params
+from mbd.cli.common import with_params
+from mbd.cli.options import FOLDER
 
 if TYPE_CHECKING:
     from mbd.params import Params

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, CommandGroup, with_params
+from mbd.cli.common import CommandGroup, with_params
+from mbd.cli.options import FOLDER
 
 if TYPE_CHECKING:
     from mbd.params import Params

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import with_params
+from mbd.cli.options import JSON, TRUST, existing_store, print_result, store
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -13,23 +14,28 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
-@click.option("--store", metavar="URL", help="Make pages of all certificates in a store, and an index.")
+@store("none; give a BUNDLE")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder; or one .html, .md or .json file.")
-@click.option("--trust", type=click.Path(dir_okay=False, path_type=Path), help="Trusted keys [certificate.trust].")
+@TRUST
+@JSON
 @with_params
-def command(params: "Params", bundle: Path | None, store: str | None, out: Path, trust: Path | None) -> None:
-    """Make the page of a certificate BUNDLE, or the pages of a whole store: HTML, Markdown and JSON.
+def command(
+    params: "Params", bundle: Path | None, store: str | None, out: Path, trust: Path | None, as_json: bool
+) -> None:
+    """Write the page of a certificate BUNDLE, or with --store the pages of a whole store: HTML, Markdown and JSON.
 
-    The HTML page needs nothing but itself, and checks digests, signatures and the log in the browser.
+    The HTML page is self-contained, and checks digests, signatures and the log in the browser.
     """
     from mbd.steps import report
 
     if (bundle is None) == (store is None):
         raise click.UsageError("give either a BUNDLE or --store URL")
     if bundle is not None:
-        click.echo(f"open {report.of_bundle(bundle, out)} and check it there: making it has verified nothing")
+        page = report.of_bundle(bundle, out)
+        text = f"open {page} and verify it there: writing it has verified nothing"
+        print_result({"page": page}, text, as_json=as_json)
         return
-    done = report.of_store(params, store or "", out, trust=trust)
-    click.echo(f"{len(done.certificates)} certificates; open {done.page}")
-    for invalid in done.invalid:
-        click.echo(f"  {invalid.digest[:16]}  cannot be verified: {invalid.reason}")
+    done = report.of_store(params, existing_store(params, store).url, out, trust=trust)
+    invalid = [f"  {each.digest[:16]}  invalid: {each.reason}" for each in done.invalid]
+    text = "\n".join([f"{len(done.certificates)} certificates; open {done.page}", *invalid])
+    print_result(done, text, as_json=as_json)

@@ -5,52 +5,54 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, CommandGroup, with_params
+from mbd.cli.common import CommandGroup, with_params
+from mbd.cli.options import JSON, MODALITIES, STORE, existing_store, features, model, print_result
 from mbd.errors import MbdError
 
 if TYPE_CHECKING:
     from mbd.params import Params
     from mbd.requests.request_store import RequestStore
+    from mbd.storage.store import Store
 
 
 class UnfulfilledError(MbdError):
-    """A request could not be carried out."""
-
-
-_STORE = click.option("--store", "url", metavar="URL", help="Store of the requests [default: store.url].")
+    """A request could not be fulfilled."""
 
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """Enter requests to forget, look at them, carry them out."""
+    """Submit, list, cancel and fulfil requests to delete a modality."""
 
 
-def _book(params: "Params", url: str | None) -> "RequestStore":
+def _requests(store: "Store") -> "RequestStore":
     from mbd.requests.request_store import RequestStore
-    from mbd.storage import open_store
 
-    return RequestStore(open_store(url or params.store.url, params.store))
+    return RequestStore(store)
 
 
 @command.command()
-@_STORE
+@STORE
 @click.option("--model", metavar="NAME", help="Name under which the model is published [default: certificate.model].")
-@click.option("--modality", "modalities", required=True, multiple=True, metavar="MODALITY", help="Repeatable.")
-@click.option("--reason", default="", help="Why, in a few words that name nobody.")
-@click.option("--requester", default="", help="A reference to who asked; never personal data.")
-@click.option("--token", help="The same token again enters nothing new.")
+@MODALITIES
+@click.option("--reason", default="", help="Why, in a few words; no names of persons.")
+@click.option("--requester", default="", help="A reference to the requester; no personal data.")
+@click.option("--token", help="Idempotency token: the same one again submits nothing new.")
+@JSON
 @with_params
 def submit(
     params: "Params",
-    url: str | None,
+    store: str | None,
     model: str | None,
     modalities: tuple[str, ...],
     reason: str,
     requester: str,
     token: str | None,
+    as_json: bool,
 ) -> None:
-    """Enter a request; it is due after requests.due_days."""
-    request = _book(params, url).submit(
+    """Submit a request; it is due after requests.due_days."""
+    from mbd.storage import open_store
+
+    request = _requests(open_store(store or params.store.url, params.store)).submit(
         model or params.certificate.model,
         modalities,
         due_days=params.requests.due_days,
@@ -58,61 +60,67 @@ def submit(
         requester=requester,
         token=token,
     )
-    click.echo(f"{request.id}  {request.state}  due {request.due.date()}")
+    print_result(request, f"{request.id}  {request.state}  due {request.due.date()}", as_json=as_json)
 
 
 @command.command("list")
-@_STORE
-@click.option("--open", "only_open", is_flag=True, help="Only those that are still owed.")
+@STORE
+@click.option("--open", "only_open", is_flag=True, help="Only open requests.")
+@JSON
 @with_params
-def list_command(params: "Params", url: str | None, only_open: bool) -> None:
+def list_command(params: "Params", store: str | None, only_open: bool, as_json: bool) -> None:
     """List requests, nearest deadline first."""
-    book = _book(params, url)
-    for request in book.open_requests() if only_open else sorted(book.all(), key=lambda found: (found.due, found.id)):
-        what = ", ".join(request.modalities)
-        click.echo(f"{request.id}  {request.state:9}  due {request.due.date()}  {what} of {request.model}")
+    requests = _requests(existing_store(params, store))
+    found = list(requests.open_requests()) if only_open else sorted(requests.all(), key=lambda r: (r.due, r.id))
+    lines = [f"{r.id}  {r.state:9}  due {r.due.date()}  {', '.join(r.modalities)} of {r.model}" for r in found] or [
+        "no requests"
+    ]
+    print_result(found, "\n".join(lines), as_json=as_json)
 
 
 @command.command()
 @click.argument("identifier", metavar="ID")
-@_STORE
+@STORE
+@JSON
 @with_params
-def show(params: "Params", identifier: str, url: str | None) -> None:
-    """Print a request with its history as JSON."""
-    click.echo(_book(params, url).get(identifier).to_json(), nl=False)
+def show(params: "Params", identifier: str, store: str | None, as_json: bool) -> None:
+    """Print a request and its history, as JSON in any case."""
+    print_result(_requests(existing_store(params, store)).get(identifier), "", as_json=True)
 
 
 @command.command()
 @click.argument("identifier", metavar="ID")
-@_STORE
+@STORE
+@JSON
 @with_params
-def cancel(params: "Params", identifier: str, url: str | None) -> None:
-    """Cancel a request that nobody has begun to carry out."""
-    request = _book(params, url).cancel(identifier)
-    click.echo(f"{request.id}  {request.state}")
+def cancel(params: "Params", identifier: str, store: str | None, as_json: bool) -> None:
+    """Cancel a request that no worker has started."""
+    request = _requests(existing_store(params, store)).cancel(identifier)
+    print_result(request, f"{request.id}  {request.state}", as_json=as_json)
 
 
 @command.command()
-@_STORE
-@click.option("--features", type=FOLDER, required=True, help="FeatureSet that the model was made from.")
-@click.option("--model", type=FOLDER, required=True, help="Model that was trained (certificate.model is its name).")
+@STORE
+@features()
+@model("Trained model, whose name is certificate.model.")
 @click.option("--worker", help="Name of this worker in the requests' history [default: host and process].")
+@JSON
 @with_params
-def run(params: "Params", url: str | None, features: Path, model: Path, worker: str | None) -> None:
-    """Carry out what is owed for the model certificate.model, all of it by one deletion at a time."""
+def run(params: "Params", store: str | None, features: Path, model: Path, worker: str | None, as_json: bool) -> None:
+    """Fulfil the open requests for the model certificate.model, all of them by one deletion."""
     import os
     import socket
 
     from mbd.steps.request import Worker
 
-    where = url or params.store.url
+    requests, url = _requests(existing_store(params, store)), store or params.store.url
     name = worker or f"{socket.gethostname()}-{os.getpid()}"
-    outcomes = list(Worker(params, _book(params, url), where, features, model, name).run())
-    for request, outcome in outcomes:
-        click.echo(f"{request.id}  {request.state}  {outcome}")
-    if not outcomes:
-        click.echo("nothing is owed, or another worker is at work on this model")
+    outcomes = list(Worker(params, requests, url, features, model, name).run())
+    lines = [f"{request.id}  {request.state}  {outcome}" for request, outcome in outcomes]
+    result = [{"request": request, "outcome": outcome} for request, outcome in outcomes]
+    nothing = "no open requests, or another worker holds the lease"
+    print_result(result, "\n".join(lines or [nothing]), as_json=as_json)
     if any(request.state in ("failed", "refused") for request, _ in outcomes):
         raise UnfulfilledError(
-            "not every request was carried out", hint="see above; `mbd request show ID` has the history"
+            "not every request was fulfilled", hint="see above; `mbd request show ID` prints the history"
         )

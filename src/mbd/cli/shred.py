@@ -1,16 +1,21 @@
 """`mbd shred`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import FOLDER, CommandGroup, with_params
+from mbd.cli import options
+from mbd.cli.common import CommandGroup, with_params
+from mbd.cli.options import FOLDER, JSON, MODALITIES, YES, features, print_result
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
     from mbd.formats.shredding import KeyEntry, Kind
     from mbd.params import Params
+
+_LOG = logging.getLogger(__name__)
 
 
 @click.group(cls=CommandGroup)
@@ -19,13 +24,16 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--rewrap", "uri", metavar="URI", help="Let this key (file:PATH, awskms:KEY) wrap the data keys instead.")
+@click.option("--rewrap", "uri", metavar="URI", help="Wrap the data keys with this key: file:PATH or awskms:KEY.")
 @click.option(
-    "--destroy-old", is_flag=True, help="Destroy the file of the old key: old copies of wrapped keys are dead."
+    "--destroy-old",
+    is_flag=True,
+    help="Destroy the old key file, so that old copies of wrapped keys are useless.",
 )
+@JSON
 @with_params
-def keys(params: "Params", uri: str | None, destroy_old: bool) -> None:
-    """Make the key that wraps data keys, or replace it; then tell whether it works."""
+def keys(params: "Params", uri: str | None, destroy_old: bool, as_json: bool) -> None:
+    """Create the key that wraps data keys, or replace it, and test it."""
     from mbd.shredding.keys import Keyring, overwrite_and_remove
     from mbd.shredding.wrapper import FileWrapper, file_of, open_wrapper
 
@@ -34,28 +42,34 @@ def keys(params: "Params", uri: str | None, destroy_old: bool) -> None:
         raise UsageError("--destroy-old needs --rewrap with another URI, and an old key in a file", value=old)
     wrapper = open_wrapper(new)
     if isinstance(wrapper, FileWrapper) and wrapper.make():
-        click.echo(f"made {wrapper.file}, readable by you only: back it up apart from {params.shredding.keys}")
+        _LOG.info("created %s, readable by you only: back it up apart from %s", wrapper.file, params.shredding.keys)
     probe = {"id": "", "purpose": "probe"}
     wrapper.unwrap(wrapper.wrap(bytes(32), probe), probe)
     if uri:
         count = Keyring.of(params.shredding).rewrap(wrapper)
-        click.echo(f"{count} data keys are wrapped by {new}: set shredding.wrapper to it")
+        _LOG.info("%d data keys are wrapped by %s: set shredding.wrapper to it", count, new)
         if destroy_old:
             overwrite_and_remove(file_of(old))
-            click.echo(f"destroyed {file_of(old)}")
-    click.echo(f"{new} wraps and unwraps")
+            _LOG.info("destroyed %s", file_of(old))
+    print_result({"wrapper": new}, f"{new} wraps and unwraps", as_json=as_json)
 
 
 @command.command()
-@click.option("--features", "feature_sets", type=FOLDER, multiple=True, help="FeatureSet; repeatable.")
-@click.option("--model", "model_folders", type=FOLDER, multiple=True, help="Model folder, or one of seeds; repeatable.")
-@click.option("--out", type=FOLDER, help="Write the encrypted folders into this one, each under its own name.")
-@click.option("--replace", is_flag=True, help="Encrypt the folders in their place; the plain files are removed.")
+@features("feature_sets", required=False, multiple=True)
+@options.model("Model folder, or one of seeds; repeatable.", "model_folders", required=False, multiple=True)
+@options.out("the encrypted folders, each under its own name,", required=False)
+@click.option("--replace", is_flag=True, help="Encrypt the folders in place; the plain files are removed.")
+@JSON
 @with_params
 def encrypt(
-    params: "Params", feature_sets: tuple[Path, ...], model_folders: tuple[Path, ...], out: Path | None, replace: bool
+    params: "Params",
+    feature_sets: tuple[Path, ...],
+    model_folders: tuple[Path, ...],
+    out: Path | None,
+    replace: bool,
+    as_json: bool,
 ) -> None:
-    """Encrypt FeatureSets and models; data keys are made as they are needed."""
+    """Encrypt FeatureSets and models; data keys are created as they are needed."""
     from mbd.shredding.keys import Keyring
     from mbd.shredding.vault import encrypt_folder, encrypt_in_place
 
@@ -66,36 +80,39 @@ def encrypt(
     if len(set(names)) != len(names):
         raise UsageError("two folders have the same name", value=", ".join(names), hint="encrypt them one by one")
     keyring, lineage = Keyring.of(params.shredding), params.shredding.lineage
+    result, lines = [], []
     for folder, name in zip(folders, names, strict=True):
         goal = folder if out is None else out / name
         count = encrypt_folder(folder, goal, keyring, lineage) if out else encrypt_in_place(folder, keyring, lineage)
-        click.echo(f"{count} files of {folder} encrypted in {goal}" if count else f"{folder} was encrypted already")
+        result.append({"folder": folder, "encrypted": goal, "files": count})
+        lines.append(f"{count} files of {folder} encrypted in {goal}" if count else f"{folder} was encrypted already")
+    print_result(result, "\n".join(lines), as_json=as_json)
 
 
 @command.command()
 @click.argument("folder", type=FOLDER)
-@click.option("--out", type=FOLDER, required=True, help="Folder to write the plain form to, to stay.")
+@options.out("the plain files")
+@JSON
 @with_params
-def decrypt(params: "Params", folder: Path, out: Path) -> None:
-    """Decrypt FOLDER for good. Steps need no such thing: with shredding.enabled they decrypt for themselves."""
+def decrypt(params: "Params", folder: Path, out: Path, as_json: bool) -> None:
+    """Decrypt FOLDER permanently. Steps do not need this: with shredding.enabled they decrypt what they read."""
     from mbd.shredding.keys import Keyring
     from mbd.shredding.vault import decrypted
 
-    def tell(text: str) -> None:
-        click.echo(text, err=True)
-
-    count = decrypted(folder, out, Keyring.of(params.shredding), params.shredding.lineage, tell)
-    click.echo(f"{count} files decrypted\n\nwritten to {out}")
+    count = decrypted(folder, out, Keyring.of(params.shredding), params.shredding.lineage, _LOG.warning)
+    print_result({"files": count, "out": out}, f"{count} files decrypted", as_json=as_json)
+    _LOG.info("written to %s", out)
 
 
 @command.command()
-@click.option("--modality", "modalities", required=True, multiple=True, metavar="MODALITY", help="Repeatable.")
-@click.option("--lineage", help="Whose keys [default: shredding.lineage, or the only one there is].")
+@MODALITIES
+@click.option("--lineage", help="Lineage of the keys [default: shredding.lineage, or the only one].")
 @click.option(
     "--kind", "kinds", type=click.Choice(["features", "models"]), multiple=True, help="Only these keys [default: both]."
 )
-@click.option("--reason", required=True, help="Why, for whoever wants to decrypt later; name no person.")
-@click.option("--yes", is_flag=True, help="Destroy without asking.")
+@click.option("--reason", required=True, help="Why, shown when decryption fails later; no names of persons.")
+@YES
+@JSON
 @with_params
 def destroy(
     params: "Params",
@@ -104,8 +121,9 @@ def destroy(
     kinds: tuple["Kind", ...],
     reason: str,
     yes: bool,
+    as_json: bool,
 ) -> None:
-    """Destroy the keys of a modality: its feature files and all models that took it can never be read again."""
+    """Destroy the keys of a modality: its feature files and all models trained on it become unreadable."""
     from mbd.formats.shredding import KINDS, shredding_facts
     from mbd.shredding.keys import Keyring
 
@@ -113,29 +131,27 @@ def destroy(
     whose = lineage or params.shredding.lineage or _only_lineage(params)
     if not yes:
         what = f"{' and '.join(chosen)} of {', '.join(modalities)} in the lineage {whose}"
-        click.confirm(f"make {what} unreadable for good, in every copy?", abort=True)
-    for entry in keyring.destroy(whose, modalities, chosen, reason):
-        click.echo(_line(entry))
+        click.confirm(f"make {what} unreadable for good, in every copy?", abort=True, err=as_json)
+    destroyed = list(keyring.destroy(whose, modalities, chosen, reason))
     facts = shredding_facts(keyring.folder, whose, modalities, chosen)
     assert facts is not None  # noqa: S101 -- keys were just destroyed
-    click.echo(f"\nrecord {facts.record}, in {keyring.folder}")
+    text = "\n".join([*map(_line, destroyed), f"\nrecord {facts.record}, in {keyring.folder}"])
+    print_result({"destroyed": destroyed, "record": facts.record}, text, as_json=as_json)
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+@JSON
 @with_params
 def list_keys(params: "Params", as_json: bool) -> None:
-    """List the data keys that there are and were."""
+    """List existing and destroyed data keys."""
     from mbd.formats.shredding import read_shredding
 
     record = read_shredding(Path(params.shredding.keys))
     if as_json:
         click.echo(record.to_bytes(), nl=False)
         return
-    for entry in record.keys:
-        click.echo(_line(entry))
-    if not record.keys:
-        click.echo(f"there is no data key in {params.shredding.keys}")
+    none = f"there is no data key in {params.shredding.keys}"
+    click.echo("\n".join(map(_line, record.keys)) if record.keys else none)
 
 
 def _only_lineage(params: "Params") -> str:
@@ -144,7 +160,7 @@ def _only_lineage(params: "Params") -> str:
     lineages = sorted({key.name.lineage for key in read_shredding(Path(params.shredding.keys)).keys})
     if len(lineages) != 1:
         raise UsageError(
-            "it is not said whose keys to destroy",
+            "the lineage of the keys to destroy is missing",
             key="--lineage",
             hint=f"there are keys of: {', '.join(lineages) or 'none'}",
         )

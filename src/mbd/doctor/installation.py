@@ -1,14 +1,14 @@
 """The machine and what is installed on it."""
 
-import operator
 import platform
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MbdError
@@ -22,24 +22,12 @@ _EXTRAS = {
     "pipelines": "Kubeflow",
     "extract": "features from raw media",
 }
-_REQUIREMENT = re.compile(
-    r"(?P<name>[\w.-]+)\s*(\[[^\]]*\])?\s*(?P<versions>[^;]*)(;.*extra\s*==\s*['\"](?P<extra>[\w-]+)['\"])?"
-)
-_CLAUSE = re.compile(r"(?P<relation>[<>=!]=|[<>])\s*(?P<version>[\w.+]+)")
-_RELATIONS = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
 _LEAST_FREE = 1e9
 _COMFORTABLE_FREE = 5e9
 
 
 def python() -> Iterator[DoctorFinding]:
-    """Tell which Python this is."""
+    """Report the Python interpreter."""
     found = f"{platform.python_version()} at {sys.executable}, {platform.platform()}"
     yield DoctorFinding("python", CheckState.OK, found)
 
@@ -47,35 +35,36 @@ def python() -> Iterator[DoctorFinding]:
 def packages() -> Iterator[DoctorFinding]:
     """Compare what is installed with what the bare install and each extra need."""
     try:
-        needed = [match for line in requires(DISTRIBUTION) or () if (match := _REQUIREMENT.match(line))]
+        needed = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
     except PackageNotFoundError:
         to_do = "pip install -c constraints.txt -e ."
         yield DoctorFinding(
-            "packages", CheckState.WARNING, f"{DISTRIBUTION} itself is not installed, only on the path", to_do
+            "packages", CheckState.WARNING, f"{DISTRIBUTION} itself is on the path but not installed", to_do
         )
         return
-    yield _compare("packages", [m for m in needed if not m["extra"]], DISTRIBUTION, missing=CheckState.FAILED)
+    bare = [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+    yield _compare("packages", bare, DISTRIBUTION, missing=CheckState.FAILED)
     for extra, purpose in _EXTRAS.items():
-        of_extra = [match for match in needed if match["extra"] == extra]
+        of_extra = [one for one in needed if one not in bare and one.marker and one.marker.evaluate({"extra": extra})]
         target = f"{DISTRIBUTION}[{extra}]"
         yield _compare(f"extra {extra}", of_extra, target, missing=CheckState.NOT_CONFIGURED, purpose=purpose)
 
 
 def _compare(
-    name: str, needed: list[re.Match[str]], target: str, *, missing: CheckState, purpose: str | None = None
+    name: str, needed: list[Requirement], target: str, *, missing: CheckState, purpose: str | None = None
 ) -> DoctorFinding:
     to_do = f"pip install -c constraints.txt '{target}'" + (f" (for {purpose})" if purpose else "")
-    installed = {match["name"]: _installed(match["name"]) for match in needed}
+    installed = {one.name: _installed(one.name) for one in needed}
     absent = [package for package, found in installed.items() if found is None]
     if absent:
         return DoctorFinding(name, missing, f"not installed: {', '.join(absent)}", to_do)
     wrong = [
-        f"{match['name']} {found} (needed {match['versions'].strip()})"
-        for match in needed
-        if (found := installed[match["name"]]) and not satisfies(found, match["versions"])
+        f"{one.name} {found} (needed {one.specifier})"
+        for one in needed
+        if (found := installed[one.name]) and not one.specifier.contains(found, prereleases=True)
     ]
     if wrong:
-        return DoctorFinding(name, CheckState.WARNING, f"other versions than asked for: {', '.join(wrong)}", to_do)
+        return DoctorFinding(name, CheckState.WARNING, f"unsupported versions: {', '.join(wrong)}", to_do)
     return DoctorFinding(name, CheckState.OK, ", ".join(f"{package} {found}" for package, found in installed.items()))
 
 
@@ -86,24 +75,8 @@ def _installed(package: str) -> str | None:
         return None
 
 
-def satisfies(found: str, versions: str) -> bool:
-    """Tell whether a version meets clauses like `>=2.0,<3`; only release numbers count."""
-    return all(
-        _RELATIONS[clause["relation"]](_release(found), _release(clause["version"]))
-        for clause in _CLAUSE.finditer(versions)
-    )
-
-
-def _release(text: str) -> tuple[int, ...]:
-    numbers = re.match(r"[\d.]*", text)
-    parts = [int(part) for part in (numbers[0] if numbers else "").split(".") if part]
-    while parts and parts[-1] == 0:
-        parts.pop()
-    return tuple(parts)
-
-
 def git_repository() -> Iterator[DoctorFinding]:
-    """Tell which commit the work here would be recorded with."""
+    """Report the git commit that results here are recorded with."""
     try:
         tool = git("--version", timeout=ANSWER_SECONDS).stdout.strip()
         commit = git("rev-parse", "--short=12", "HEAD", timeout=ANSWER_SECONDS)
@@ -122,16 +95,16 @@ def git_repository() -> Iterator[DoctorFinding]:
 
 
 def disk() -> Iterator[DoctorFinding]:
-    """Tell how much room is left where results are written."""
-    yield room(shutil.disk_usage(Path.cwd()).free)
+    """Report the free disk space where results are written."""
+    yield disk_space(shutil.disk_usage(Path.cwd()).free)
 
 
-def room(free: float) -> DoctorFinding:
-    """Judge an amount of free bytes."""
+def disk_space(free: float) -> DoctorFinding:
+    """Return the finding for a number of free bytes."""
     found = f"{free / 1e9:.1f} GB free in this folder"
     if free >= _COMFORTABLE_FREE:
         return DoctorFinding("disk", CheckState.OK, found)
     state = CheckState.WARNING if free >= _LEAST_FREE else CheckState.FAILED
     return DoctorFinding(
-        "disk", state, found, "make room: data, models and DVC's cache want 5 GB (`dvc gc` removes old data)"
+        "disk", state, found, "free some space: data, models and DVC's cache need 5 GB (`dvc gc` removes old data)"
     )

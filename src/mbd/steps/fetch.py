@@ -68,7 +68,7 @@ def run(params: Params, store: str, out: Path, *, modality: str = "", certificat
 
 def _latest(store: Store, model: str, modality: str) -> str:
     if not modality:
-        raise UsageError("neither a certificate nor a modality was named", hint="give --certificate or --modality")
+        raise UsageError("neither a certificate nor a modality was named", hint="give CERTIFICATE or --modality")
     name = latest_name(model, modality)
     try:
         return read_pointer(store.read(name), name).certificate

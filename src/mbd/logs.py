@@ -1,0 +1,84 @@
+"""Logging: one hierarchy of loggers, `mbd.*`, written to standard error as text or as JSON lines.
+
+Modules log with ``logging.getLogger(__name__)``; results go to standard output and never through a logger. A program
+that imports `mbd` sets up logging by itself; the command line and the tasks of a pipeline call :func:`configure`.
+Credentials in URLs are removed from every line. Names of subjects are never passed to a logger.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from mbd.urls import without_credentials
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+LogFormat = Literal["text", "json"]
+_ROOT = logging.getLogger("mbd")
+
+
+class _Text(logging.Formatter):
+    """The message; from a warning on, the level comes first."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return without_credentials(level + super().format(record))
+
+
+class _Json(logging.Formatter):
+    """One JSON object in one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **({"traceback": self.formatException(record.exc_info)} if record.exc_info else {}),
+        }
+        return without_credentials(json.dumps(fields, ensure_ascii=False))
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at the time, so that a redirection later on is followed."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _: TextIO) -> None: ...
+
+
+_HANDLER = _StandardError()
+_FORMATS: dict[LogFormat, logging.Formatter] = {"text": _Text(), "json": _Json()}
+
+
+def configure(level: int | None = None, form: LogFormat | None = None) -> None:
+    """Write what is logged under `mbd` to standard error; what is not given stays as it is.
+
+    Args:
+        level: the lowest level that is written, one of `logging`'s.
+        form: lines of text, or of JSON.
+    """
+    if _HANDLER not in _ROOT.handlers:
+        _ROOT.addHandler(_HANDLER)
+        _ROOT.propagate = False
+    if level is not None:
+        _ROOT.setLevel(level)
+    if form is not None:
+        _HANDLER.setFormatter(_FORMATS[form])
+
+
+def progress_bar(**options: Any) -> "tqdm[Any]":  # noqa: ANN401 -- tqdm's
+    """Return a progress bar, visible only on a terminal and only where messages of level INFO are shown as text."""
+    from tqdm import tqdm  # noqa: PLC0415 -- only what is used
+
+    shown = _ROOT.isEnabledFor(logging.INFO) and not isinstance(_HANDLER.formatter, _Json)
+    return tqdm(**{"file": sys.stderr, **options, "disable": None if shown else True})
