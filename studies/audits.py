@@ -54,7 +54,7 @@ MEMBERSHIP = AuditMeasure("membership", "AUC of all together")
 def kind_of(record: DeletionRecord) -> Kind:
     """Return which of the deletions it is: the paper's own is without the cut, and takes the least important first."""
     if record.method != "surgery":
-        return record.method
+        return "certified" if record.method == "certified" else "exact"
     settings = record.parameters["surgery"]
     if settings["cut"]:
         return "surgery"

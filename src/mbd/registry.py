@@ -22,7 +22,10 @@ from pydantic import BaseModel, ValidationError
 from mbd.errors import MbdError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
+    from mbd.attacks.attack import Attack
+    from mbd.deletion.methods import Method
     from mbd.features.sources import Source
+    from mbd.model.predictor import Backbone
     from mbd.storage.store import StoreScheme
 
 
@@ -108,6 +111,10 @@ class Registry(Generic[T]):
             self._loaded[name] = load(self.builtin[name]) if name in self.builtin else self._load_plugin(name)
         return self._loaded[name]
 
+    def provider(self, name: str) -> str:
+        """Return name and version of the package that provides a plug-in; empty for a built-in."""
+        return "" if self.check(name) in self.builtin else _packages(self._plugins[name])
+
     def options(self, name: str, options: Mapping[str, Any], key: str) -> BaseModel | None:
         """Return `options` of a plug-in as its own settings; a UsageError below `key` where they do not fit."""
         own = None if self.check(name) in self.builtin else getattr(self.get(name), "settings", None)
@@ -171,6 +178,7 @@ def _packages(entries: list[EntryPoint]) -> str:
 
 
 _SOURCES = ("synthetic", "npz", "mmsa", "csd", "iemocap", "media")
+_ATTACKS = ("pathway", "whitebox", "blackbox", "reconstruction", "membership", "relearn")
 
 SOURCES: "Registry[Source]" = Registry(
     "source",
@@ -178,6 +186,27 @@ SOURCES: "Registry[Source]" = Registry(
     "features.source.kind",
     "mbd.features.sources:Source",
     {name: f"mbd.features.sources.{name}:SOURCE" for name in _SOURCES},
+)
+BACKBONES: "Registry[Backbone]" = Registry(
+    "backbone",
+    "mbd.backbones",
+    "model.backbone",
+    "mbd.model.predictor:Backbone",
+    {"joint": "mbd.model.predictor:JOINT", "lattice": "mbd.model.predictor:LATTICE"},
+)
+METHODS: "Registry[Method]" = Registry(
+    "deletion method",
+    "mbd.deletion_methods",
+    "deletion.method",
+    "mbd.deletion.methods:Method",
+    {name: f"mbd.deletion.methods:{name.upper()}" for name in ("surgery", "certified", "exact")},
+)
+ATTACKS: "Registry[Attack]" = Registry(
+    "attack",
+    "mbd.attacks",
+    "attacks.also",
+    "mbd.attacks.attack:Attack",
+    {name: f"mbd.attacks.{name}:ATTACK" for name in _ATTACKS},
 )
 STORES: "Registry[StoreScheme]" = Registry(
     "store",

@@ -1,20 +1,38 @@
 """What every adversary takes and returns.
 
-An adversary is a module `mbd.attacks.NAME` with `attack(suspect, setting) -> list[Evidence]`: the same measures in the
-same order for every suspect, on the same rows. It fits whatever it fits on one half of the rows and scores the other
-half; what it found is kept row by row, so that intervals, and differences between two suspects on the same rows, come
-from one bootstrap (:mod:`mbd.attacks.bootstrap`).
+An adversary is described by an :class:`Attack`, whose `run` returns the same measures in the same order for every
+model, on the same rows. It fits on one half of the rows and scores the other half. Its evidence is kept row by row, so
+that intervals, and differences between two models on the same rows, come from one bootstrap
+(:mod:`mbd.attacks.bootstrap`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import BaseModel
 
 from mbd.tensors import Array
 
+if TYPE_CHECKING:
+    from mbd.attacks.context import AttackContext
+    from mbd.attacks.target_model import TargetModel
+
 Statistic = Callable[[Array, Array], Array]
 """(rows n × k, weights b × n) → b values: the measure under b weightings of the rows (all ones: the measure itself)"""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An adversary: a function that attacks one model."""
+
+    run: "Callable[[TargetModel, AttackContext], list[AttackEvidence]]"
+    """returns the same measures in the same order for every model, on the same rows"""
+    asks: str
+    """what it finds out, in one sentence"""
+    settings: type[BaseModel] | None = None
+    """of its options in `attacks.also`; built-in attacks have none"""
 
 
 @dataclass(frozen=True)
@@ -22,7 +40,7 @@ class AttackEvidence:
     """What one adversary found about one suspect by one measure."""
 
     attack: str
-    """pathway | whitebox | blackbox | reconstruction | membership | relearn | diff"""
+    """name of the attack"""
     measure: str
     """what was measured, in a few plain words: "accuracy, audio fed", "AUC of the reconstruction error" …"""
     chance: float

@@ -4,7 +4,7 @@ It knows the inputs it sends, and asks the model as it is served: where the mode
 m* is not fed.
 """
 
-from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.context import AttackContext
 from mbd.attacks.probe import guess
 from mbd.attacks.target_model import TargetModel
@@ -22,3 +22,6 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
         guess([{**attack_context.known, "outputs": outputs} for outputs in seen], attack_context, NAME),
         attack_context,
     )
+
+
+ATTACK = Attack(attack, "how well outputs predict a private attribute of the deleted modality")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from mbd.features.rows import Rows
 from mbd.model.joint import JointBackbone, to_array
 from mbd.model.lattice import LatticeBackbone, kernel_features
-from mbd.model.predictor import Backbone
+from mbd.model.predictor import LoadedBackbone
 from mbd.tensors import Array
 
 _SMALLEST_PROBABILITY = 1e-6
@@ -76,7 +76,7 @@ class Feeding:
         return features, given
 
 
-def extract(backbone: Backbone, feeding: Feeding, rows: Rows) -> Extraction:
+def extract(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> Extraction:
     """Return all that a white-box adversary sees of `rows`."""
     masks = feeding.masks()
     outputs = answers(backbone, feeding, rows, masks)
@@ -86,16 +86,17 @@ def extract(backbone: Backbone, feeding: Feeding, rows: Rows) -> Extraction:
     elif isinstance(backbone, LatticeBackbone):
         activations = _lattice_activations(backbone, *everything)
     else:
-        activations = {}
+        offered = getattr(backbone, "activations", None)  # a plug-in's backbone may offer them
+        activations = offered(*everything) if offered else {}
     return Extraction(masks, outputs, {name: _finite(x) for name, x in activations.items()})
 
 
-def answers(backbone: Backbone, feeding: Feeding, rows: Rows, masks: Sequence[Mask]) -> Array:
+def answers(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, masks: Sequence[Mask]) -> Array:
     """Return the outputs under these masks (n × masks × outputs)."""
     return _finite(np.stack([_logits(backbone, *feeding(rows, mask)) for mask in masks], axis=1))
 
 
-def reconstruct(backbone: Backbone, feeding: Feeding, rows: Rows, entry: str) -> dict[str, Array]:
+def reconstruct(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, entry: str) -> dict[str, Array]:
     """Return what the backbone offers as the input `entry` of each row, where it is not given."""
     if not isinstance(backbone, JointBackbone):
         return {}
@@ -112,7 +113,7 @@ def reconstruct(backbone: Backbone, feeding: Feeding, rows: Rows, entry: str) ->
     return found
 
 
-def _logits(backbone: Backbone, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
+def _logits(backbone: LoadedBackbone, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
     answered = np.ones(len(next(iter(features.values()))), bool)
     if isinstance(backbone, LatticeBackbone):
         # A lattice has no answer to rows with modalities too rare to have any module.

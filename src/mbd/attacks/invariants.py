@@ -56,9 +56,9 @@ def invariants(audit: AuditInput) -> list[InvariantRecord]:
     if (seed := deletion.parameters.get("noise_seed")) is not None:
         problem = f"the noise comes from deletion.noise_seed = {seed}, so anyone can subtract it"
         told.append(_judged("noise", [problem], ""))
-    if deletion.method == "exact":
+    if deletion.guarantee.kind == "exact":
         told.append(_judged("exact", *_exact(audit)))
-    if deletion.method == "certified" and seed is None:
+    if deletion.guarantee.kind == "certified" and seed is None:
         told.append(_judged("certified", *_certified(audit.after, deletion)))
     return told
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import auc, tpr_at_fpr
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
@@ -189,3 +189,6 @@ def _joined(one: Rows, other: Rows) -> Rows:
         features=both("features"),
         available=both("available"),
     )
+
+
+ATTACK = Attack(attack, "whether the model shows which recordings of the deleted modality it was trained on")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import mean
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
@@ -77,3 +77,6 @@ def _relative(still: Array, now: Array) -> Array:
 def _change(still: Array, now: Array) -> Array:
     change: Array = np.abs(now.astype(np.float64) - still).reshape(len(still), -1)
     return change
+
+
+ATTACK = Attack(attack, "whether any output or activation changes when the input of the deleted modality changes")

@@ -12,7 +12,7 @@ is the mean of ‖x̂ − x‖²/d on the same scale; a model that generates no 
 import numpy as np
 import torch
 
-from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import mean, r_squared
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
@@ -87,3 +87,6 @@ def _learnt(seen: Extraction, attack_context: AttackContext) -> Array:
 def _trust(said: Array, truth: Array) -> float:
     """Return the factor, at least 0, at which what was said comes closest to the truth."""
     return max(float((said * truth).sum()) / max(float((said**2).sum()), 1e-12), 0.0)
+
+
+ATTACK = Attack(attack, "how much of the deleted modality can be reconstructed from the model")

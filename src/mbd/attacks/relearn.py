@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import r_squared
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
@@ -122,3 +122,6 @@ def balanced_hits(rows: Array, weights: Array) -> Array:
         shares.append(np.divide(weights @ (hits * kind), total, out=np.full(len(total), np.nan), where=total > 0))
     balanced: Array = np.mean(shares, axis=0)
     return balanced
+
+
+ATTACK = Attack(attack, "how few rows with the deleted modality teach it to the model again")

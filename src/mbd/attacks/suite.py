@@ -7,10 +7,9 @@ weights can do together with the new ones (`diff`) is told, and decides nothing.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, NoReturn
 
 from threadpoolctl import threadpool_limits
@@ -31,9 +30,9 @@ from mbd.files import canonical_digest
 from mbd.formats.leakage import AttackRecord, LeakageRecord, Variant
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params import AttacksSettings
+from mbd.registry import ATTACKS
 from mbd.training.reproducibility import reproducible
 
-ATTACKS = ("pathway", "whitebox", "blackbox", "reconstruction", "membership", "relearn")
 _DELTA = 1e-5  # at which an ε is bounded from below where none is claimed
 Suspects = Mapping[Role, TargetModel]
 
@@ -68,7 +67,7 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
     """Attack the models of a case and judge what was found."""
     target_models = {role: _suspect(role, stored) for role, stored in audit.models.items()}
     settings = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
-    jobs = 3 + len(settings) * (len(ATTACKS) * (1 + len(params.variants)) + ("before" in target_models))
+    jobs = 3 + len(settings) * (len(_attacks(params)) * (1 + len(params.variants)) + ("before" in target_models))
     with reproducible(1), threadpool_limits(1), tqdm(total=jobs, disable=not progress, unit="part") as bar:
         clock = _Clock(bar)
         with clock.part("invariants"):
@@ -113,18 +112,16 @@ def _suspect(role: Role, stored: StoredModel) -> TargetModel:
 def _attack(target_models: Suspects, attack_context: AttackContext, clock: _Clock) -> Iterator[GateFinding]:
     """Yield every measure of every attack on one modality."""
     released: dict[str, dict[Role, list[AttackEvidence]]] = {}
-    for name in ATTACKS:
+    for name in _attacks(attack_context.params):
         with clock.part(name):
-            released[name] = {
-                role: _adversary(name)(target_model, attack_context) for role, target_model in target_models.items()
-            }
+            released[name] = {role: _run(name, model, attack_context) for role, model in target_models.items()}
         yield from _findings(released[name], attack_context, "as released")
     for variant in attack_context.params.variants:
         roles: tuple[Role, ...] = ("after", "reference")
         altered = {role: changed(target_models[role], variant, attack_context.params) for role in roles}
-        for name in ATTACKS:
+        for name in _attacks(attack_context.params):
             with clock.part(f"{name}, {variant}"):
-                found = {role: _adversary(name)(target_model, attack_context) for role, target_model in altered.items()}
+                found = {role: _run(name, model, attack_context) for role, model in altered.items()}
             yield from _findings(found, attack_context, variant)
     if "before" not in target_models:
         return
@@ -135,11 +132,13 @@ def _attack(target_models: Suspects, attack_context: AttackContext, clock: _Cloc
     yield from _findings({"before": named, "after": revived}, attack_context, "as released")
 
 
-def _adversary(name: str) -> Callable[[TargetModel, AttackContext], list[AttackEvidence]]:
-    adversary: Callable[[TargetModel, AttackContext], list[AttackEvidence]] = import_module(
-        f"mbd.attacks.{name}"
-    ).attack
-    return adversary
+def _attacks(params: AttacksSettings) -> tuple[str, ...]:
+    """Return the names of the attacks: every built-in one, and those that the parameters add."""
+    return (*ATTACKS.builtin, *params.also)
+
+
+def _run(name: str, target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
+    return [replace(evidence, attack=name) for evidence in ATTACKS.get(name).run(target_model, attack_context)]
 
 
 def _findings(
@@ -150,6 +149,11 @@ def _findings(
         yield GateFinding(attack_context.modality, variant, dict(zip(roles, measures, strict=True)))
 
 
+def _added(params: AttacksSettings) -> dict[str, dict[str, str]]:
+    """Return where the attacks that are not built in come from, and what they measure."""
+    return {name: {"package": ATTACKS.provider(name), "asks": ATTACKS.get(name).asks} for name in params.also}
+
+
 def _specification(
     settings: list[AttackContext], attacks: tuple[AttackRecord, ...], params: AttacksSettings, audit: AuditInput
 ) -> dict[str, Any]:
@@ -158,6 +162,7 @@ def _specification(
     return {
         "parameters": params.model_dump(mode="json"),
         "attacks": list(dict.fromkeys(record.attack for record in attacks)),
+        **({"added": _added(params)} if params.also else {}),
         "judged_together": sum(record.decision != "informational" for record in attacks),
         "rows": {
             attack_context.modality: {

@@ -9,7 +9,6 @@ What comes out is extracted once for each set of rows and kept: the adversaries 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +19,8 @@ from mbd.attacks.extraction import Extraction
 from mbd.features.rows import Rows
 from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import load_model
-from mbd.model.predictor import Backbone
+from mbd.model.predictor import LoadedBackbone
+from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
 Role = Literal["before", "after", "reference"]
@@ -32,15 +32,14 @@ class TargetModel:
 
     role: Role
     record: ModelRecord
-    backbone: Backbone
+    backbone: LoadedBackbone
     tensors: Mapping[str, Array]
     _kept: dict[tuple[int, str, bool], tuple[Rows, Extraction]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, role: Role, record: ModelRecord, tensors: Mapping[str, Array]) -> "TargetModel":
         """Return the suspect that has these weights."""
-        backbone: Backbone = import_module(f"mbd.model.{record.backbone}").from_tensors(record, tensors)
-        return cls(role, record, backbone, tensors)
+        return cls(role, record, BACKBONES.get(record.backbone).load(record, tensors), tensors)
 
     def with_tensors(self, tensors: Mapping[str, Array]) -> "TargetModel":
         """Return the same model with other weights of the same names and shapes (rounded, pruned …)."""

@@ -8,7 +8,7 @@ which takes no m*.
 
 import numpy as np
 
-from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import balanced_accuracy
 from mbd.attacks.context import AttackContext
 from mbd.attacks.probe import guess
@@ -38,3 +38,6 @@ def guessed(attack: str, scores: list[Array], attack_context: AttackContext) -> 
         measure = f"accuracy, {attack_context.modality} {how}"
         evidence.append(AttackEvidence(attack, measure, 0.5, rows, balanced_accuracy, attack_context.groups))
     return evidence
+
+
+ATTACK = Attack(attack, "how well activations predict a private attribute of the deleted modality")

@@ -49,6 +49,7 @@ from mbd.formats.statement import (
     exact_integers,
     subjects_of,
 )
+from mbd.registry import METHODS
 
 _ELSEWHERE = {"variant", "calibration", "noise", "sensitivity", "clip_radius", "sigma", "rho", "finetuning"}
 _COMPUTED = {
@@ -159,17 +160,18 @@ def _concealed(value: Any, hidden: Mapping[str, str]) -> Any:  # noqa: ANN401 --
 
 def _parameters(deletion: DeletionRecord) -> dict[str, Any]:
     """Return the parameters that had a say; no paths."""
-    given = deletion.parameters
-    if deletion.method == "surgery":
-        return {"surgery": given["surgery"]}
-    if deletion.method == "certified":
-        certified = {key: value for key, value in given["certified"].items() if key != "escrow"}
-        return {**{key: given[key] for key in ("epsilon", "delta", "budget_limit")}, "certified": certified}
-    return {}
+    used: dict[str, Any] = {}
+    for key in METHODS.get(deletion.method).parameters:
+        section, _, name = key.partition(".")
+        if name:
+            used.setdefault(section, {})[name] = deletion.parameters[section][name]
+        else:
+            used[section] = deletion.parameters[section]
+    return used
 
 
 def _findings(deletion: DeletionRecord) -> dict[str, Any]:
-    left_out = _ELSEWHERE | _COMPUTED if deletion.method == "certified" else _ELSEWHERE
+    left_out = _ELSEWHERE | _COMPUTED if deletion.guarantee.kind == "certified" else _ELSEWHERE
     found = {key: value for key, value in deletion.facts.items() if key not in left_out}
     if deletion.reference:
         found["reference"] = deletion.reference
@@ -178,7 +180,7 @@ def _findings(deletion: DeletionRecord) -> dict[str, Any]:
 
 def _edit(deletion: DeletionRecord) -> Edit:
     kind: Literal["zero", "noise", "all", "none"] = "none"
-    if deletion.method == "certified":
+    if deletion.guarantee.kind == "certified":
         kind = "all"
     elif deletion.indices.count:
         kind = deletion.facts["edit"]["kind"]
@@ -186,12 +188,12 @@ def _edit(deletion: DeletionRecord) -> Edit:
 
 
 def _noise(deletion: DeletionRecord) -> Noise | None:
-    facts = deletion.facts if deletion.method == "certified" else deletion.facts.get("edit", {})
+    facts = deletion.facts if deletion.guarantee.kind == "certified" else deletion.facts.get("edit", {})
     return Noise(sigma=facts["sigma"], **facts["noise"]) if "noise" in facts else None
 
 
 def _budget(deletion: DeletionRecord) -> Budget | None:
-    if deletion.method != "certified" or deletion.budget is None:
+    if deletion.guarantee.kind != "certified" or deletion.budget is None:
         return None
     facts, spent = deletion.facts, deletion.budget
     return Budget.model_validate(

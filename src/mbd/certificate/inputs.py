@@ -72,7 +72,7 @@ def told_versions(versions: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecord | None:
-    of_subjects = bool(deletion.request.subjects) and deletion.method == "exact"
+    of_subjects = bool(deletion.request.subjects) and deletion.guarantee.kind == "exact"
     if (folder is None) != of_subjects:
         raise UsageError(
             "attacks say nothing about the exact deletion of single subjects"

@@ -6,41 +6,41 @@ This is decided here, before a method starts; methods do not check it again.
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
+from mbd.deletion.methods import methods_for
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import MANIFEST, FeatureSet
 from mbd.files import sha256_file
 from mbd.formats.model import ModelRecord
 from mbd.model.compatible import refuse_other_data
-from mbd.params.deletion import DeletionSettings
-
-_BACKBONE = {"surgery": "joint", "certified": "joint", "exact": "lattice"}
-_READS = {"surgery": ("calibration",), "certified": ("train", "valid")}
-"""the splits that a method works with; exact drops modules without a look at data, and trains anew for subjects"""
+from mbd.registry import METHODS
 
 
-def refuse_method(record: ModelRecord, settings: DeletionSettings, subjects: Collection[str]) -> None:
-    """Refuse a method that is not made for the model's backbone, or not for single subjects."""
-    method, fitting = settings.method, [m for m, backbone in _BACKBONE.items() if backbone == record.backbone]
-    if method not in fitting:
+def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> None:
+    """Refuse a method that does not work on the model's backbone, or does not forget single subjects."""
+    method, suitable = METHODS.get(name), methods_for(record.backbone)
+    if name not in suitable:
         raise UsageError(
-            f"the method {method} is for the {_BACKBONE[method]} backbone, and this model is a {record.backbone}",
+            f"the method {name} is for the {' or '.join(method.backbones)} backbone, and this model is a "
+            f"{record.backbone}",
             key="deletion.method",
-            value=method,
-            hint=f"set deletion.method={' or '.join(fitting)}, or train with model.backbone={_BACKBONE[method]}",
+            value=name,
+            hint=f"set deletion.method={' or '.join(suitable)}, or train with "
+            f"model.backbone={' or '.join(method.backbones)}",
         )
-    if subjects and method != "exact":
+    if subjects and method.reads_for_subjects is None:
         raise UsageError(
-            f"the method {method} forgets whole modalities, not those of single subjects",
+            f"the method {name} forgets whole modalities, not those of single subjects",
             key="--subject",
             value=", ".join(subjects),
             hint="train with model.backbone=lattice and delete with deletion.method=exact",
         )
 
 
-def refuse_data(record: ModelRecord, data: FeatureSet, settings: DeletionSettings, subjects: Collection[str]) -> None:
+def refuse_data(name: str, record: ModelRecord, data: FeatureSet, subjects: Collection[str]) -> None:
     """Refuse data that the model was not made from, files that changed since, and calibration rows used elsewhere."""
     refuse_other_data(record, data, data.folder / MANIFEST)
-    reads = _READS.get(settings.method, ("train",) if subjects else ())
+    method = METHODS.get(name)
+    reads = (method.reads_for_subjects or ()) if subjects else method.reads
     _refuse_changed(data, reads)
     if "calibration" in reads:
         _refuse_calibration(data)

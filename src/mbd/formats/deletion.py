@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
+from mbd.formats.model import ComponentName
 from mbd.records import Record
 
 DELETION = "deletion.json"
@@ -65,7 +66,7 @@ class DeletionRecord(Record):
     """Everything `deletion.json` says."""
 
     format: Literal["urn:missing-by-design:deletion:v1"] = "urn:missing-by-design:deletion:v1"
-    method: Literal["surgery", "certified", "exact"]
+    method: ComponentName
     request: RequestRecord
     parameters: dict[str, Any]
     """the section `deletion` of the parameters"""

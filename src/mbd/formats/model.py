@@ -7,12 +7,16 @@ Deletion, verification and reports read this and nothing else. For every tensor:
 - `columns`: for a tensor that multiplies raw input, which input columns read which modality.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from mbd.names import Name, RelativePath
 from mbd.params.features import Task
 from mbd.records import Record
 
+ComponentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200)]
+"""a backbone or a deletion method: a built-in one, or one of a plug-in, whose code verification does not need"""
 Format = Literal["urn:missing-by-design:model:v1"]
 
 
@@ -53,7 +57,7 @@ class ModelRecord(Record):
     """Everything `model.json` says."""
 
     format: Format = "urn:missing-by-design:model:v1"
-    backbone: Literal["joint", "lattice"]
+    backbone: ComponentName
     spec: dict[str, object]
     """the backbone's parameters, as in params.yaml under model.BACKBONE"""
     task: Task

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from mbd.formats.deletion import GuaranteeRecord
 from mbd.formats.leakage import LeakageRecord
+from mbd.formats.model import ComponentName
 from mbd.records import Digest, Record, Time
 
 STABLE_ROWS = 2000
@@ -60,7 +61,7 @@ class DeletedContent(Record):
 class DeletionMethod(Record):
     """How it was forgotten."""
 
-    name: Literal["surgery", "certified", "exact"]
+    name: ComponentName
     variant: str | None
     parameters: dict[str, Any]
     """those of the parameters that this method uses"""
@@ -151,7 +152,7 @@ class Absence(Record):
 class Structure(Record):
     """What can be looked up in the released weights."""
 
-    backbone: Literal["joint", "lattice"]
+    backbone: ComponentName
     inputs: dict[str, Count]
     """modalities that the model takes, with their dimensions"""
     tensors: dict[str, TensorShape]
@@ -236,8 +237,9 @@ class Predicate(Record):
     @model_validator(mode="after")
     def _whole(self) -> "Predicate":
         kinds = {"surgery": "empirical", "certified": "certified", "exact": "exact"}
-        if self.guarantee.kind != kinds[self.method.name]:
-            raise ValueError(f"a deletion by {self.method.name} is of kind {kinds[self.method.name]}")
+        kind = kinds.get(self.method.name, self.guarantee.kind)  # of a plug-in's method only the claim is known
+        if self.guarantee.kind != kind:
+            raise ValueError(f"a deletion by {self.method.name} is of kind {kind}")
         if (self.budget is None) != (self.guarantee.kind != "certified"):
             raise ValueError("a budget belongs to a certified deletion, and to no other")
         if (self.noise is None) != (self.budget is None and self.edit.kind != "noise"):

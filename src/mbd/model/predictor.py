@@ -4,23 +4,31 @@
 was revoked, or that the model never had, is refused, not ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from pydantic import BaseModel
 
 from mbd.errors import DataError, UsageError
 from mbd.formats.model import Guarantee, ModelRecord, TensorRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import refuse_foreign
+from mbd.registry import BACKBONES, lazy
 from mbd.tensors import Array
 
+if TYPE_CHECKING:
+    from mbd.training.trained import Trained
 
-class Backbone(Protocol):
-    """What a backbone module offers once its weights are loaded."""
+
+class LoadedBackbone(Protocol):
+    """A backbone with its weights.
+
+    It may also offer `activations(features, available)`, a mapping of n × width matrices by place in the model: what
+    white-box attacks see. Without it they see the outputs alone.
+    """
 
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
         """Return scores (n), or class probabilities (n × classes), for rows whose every input is given.
@@ -30,11 +38,25 @@ class Backbone(Protocol):
 
 
 @dataclass(frozen=True)
+class Backbone:
+    """A kind of model: how it is trained and loaded, and how modalities can be deleted from it."""
+
+    train: "Callable[..., Trained]"
+    """`train(feature_set, params, *, work, progress)`: trains a model; `work` is a folder for snapshots"""
+    load: Callable[[ModelRecord, Mapping[str, Array]], LoadedBackbone]
+    """makes a model of its record and its tensors"""
+    methods: tuple[str, ...] = ()
+    """deletion methods that work on it, besides those that name it themselves"""
+    settings: type[BaseModel] | None = None
+    """of `model.options`; built-in backbones have sections of their own"""
+
+
+@dataclass(frozen=True)
 class Model:
     """A loaded model."""
 
     record: ModelRecord
-    backbone: Backbone
+    backbone: LoadedBackbone
 
     @property
     def modalities(self) -> dict[str, int]:
@@ -91,10 +113,9 @@ class Model:
 
 
 def load(folder: Path | str, *, verify: bool = True) -> Model:
-    """Load a model folder; its backbone's module is imported only now."""
+    """Load a model folder."""
     record, tensors = load_model(Path(folder), verify=verify)
-    backbone: Backbone = import_module(f"mbd.model.{record.backbone}").from_tensors(record, tensors)
-    return Model(record, backbone)
+    return Model(record, BACKBONES.get(record.backbone).load(record, tensors))
 
 
 def _row_count(features: Mapping[str, Array]) -> int:
@@ -104,3 +125,13 @@ def _row_count(features: Mapping[str, Array]) -> int:
     if len(set(counts.values())) > 1:
         raise DataError("the modalities have different numbers of rows", value=counts)
     return next(iter(counts.values()))
+
+
+JOINT = Backbone(
+    train=lazy("mbd.training.joint:train_joint", "training", "train"),
+    load=lazy("mbd.model.joint:from_tensors", "a joint model", "train"),
+)
+LATTICE = Backbone(
+    train=lazy("mbd.training.lattice:train_lattice", "training", "train"),
+    load=lazy("mbd.model.lattice:from_tensors", "a lattice model", "train"),
+)

@@ -1,10 +1,11 @@
 """Parameters of the attacks and of the gate."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mbd.params.base import Count, Name, NonNegative, Seed, Settings
+from mbd.registry import ATTACKS
 
 
 class AttacksSettings(Settings):
@@ -36,5 +37,15 @@ class AttacksSettings(Settings):
     """how much of Pearson's r (regression) that may surely be lost"""
     proxy_parameters: Annotated[int, Field(ge=0)] = 300
     """surgery: parameters whose true leave-one-out increment is set beside their importance; 0: none"""
+    also: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """further attacks, from installed packages: {name: options}; the built-in ones always run"""
     figures: bool = True
     """also draw figures"""
+
+    @model_validator(mode="after")
+    def _attacks_that_are_installed(self) -> Self:
+        for name, options in self.also.items():
+            if name in ATTACKS.builtin:
+                raise ValueError(f"the attack {name} is built in and always runs: leave it out of attacks.also")
+            ATTACKS.options(name, options, f"attacks.also.{name}")
+        return self

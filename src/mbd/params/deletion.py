@@ -1,10 +1,11 @@
 """Parameters of a deletion, with the paper's operating point as defaults."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from mbd.params.base import NonNegative, Positive, Seed, Settings, Share
+from mbd.registry import METHODS
 
 
 class SurgerySettings(Settings):
@@ -48,8 +49,8 @@ class CertifiedSettings(Settings):
 class DeletionSettings(Settings):
     """A deletion."""
 
-    method: Literal["surgery", "certified", "exact"] = "surgery"
-    """surgery | certified (both joint) | exact (lattice)"""
+    method: Annotated[str, AfterValidator(METHODS.check)] = "surgery"
+    """surgery | certified (both joint) | exact (lattice), or a method that an installed package adds"""
     epsilon: Positive = 1.0
     """ε_mod asked for"""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
@@ -62,3 +63,10 @@ class DeletionSettings(Settings):
     """studies only: noise that anyone can draw again, so nothing is guaranteed and no certificate given"""
     surgery: SurgerySettings = SurgerySettings()
     certified: CertifiedSettings = CertifiedSettings()
+    options: dict[str, Any] = Field(default_factory=dict)
+    """settings of a method that an installed package adds"""
+
+    @model_validator(mode="after")
+    def _options_of_the_method(self) -> Self:
+        METHODS.options(self.method, self.options, "deletion.options")
+        return self

@@ -1,11 +1,12 @@
 """Parameters of the model, its training and its evaluation."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from mbd.params.base import Count, NonNegative, Positive, Seed, Settings
 from mbd.params.corruption import CorruptionSettings
+from mbd.registry import BACKBONES
 
 
 class LossesSettings(Settings):
@@ -67,10 +68,17 @@ class LatticeSettings(Settings):
 class ModelSettings(Settings):
     """The model."""
 
-    backbone: Literal["joint", "lattice"] = "joint"
-    """joint (the paper's) | lattice (exact deletion)"""
+    backbone: Annotated[str, AfterValidator(BACKBONES.check)] = "joint"
+    """joint (the paper's) | lattice (exact deletion), or a backbone that an installed package adds"""
     joint: JointSettings = JointSettings()
     lattice: LatticeSettings = LatticeSettings()
+    options: dict[str, Any] = Field(default_factory=dict)
+    """settings of a backbone that an installed package adds"""
+
+    @model_validator(mode="after")
+    def _options_of_the_backbone(self) -> Self:
+        BACKBONES.options(self.backbone, self.options, "model.options")
+        return self
 
 
 class TrainingSettings(Settings):

@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from mbd.deletion.cut import requested
 from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, ModelBefore
 from mbd.deletion.reference import reference_distances
 from mbd.deletion.suitable import refuse_data, refuse_method
-from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, UsageError
 from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file, write_file
 from mbd.formats.deletion import (
     DELETION,
@@ -39,13 +38,13 @@ from mbd.model.checkpoint import WEIGHTS, load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.params import Params, params_digest
 from mbd.privacy.ledger import deletion_id, open_ledger
+from mbd.registry import METHODS
 from mbd.report.text import table
 from mbd.steps.step import StepRun, step_run
 from mbd.tensors import save_tensors
 
 NAME = "delete"
 
-Method = Callable[[DeletionTarget, ModelBefore, Params], DeletionOutcome]
 _GUARANTEES = {
     "empirical": "empirical: nothing is proven; the attacks have to show that nothing is left",
     "certified": "certified",
@@ -117,10 +116,10 @@ def run(
 
     """
     audit = _open(params, features, model, modalities, subjects)
-    method = _method(params.deletion.method)
+    method = METHODS.get(params.deletion.method)
     if int(os.environ.get("RANK", "0")) > 0:
-        if params.deletion.method == "surgery":
-            method(audit.request, audit.original, params)
+        if method.distributed:
+            method.delete(audit.request, audit.original, params)
         return None
     inputs = {"model": model, **({"reference": reference} if reference else {})}
     with _accounted(audit, params, out) as account:
@@ -130,7 +129,7 @@ def run(
         with step_run(NAME, out, {"deletion": params.deletion, "training": params.training}, **inputs) as step:
             digest = canonical_digest(audit.original.data.digests())
             step.inputs["features"] = {"path": str(features), "digest": digest}
-            outcome = method(audit.request, audit.original, params)
+            outcome = method.delete(audit.request, audit.original, params)
             distances = _distances(audit, outcome, reference)
             record = _write(step, audit, outcome, params, account.budget, distances)
             step.phases |= outcome.phases.seconds
@@ -156,14 +155,14 @@ class _Case:
 
 def _open(params: Params, features: Path, model: Path, modalities: Sequence[str], subjects: Sequence[str]) -> _Case:
     record, tensors = load_model(model)
-    refuse_method(record, params.deletion, subjects)
+    refuse_method(params.deletion.method, record, subjects)
     if subjects:
         refuse_foreign(record, modalities)
         gone = tuple(m for m in record.inputs if m in modalities)
     else:
         gone = requested(record, modalities)
     data = open_for(record, features)
-    refuse_data(record, data, params.deletion, subjects)
+    refuse_data(params.deletion.method, record, data, subjects)
     earlier = read_deletion(model)
     if earlier and earlier.after != record.sha256:
         raise DataError(
@@ -180,14 +179,6 @@ def _open(params: Params, features: Path, model: Path, modalities: Sequence[str]
     )
 
 
-def _method(name: str) -> Method:
-    try:
-        method: Method = import_module(f"mbd.deletion.{name}").delete
-    except ImportError as error:
-        raise MissingExtraError("deletion", "train", error.name or "torch") from error
-    return method
-
-
 @dataclass(frozen=True)
 class _Account:
     """The place of a deletion in its lineage's budget."""
@@ -202,11 +193,10 @@ class _Account:
 def _accounted(audit: _Case, params: Params, out: Path) -> Iterator[_Account]:
     """Within: the deletion is charged to its lineage, if it is one that costs something."""
     settings, before = params.deletion, audit.original.record.sha256
-    if settings.method != "certified" or settings.noise_seed is not None:
+    cost = METHODS.get(settings.method).cost
+    if cost is None or settings.noise_seed is not None:
         yield _Account(None, lambda _: None)
         return
-    from mbd.deletion.certified import cost  # noqa: PLC0415 -- only what is used
-
     rho = cost(settings)
     deletion = deletion_id(before, audit.request.modalities, params_digest(settings))
     with open_ledger(Path(settings.ledgers), audit.lineage[0], known=audit.known_ledger_entries) as ledger:

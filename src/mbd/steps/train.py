@@ -6,7 +6,7 @@ says so. Under torchrun every process trains and only the first writes.
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -14,23 +14,21 @@ from statistics import mean, stdev
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import MissingExtraError, UsageError
+from mbd.errors import UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
 from mbd.model.checkpoint import WEIGHTS, save_model
 from mbd.model.predictor import Model, load
 from mbd.params import Params
+from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.step import step_run
 from mbd.training.log import write_history
-from mbd.training.trained import Trained
 
 NAME = "train"
 METRICS = "metrics.json"
 _DIGITS = 4
-
-Train = Callable[..., Trained]
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def run(
     data = FeatureSet.open(features, without=without, verify=True)
     if not data.modalities:
         raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
-    train = _trainer(params.model.backbone)
+    train = BACKBONES.get(params.model.backbone).train
     snapshots = out.parent / f".{out.name}.resume"
     if int(os.environ.get("RANK", "0")) > 0:
         train(data, params, work=snapshots, progress=False)
@@ -138,18 +136,6 @@ def run_seeds(
         if result := run(own, features, out / f"seed-{seed}", without, progress=progress):
             results.append(result)
     return results
-
-
-def _trainer(backbone: str) -> Train:
-    try:
-        if backbone == "lattice":
-            from mbd.training.lattice import train_lattice  # noqa: PLC0415 -- only what is used
-
-            return train_lattice
-        from mbd.training.joint import train_joint  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingExtraError("training", "train", error.name or "torch") from error
-    return train_joint
 
 
 def _metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:

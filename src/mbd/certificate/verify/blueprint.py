@@ -11,6 +11,8 @@ from mbd.model.lattice import projection_name, tags, tensor_name
 from mbd.params.learning import JointSettings, LatticeSettings
 
 Shape = tuple[int, ...]
+KNOWN = ("joint", "lattice")
+"""backbones that have a blueprint here"""
 
 
 def blueprint(record: ModelRecord, present: Mapping[str, Shape]) -> dict[str, Shape]:

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from mbd.certificate.verdict import Check, failed, not_checkable, passed
-from mbd.certificate.verify.blueprint import blueprint
+from mbd.certificate.verify.blueprint import KNOWN, blueprint
 from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.tensors import Array
 
@@ -53,7 +53,11 @@ def structural_checks(
     else:
         reason = "the deletion is for named subjects: the modality stays in the model, for all others"
         checks.append(not_checkable(REMOVED, reason))
-    checks.append(_run(SHAPES, lambda: _shapes(record, tensors)))
+    if record.backbone in KNOWN:
+        checks.append(_run(SHAPES, lambda: _shapes(record, tensors)))
+    else:
+        reason = f"the backbone {record.backbone} is not built in: only its own package knows the shapes it should have"
+        checks.append(not_checkable(SHAPES, reason))
     if indices is None:
         checks.append(not_checkable(POSITIONS, "the list of positions was not given"))
     else:

@@ -1,0 +1,38 @@
+"""Deletion method `retrain`: train again on the data without the modality, and release that model."""
+
+import tempfile
+from pathlib import Path
+
+from mbd.deletion.methods import Method
+from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
+from mbd.features.contract import FeatureSet
+from mbd.formats.model import Guarantee
+from mbd.params import Params
+from mbd.registry import BACKBONES
+
+ASSUMPTION = "Training is deterministic: with the same data and parameters anyone gets the same bytes."
+
+
+def delete(target: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
+    """Train the model that never saw the modalities of the target."""
+    phases = Phases()
+    with phases.phase("train"), tempfile.TemporaryDirectory() as work:
+        retained = FeatureSet.open(before.data.folder, without=(*before.record.revoked, *target.modalities))
+        train = BACKBONES.get(before.record.backbone).train
+        trained = train(retained, params, work=Path(work), progress=False)
+    return DeletionOutcome(
+        record=trained.record.model_copy(
+            update={
+                "revoked": (*before.record.revoked, *target.modalities),
+                "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0),
+            }
+        ),
+        tensors=trained.tensors,
+        claim=Claim("exact", (ASSUMPTION,), epsilon=0.0, delta=0.0),
+        indices={},
+        facts={},
+        phases=phases,
+    )
+
+
+RETRAIN = Method(delete, kind="exact", backbones=("joint", "lattice", "additive"), reads=("train", "valid"))

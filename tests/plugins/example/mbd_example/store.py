@@ -1,0 +1,22 @@
+"""Store `share://NAME/FOLDER`: a folder of a network share, wherever this machine has mounted it ($SHARES/NAME)."""
+
+import os
+from pathlib import Path
+
+from mbd.errors import UsageError
+from mbd.params.operations import StoreSettings
+from mbd.storage.folder import FolderStore
+from mbd.storage.store import StoreScheme
+
+
+class ShareStore(FolderStore):
+    """A folder store that is known by the name of the share; a store of another kind implements `Store` itself."""
+
+    def __init__(self, url: str, settings: StoreSettings) -> None:
+        if "SHARES" not in os.environ:
+            raise UsageError("it is not known where shares are mounted", key="store.url", value=url, hint="set SHARES")
+        super().__init__(Path(os.environ["SHARES"]) / url.removeprefix("share://"))
+        self.url = url
+
+
+SHARE = StoreScheme(ShareStore, "share://NAME/FOLDER")
