@@ -43,7 +43,7 @@ class Output(torch.nn.Module):
         return out
 
 
-@pytest.mark.parametrize("task", ["home", "classes"])
+@pytest.mark.parametrize("task", ["model_workspace", "classes"])
 def test_gauss_newton_is_the_expansion_of_the_supervised_loss(task: str, request: pytest.FixtureRequest) -> None:
     """g and the diagonal of Jᵀ H J from explicit Jacobians, with H the Hessian of the loss by the output."""
     given = calibration(model_before(request.getfixturevalue(task)))
