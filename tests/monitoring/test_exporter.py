@@ -1,7 +1,9 @@
 """The exporter: its metrics page, its health endpoints, and how it stops."""
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -197,6 +200,30 @@ def test_it_is_ready_with_an_unreachable_store_so_that_prometheus_sees_it(lifecy
         monitor.start()
         wait_for("mbd_store_up 0.0", url)
         assert get(f"{url}/readyz")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /<script> HTTP/1.1", 404),
+        (b"POST /metrics HTTP/1.1", 501),
+        (b"HEAD /metrics HTTP/1.1", 501),
+        (b"<script> /metrics HTTP/9.9", 505),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1", 414),
+        (b"<script>", 400),
+    ],
+)
+def test_errors_are_plain_text_without_versions_or_the_request(
+    lifecycle_store: GoldenStore, request_line: bytes, status: int
+) -> None:
+    with served(lifecycle_store.monitor()) as url:
+        address = urlsplit(url)
+        with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=10) as connection:
+            connection.sendall(request_line + b"\r\n\r\n")
+            answer = connection.makefile("rb").read()
+    assert str(status).encode() in answer.splitlines()[0]
+    assert b"text/plain" in answer
+    assert not re.search(rb"<|python|[0-9]+\.[0-9]+\.[0-9]+", answer, re.IGNORECASE)
 
 
 def command(lifecycle_store: GoldenStore, *arguments: str) -> list[str]:

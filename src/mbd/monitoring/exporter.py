@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from functools import lru_cache
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from platform import python_version
 
@@ -99,7 +100,6 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
     server: "Exporter"
     timeout = 10
-    server_version = f"mbd-exporter/{__version__}"
 
     def do_GET(self) -> None:
         """Answer a GET."""
@@ -120,7 +120,18 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer a request that is not valid in plain text, without repeating any of it."""
+        self.close_connection = True
+        self.request_version = self.protocol_version  # as long as it is not known, no headers would be sent
+        self._answer(code, f"{HTTPStatus(code).phrase}\n".encode())
+
+    def version_string(self) -> str:
+        """Return the header `Server`, without versions."""
+        return "mbd-exporter"
 
     def log_message(self, format: str, *args: object) -> None:
         """Do not log every scrape."""
