@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-services cluster test-cluster lint bench study docs images clean
+.PHONY: help setup run test test-bare test-services cluster test-cluster lint bench study docs images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a local folder
-	dvc repro
+	dvc repro dvc.yaml release/dvc.yaml
 	@mbd report build/published --out build/certificate.html
 	@mbd show build
 	@mbd verify build/published --model build/deleted
@@ -32,6 +32,11 @@ run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a
 
 test: $(STAMP) ## all tests that need no server
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto -m 'not services and not cluster'
+
+test-bare: ## the auditor's install, without torch, kfp, dvc and boto3: certificates, storage, golden files
+	$(PYTHON) -m venv $(VENV)-bare
+	$(VENV)-bare/bin/pip install --quiet --constraint constraints.txt . hypothesis jsonschema pytest pytest-xdist
+	$(VENV)-bare/bin/python -m pytest -n auto tests/certificate tests/golden tests/storage
 
 test-services: $(STAMP) ## tests against real servers (installs them with apt, starts them on loopback)
 	tests/integration/install-servers

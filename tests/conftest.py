@@ -1,9 +1,25 @@
 """Every test runs in an empty folder of its own, so that no `params.yaml` or `build/` of a user affects it."""
 
 import os
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
+OF_EXTRAS = {"boto3", "botocore", "docker", "dvc", "kfp", "scipy", "sklearn", "threadpoolctl", "torch"}
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """On an install without the extras, leave out the test modules that need one."""
+    if find_spec("torch") or not collection_path.name.startswith("test_"):
+        return None
+    try:
+        import_module(".".join(collection_path.relative_to(ROOT).with_suffix("").parts))
+    except ModuleNotFoundError as error:
+        return error.name in OF_EXTRAS or None
+    return None
 
 
 @pytest.fixture(autouse=True)

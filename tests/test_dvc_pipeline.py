@@ -1,6 +1,7 @@
-"""`dvc repro` on this repository's own dvc.yaml: all of it, then nothing, then only what depends on a change."""
+"""`dvc repro` on this repository's own stages: all of it, then nothing, then only what depends on a change."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import yaml
 from mbd.files import read_json
 
 REPOSITORY = Path(__file__).parents[1]
+RELEASE = "release/dvc.yaml"
 SMALL = {
     "features": {
         "source": {
@@ -40,11 +42,17 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore"):
+        for name in ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", RELEASE):
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(REPOSITORY / name, folder / name)
         shutil.copytree(REPOSITORY / "data", folder / "data")
         shutil.copytree(REPOSITORY / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        self.stages = list(yaml.safe_load((folder / "dvc.yaml").read_text())["stages"])
+        self.described = {
+            name: stage
+            for file in ("dvc.yaml", RELEASE)
+            for name, stage in yaml.safe_load((folder / file).read_text())["stages"].items()
+        }
+        self.stages = list(self.described)
         self.change(SMALL)
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "DVC_"))},
@@ -54,8 +62,10 @@ class Project:
             "DVC_SITE_CACHE_DIR": str(folder / ".site"),
         }
         self.run("git", "init", "-q")
+        for key in ("user.name", "user.email"):
+            self.run("git", "config", key, "test@example.com")
         self.run("dvc", "init", "-q")
-        self.run("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "start")
+        self.run("git", "commit", "-q", "-m", "start")
 
     def attempt(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -73,8 +83,8 @@ class Project:
 
     def repro(self) -> list[str]:
         """Return the stages that ran."""
-        output = self.run("dvc", "repro")
-        return [stage for stage in self.stages if f"Running stage '{stage}'" in output]
+        output = self.run("dvc", "repro", "dvc.yaml", RELEASE)
+        return [stage for stage in self.stages if f"{stage}'" in re.findall(r"Running stage '(?:.*:)?(.*')", output)]
 
 
 def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(tmp_path: Path) -> None:
@@ -92,15 +102,27 @@ def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(
     check_that_outputs_are_versioned_with_how_they_came_about(project)
     assert "acc2" in project.run("dvc", "metrics", "show")
     assert "index.html" in project.run("dvc", "plots", "show", "--out", "plots")
+    check_that_an_experiment_is_measured_and_never_signed(project)
     check_that_a_refused_model_stops_the_pipeline_and_shows_why(project)
+
+
+def check_that_an_experiment_is_measured_and_never_signed(project: Project) -> None:
+    project.run("git", "add", "-A")
+    project.run("git", "commit", "-q", "-m", "measured")
+    entries = list((project.folder / "build/store/certificates").rglob("*"))
+    project.run("dvc", "exp", "run", "--set-param", "evaluation.seed=2")
+    refused = project.attempt("dvc", "exp", "run", RELEASE)
+    assert refused.returncode != 0
+    assert "an experiment is not certified" in refused.stdout + refused.stderr
+    assert list((project.folder / "build/store/certificates").rglob("*")) == entries
 
 
 def check_that_a_refused_model_stops_the_pipeline_and_shows_why(project: Project) -> None:
     project.change({"deletion": {"surgery": {"cut": False}}})
-    stopped = project.attempt("dvc", "repro")
+    stopped = project.attempt("dvc", "repro", "dvc.yaml", RELEASE)
     assert stopped.returncode != 0
     assert "the gate refuses the model after the deletion of audio" in stopped.stdout + stopped.stderr
-    assert "Running stage 'certify'" not in stopped.stdout
+    assert "certify'" not in stopped.stdout
     assert read_json(project.folder / "build/leakage/leakage.json")["decision"] == "refused"
     project.change({"deletion": {"surgery": {"cut": True}}})
     project.repro()
@@ -108,8 +130,7 @@ def check_that_a_refused_model_stops_the_pipeline_and_shows_why(project: Project
 
 
 def check_that_outputs_are_versioned_with_how_they_came_about(project: Project) -> None:
-    stages = yaml.safe_load((project.folder / "dvc.yaml").read_text())["stages"]
-    for name, stage in stages.items():
+    for name, stage in project.described.items():
         folder = Path(stage["outs"][0]).parents[0]
         assert f"{folder}/step.json" in stage["outs"], name
         written = set(read_json(project.folder / folder / "step.json")["outputs"]["files"])

@@ -12,7 +12,7 @@ together. What opens the certificate's commitments goes to `certificate.private`
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from mbd.certificate.verify.arithmetic import budget_check
 from mbd.certificate.verify.claims import agreement_check, budget_claim, structural_claim
 from mbd.certificate.verify.gate import gate_check
 from mbd.certificate.verify.structure import structural_checks
-from mbd.errors import GateRefusedError
+from mbd.errors import GateRefusedError, UsageError
 from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE
@@ -40,6 +40,8 @@ from mbd.steps.step import step_run, versions
 from mbd.tensors import open_tensors
 
 NAME = "certify"
+EXPERIMENT = "DVC_EXP_BASELINE_REV"
+"""environment variable that `dvc exp run` sets for its stages"""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def run(
     clock: Callable[[], datetime] = now,
 ) -> CertifyResult:
     """Certify the model in `deletion` and write the bundle to `out`."""
+    _refuse_in_experiment(os.environ)
     certificate_input, commitments = read_material(deletion, leakage, evaluation), Commitments()
     context = IssueContext(
         model=params.certificate.model,
@@ -88,6 +91,16 @@ def run(
             private = keep_private(Path(params.certificate.private), envelope.digest, commitments.openings)
         step.look_at = REPORT
     return CertifyResult(statement, envelope.digest, private)
+
+
+def _refuse_in_experiment(environment: Mapping[str, str]) -> None:
+    if EXPERIMENT in environment:
+        raise UsageError(
+            "an experiment is not certified: its parameters and code are in no commit yet",
+            key=EXPERIMENT,
+            value=environment[EXPERIMENT],
+            hint="apply the experiment (`dvc exp apply`), commit, and run `dvc repro release/dvc.yaml`",
+        )
 
 
 def _read_request(file: Path | None) -> RequestReference:

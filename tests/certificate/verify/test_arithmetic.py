@@ -14,6 +14,7 @@ from mbd.privacy.gaussian import epsilon_by_gaussian
 
 def certified(epsilon: float = 1.0, delta: float = 1e-5, radius: float = 1.0, spent: float = 0.0) -> BudgetClaim:
     """What the method `certified` states at this operating point."""
+    pytest.importorskip("dp_accounting", reason="the extra `privacy` states what the bare install checks")
     wanted = [f"deletion.epsilon={epsilon!r}", f"deletion.delta={delta!r}", f"deletion.certified.radius={radius!r}"]
     facts = accounting(load_params(None, wanted).deletion)
     rho = facts["rho"]
