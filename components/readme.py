@@ -1,4 +1,7 @@
-"""The README of a component, from its compiled form: what it takes and gives, and its image."""
+"""The README of a component, from its compiled form: what it takes and gives, and its image.
+
+`python -m components.readme` writes them all.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -18,7 +21,7 @@ def readme(name: str) -> str:
     """Return the text of `components/NAME/README.md`."""
     spec = load(name).component_spec
     image = spec.implementation.container.image
-    return f"""<!-- written by `mbd pipeline compile` from the compiled component -->
+    return f"""<!-- written by `python -m components.readme` from the compiled component -->
 # {name}
 
 {spec.description}
@@ -53,3 +56,8 @@ def _needed(entry: Any) -> str:  # noqa: ANN401
     if not getattr(entry, "optional", False):
         return ""
     return "optional" if entry.default in (None, "") else f"default `{entry.default}`"
+
+
+if __name__ == "__main__":
+    for name in NAMES:
+        (FOLDER / name / "README.md").write_text(readme(name), encoding="utf-8")

@@ -8,7 +8,6 @@ from typing import Any
 
 from kfp import compiler
 
-from components import readme
 from mbd.errors import UsageError
 from mbd.files import write_file
 from mbd.params.platform import PlatformSettings
@@ -31,10 +30,7 @@ def compiled(name: str, platform: PlatformSettings) -> str:
 
 
 def write(names: Sequence[str], platform: PlatformSettings, out: Path) -> Iterator[Path]:
-    """Write the pipelines `names` (none: all) to `out`, and with all of them the components' READMEs beside these."""
+    """Write the pipelines `names` (none: all) to `out`."""
     for name in names or NAMES:
         write_file(out / f"{name}.yaml", compiled(name, platform))
         yield out / f"{name}.yaml"
-    for name in () if names else readme.NAMES:
-        write_file(readme.FOLDER / name / "README.md", readme.readme(name))
-        yield readme.FOLDER / name / "README.md"

@@ -23,6 +23,8 @@ from pipelines.compiling import build
 
 Runner = Literal["subprocess", "docker"]
 _FEATURES = ".features-"
+_RESULTS = {"model": ("delete", "deleted"), "audit": ("attack", "leakage"), "certificate": ("publish", "published")}
+"""what a user looks for → step and artifact that hold it"""
 
 
 class StepFailedError(MbdError):
@@ -37,23 +39,34 @@ def run_pipeline(
     runner: Runner,
     *,
     network: str = "none",
-) -> None:
-    """Run a pipeline to its end, with the outputs of its steps below `root`."""
+) -> dict[str, Path]:
+    """Run a pipeline to its end, with the outputs of its steps below `root`.
+
+    Returns:
+        Where the run's outputs are, and of the models and certificates in them those that a user looks for.
+    """
     root = root.absolute()
     root.mkdir(parents=True, exist_ok=True)
+    before = set(root.iterdir())
     once = platform.model_copy(update={"retries": RetriesSettings(count=0)})
     with _shared_features(root) as shared, environment({SHARED_FOLDER: str(shared)}):
         steps = _containers(once, root, shared, network) if runner == "docker" else _processes()
         local.init(steps, pipeline_root=str(root), raise_on_error=True)
         try:
             with warnings.catch_warnings():
-                # kfp tells that an image is not called "python", and which settings of a cluster mean nothing here
+                # kfp warns that an image is not called "python", and which settings of a cluster have no effect here
                 warnings.filterwarnings("ignore", module=r"kfp\.local\.")
                 build(name, once)(**arguments)
         except RuntimeError as error:
             raise StepFailedError(
-                str(error), hint="the step's own message is above; mend what it says and run the pipeline again"
+                str(error), hint="the step's own message is above; correct what it names and run the pipeline again"
             ) from error
+    return _outputs(next(folder for folder in root.iterdir() if folder not in before))
+
+
+def _outputs(run: Path) -> dict[str, Path]:
+    found = {label: run / step / artifact for label, (step, artifact) in _RESULTS.items()}
+    return {"outputs": run, **{label: folder for label, folder in found.items() if folder.exists()}}
 
 
 def _processes() -> local.SubprocessRunner:

@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 IMAGE = "missing-by-design:cpu"
 PACKAGES = "/packages"
 _DOCKERFILE = f"FROM missing-by-design:verifier\nENV PYTHONPATH={PACKAGES}\n"
-_PARTS = ("docker", "src/mbd", "pyproject.toml", "constraints.txt")
+_PARTS = ("docker", "src/mbd", "pyproject.toml", "setup.py", "constraints.txt")
 
 
 def packages() -> Path:

@@ -14,7 +14,7 @@ def test_every_step_is_a_component() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_readme_is_the_generated_one(name: str) -> None:
     written = (FOLDER / name / "README.md").read_text(encoding="utf-8")
-    assert written == readme(name), "run `mbd pipeline compile`"
+    assert written == readme(name), "run `python -m components.readme`"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -79,6 +79,7 @@ def test_the_builder_gets_nothing_but_what_the_images_are_made_of(docker: Docker
     assert {name.split("/")[0] for name in names} == {
         "src",
         "pyproject.toml",
+        "setup.py",
         "README.md",
         "LICENSE",
         "constraints.txt",

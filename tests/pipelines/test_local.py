@@ -14,16 +14,8 @@ from pipelines.local import StepFailedError
 from tests.pipelines.small import as_options, only_run
 from tests.shredding.build import files_with, windows
 
-REPOSITORY = Path(__file__).parents[2]
 MODELS = {"train": "model", "reference": "reference", "delete": "deleted"}
 """step → its artifact"""
-
-
-@pytest.fixture(autouse=True)
-def _clone(_empty_working_folder: Path) -> None:
-    """Let the working folder be the top of a clone, as far as `mbd pipeline` needs one."""
-    for name in ("pipelines", "components"):
-        Path(name).symlink_to(REPOSITORY / name)
 
 
 def run(*arguments: str, settings: tuple[str, ...] = ()) -> Result:
@@ -67,6 +59,11 @@ def test_a_whole_deletion_has_the_bytes_of_the_command_line_and_a_certificate_th
     outputs = only_run(tmp_path / "kfp")
     for step, artifact in {**MODELS, "attack": "leakage"}.items():
         assert path_digest(outputs / step / artifact) == path_digest(plain / step), step
+    *_, model, audit, published = done.output.splitlines()
+    assert model.split() == ["model:", str(outputs / "delete" / "deleted")]
+    assert audit.split() == ["audit:", str(outputs / "attack" / "leakage")]
+    assert published.split() == ["certificate:", str(outputs / "publish" / "published")]
+    assert len(done.output) < 60_000
     certificate = read_json(outputs / "publish" / "published" / "receipt.json")["certificate"]
     verified = run("verify", f"file://build/store/certificates/{certificate}")
     assert verified.exit_code == 0, verified.output

@@ -35,17 +35,20 @@ def command() -> None:
 
 
 def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
-    """Return a module of the folder `pipelines`, which is part of a clone and not of the installed package."""
-    here = Path.cwd()
-    if not (here / "pipelines" / "compiling.py").is_file():
-        raise UsageError(
-            "there are no pipelines in the current folder",
-            file=here / "pipelines",
-            hint="run this at the top of a clone of missing-by-design",
-        )
-    if str(here) not in sys.path:
-        sys.path.insert(0, str(here))
-    return import_module(f"pipelines.{module}")
+    """Return a module of the package `pipelines`: bundled with the installed package, or at the top of a clone."""
+    import mbd
+
+    package = Path(mbd.__file__).parent
+    for folder in (package / "bundled", package.parents[1]):
+        if (folder / "pipelines" / f"{module}.py").is_file():
+            if str(folder) not in sys.path:
+                sys.path.insert(0, str(folder))
+            return import_module(f"pipelines.{module}")
+    raise UsageError(
+        "the pipelines are not part of this installation",
+        file=package / "bundled",
+        hint="install the wheel of missing-by-design, or its repository with `pip install --editable`",
+    )
 
 
 @command.command("compile")
@@ -53,7 +56,7 @@ def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
 @click.option("--out", type=FOLDER, default="pipelines", show_default=True, help="Folder to write NAME.yaml to.")
 @with_params
 def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None:
-    """Write pipelines (default: all) as the YAML that Kubeflow takes, and the components' READMEs."""
+    """Write pipelines (default: all) as the YAML that Kubeflow takes."""
     for file in _pipelines("compiling").write(names, params.platform, out):
         click.echo(f"written to {file}")
 
@@ -89,7 +92,9 @@ def run(
         from mbd.certificate.keys import make_keys
 
         make_keys(Path(params.certificate.trust).parent, "signer", if_none=True)
-    _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
+    found = _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
+    for label, folder in found.items():
+        click.echo(f"{label + ':':<13}{folder}")
 
 
 _TITLE = click.option("--title", help="Name of the run or schedule [default: made from pipeline and arguments].")
