@@ -19,7 +19,7 @@ pytestmark = pytest.mark.services
 
 @dataclass(frozen=True)
 class RemoteOrigin:
-    """History on one server, data on another, and what to tell the command to find them."""
+    """Git history on one server, data on another, and the options of the command."""
 
     history: Path
     environment: dict[str, str]
@@ -72,7 +72,7 @@ def test_each_revision_comes_from_s3_and_no_credential_is_written(origin: Remote
     ],
     ids=["wrong secret", "unknown key", "no credentials"],
 )
-def test_wrong_credentials_are_told_apart_from_missing_data(
+def test_wrong_credentials_and_missing_data_are_different_errors(
     origin: RemoteOrigin, tmp_path: Path, wrong: dict[str, str]
 ) -> None:
     # An index that has seen the folders before would not have to ask for them.
@@ -85,7 +85,7 @@ def test_wrong_credentials_are_told_apart_from_missing_data(
     assert not (tmp_path / "out").exists()
 
 
-def test_data_that_is_gone_from_the_bucket_is_told(origin: RemoteOrigin, s3: S3, tmp_path: Path) -> None:
+def test_data_missing_from_the_bucket_is_an_error(origin: RemoteOrigin, s3: S3, tmp_path: Path) -> None:
     client = s3.client()
     stored = f"dvc/files/md5/{origin.manifest_md5[:2]}/{origin.manifest_md5[2:]}"
     manifest = client.get_object(Bucket="features", Key=stored)["Body"].read()

@@ -1,4 +1,4 @@
-"""From a deletion to Prometheus: by the Pushgateway and by the exporter; alerts that fire and resolve."""
+"""Metrics of a deletion in a real Prometheus, by the Pushgateway and the exporter; alerts fire and resolve."""
 
 import re
 import sys
@@ -28,7 +28,7 @@ OURS = re.compile(r"(# (HELP|TYPE) )?mbd_")  # a gateway has metrics of its own
 
 @dataclass(frozen=True)
 class MonitoringStack:
-    """An office that has published a certificate, an exporter of its store, a gateway, and who scrapes them."""
+    """A store with a certificate, its exporter, a Pushgateway, and a Prometheus that scrapes both."""
 
     authority: CertificateAuthority
     exporter: str
@@ -67,7 +67,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoringStack]
             yield MonitoringStack(authority, exporter, gateway, prometheus)
 
 
-def test_a_deletion_arrives_by_the_gateway_and_a_failure_leaves_its_success(
+def test_a_deletion_is_pushed_and_a_later_failure_keeps_the_time_of_its_success(
     scene: MonitoringStack, tmp_path: Path
 ) -> None:
     start, ask = time.time(), scene.prometheus.value
@@ -86,7 +86,7 @@ def test_a_deletion_arrives_by_the_gateway_and_a_failure_leaves_its_success(
     assert not (tmp_path / "out-metrics").exists()
 
 
-def test_what_the_store_says_arrives_by_the_exporter(scene: MonitoringStack) -> None:
+def test_the_state_of_the_store_is_scraped_from_the_exporter(scene: MonitoringStack) -> None:
     ask = scene.prometheus.value
     assert ask("mbd_store_up") == 1
     assert ask('mbd_certificates{model="sentiment", kind="certified", state="valid"}') == 1
@@ -119,7 +119,7 @@ def test_an_alert_fires_for_a_damaged_certificate_and_resolves(scene: Monitoring
     scene.prometheus.wait_for_alert("MbdVerificationFailed", firing=False)
 
 
-def test_promtool_finds_nothing_to_say(scene: MonitoringStack) -> None:
+def test_promtool_accepts_the_metrics(scene: MonitoringStack) -> None:
     need("promtool")
     for arguments in (("check", "rules", "rules.yaml"), ("test", "rules", "rules.test.yaml")):
         done = promtool(*arguments)

@@ -45,7 +45,7 @@ def credentials(s3: S3) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    """An office with a bundle that is not published yet."""
+    """A certificate authority with an unpublished bundle."""
     authority = CertificateAuthority.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
     for kind in ("exact", "subjects"):
         authority.bundle(kind)
@@ -62,7 +62,7 @@ def bucket(s3: S3) -> str:
 
 @pytest.fixture
 def url(bucket: str) -> str:
-    """A place in the bucket where nothing is yet."""
+    """An empty prefix in the bucket."""
     return f"s3://{bucket}/{uuid.uuid4().hex}"
 
 
@@ -123,7 +123,7 @@ def test_the_server_refuses_to_delete_or_overwrite_the_certificate_but_not_the_w
     assert store.stat(weights.name) is None
 
 
-def test_what_somebody_puts_over_the_certificate_has_no_say(
+def test_an_overwritten_certificate_is_ignored(
     authority: CertificateAuthority, s3: S3, url: str, bucket: str, tmp_path: Path
 ) -> None:
     receipt = published(authority, s3, url, tmp_path / "published")
@@ -146,7 +146,7 @@ def _verified(authority: CertificateAuthority, s3: S3, url: str, receipt: Receip
     assert done.stdout.startswith(f"VERIFIED: certificate {receipt.certificate}\n")
 
 
-def test_sixteen_at_once_give_one_certificate(
+def test_sixteen_concurrent_publishers_create_one_certificate(
     authority: CertificateAuthority, s3: S3, url: str, bucket: str, tmp_path: Path
 ) -> None:
     side_by_side([lambda: publish_into(opened(url, s3.endpoint), authority, "exact")] * PUBLISHERS)
@@ -155,7 +155,7 @@ def test_sixteen_at_once_give_one_certificate(
     assert len(list(opened(url, s3.endpoint).versions(name))) == 1
 
 
-def test_killed_at_50_random_points_and_run_again(
+def test_a_publisher_killed_at_50_random_points_completes_when_run_again(
     authority: CertificateAuthority, s3: S3, url: str, tmp_path: Path
 ) -> None:
     def rounds(seed: int) -> None:
@@ -182,7 +182,7 @@ def test_killed_at_50_random_points_and_run_again(
     ],
     ids=["500 and 503", "done but not answered", "connections break", "silence", "damaged on the way"],
 )
-def test_faults_are_retried_or_told_and_never_leave_half_a_certificate(
+def test_faults_are_retried_or_reported_and_never_leave_a_partial_certificate(
     authority: CertificateAuthority, s3: S3, url: str, tmp_path: Path, faults: tuple[Fault, Fault], answered: bool
 ) -> None:
     quick = {"timeout_seconds": 1.0, "retries": 3}
@@ -203,7 +203,7 @@ def test_faults_are_retried_or_told_and_never_leave_half_a_certificate(
 
 
 def _never_half(store: Store, authority: CertificateAuthority, folder: Path) -> None:
-    """Check that a pointer leads to a whole certificate, whatever happened before."""
+    """Check that a pointer leads to a complete certificate."""
     if any(store.list("latest/")):
         one_certificate(store, authority, "exact", folder)
 
@@ -217,7 +217,9 @@ def _never_half(store: Store, authority: CertificateAuthority, folder: Path) -> 
     ],
     ids=["wrong secret", "unknown key", "no credentials"],
 )
-def test_wrong_credentials_are_told(authority: CertificateAuthority, s3: S3, url: str, wrong: dict[str, str]) -> None:
+def test_wrong_credentials_are_a_clear_error(
+    authority: CertificateAuthority, s3: S3, url: str, wrong: dict[str, str]
+) -> None:
     commands: list[list[str | Path]] = [
         [
             "publish",

@@ -1,4 +1,4 @@
-"""Requests under fire: 200 of them, eight workers, killed at random, on a folder and on real S3.
+"""200 requests and eight workers that are killed at random, on a folder and on real S3.
 
 In the end each request is certified exactly once, every certificate verifies, and the log has no other entry.
 """
@@ -35,7 +35,7 @@ DEADLINE_SECONDS = 900
 
 
 class Service:
-    """One store, its models, and the workers that come and go."""
+    """One store, its models and its workers."""
 
     def __init__(self, folder: Path, url: str, endpoint: str | None) -> None:
         make_keys(folder / "keys", "signer")
@@ -80,7 +80,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def submit_all(service: Service) -> list[str]:
-    """Enter requests for audio and visual of every model; each comes twice with one token."""
+    """Submit requests for audio and visual of every model, each twice with one token."""
     made: list[str] = []
     for number in range(REQUESTS):
         model, modality = f"model-{number % MODELS}", ("audio", "visual")[number // MODELS % 2]
@@ -93,7 +93,7 @@ def submit_all(service: Service) -> list[str]:
 
 
 def carry_out(service: Service) -> int:
-    """Let workers come and go, and kill them at random, until no request is open; return how many were killed."""
+    """Start workers and kill them at random until no request is open; return the number of killed workers."""
     random, killed = stream(0, "requests", "killing"), 0
     workers: list[subprocess.Popen[bytes]] = []
     deadline = time.monotonic() + DEADLINE_SECONDS

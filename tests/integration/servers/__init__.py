@@ -1,1 +1,1 @@
-"""Real servers on loopback, each started on free ports in a folder of its own and stopped by its process id."""
+"""Real servers on loopback, each started on free ports in its own folder and stopped by its process id."""

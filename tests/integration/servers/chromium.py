@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by the DevTools protocol over a pipe: what a person does and sees."""
+"""A headless Chromium, driven by the DevTools protocol over a pipe."""
 
 import base64
 import json
@@ -92,7 +92,7 @@ class Browser:
                 self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=_KEYS[key])
 
     def look(self, width: int, scheme: Scheme, height: int = 900, media: str = "") -> None:
-        """Look at the page in a window of this width, in a light or dark scheme, on screen or on paper."""
+        """Set the width of the window, the colour scheme, and the medium (screen or print)."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -118,7 +118,7 @@ class Browser:
         return [json.dumps(event["params"]) for event in self.events if event.get("method") in methods]
 
     def requests(self) -> list[str]:
-        """Return every URL that was asked for since the page was opened."""
+        """Return every URL that was requested since the page was opened."""
         self.evaluate("0")
         sent = [event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [event["request"]["url"] for event in sent]

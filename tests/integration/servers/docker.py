@@ -36,11 +36,11 @@ class Docker:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What lets the docker command find it. The old builder needs nothing but the daemon."""
+        """The environment of the docker command. The old builder needs only the daemon."""
         return {"DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "0"}
 
     def call(self, *arguments: str | Path, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-        """Run a docker command to its end, whatever that is."""
+        """Run a docker command, whatever its exit code."""
         return subprocess.run(
             ["docker", *map(str, arguments)],
             env=os.environ | self.environment,
@@ -75,7 +75,7 @@ class Docker:
 
 @contextmanager
 def docker_daemon(folder: Path) -> Iterator[Docker]:
-    """Run a daemon with all its files in `folder`, without any network of its own; nothing of it stays behind."""
+    """Run a daemon with all its files in `folder` and without a network; everything is removed afterwards."""
     need("dockerd", "containerd", "docker", "mmdebstrap")
     if os.geteuid() != 0:
         pytest.fail("the Docker daemon of the service tests needs root")
@@ -94,7 +94,7 @@ def docker_daemon(folder: Path) -> Iterator[Docker]:
 
 
 def bare_requirements(repository: Path) -> list[str]:
-    """Return what a build of the bare install asks for."""
+    """Return the requirements of a bare install."""
     project = tomllib.loads((repository / "pyproject.toml").read_text())
     return [*project["build-system"]["requires"], *project["project"]["dependencies"]]
 
@@ -145,7 +145,7 @@ def _call(*command: str | Path, **environment: str) -> None:
 
 @contextmanager
 def _in_memory(folder: Path) -> Iterator[None]:
-    """Mount memory at `folder`: tens of thousands of small files that nobody wants to keep need no disk."""
+    """Mount memory at `folder`, for tens of thousands of small temporary files."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(folder)], check=True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A proxy before a server that does to requests and answers what networks and overloaded servers do.
+"""A proxy that injects the faults of networks and overloaded servers.
 
 It passes HTTP through as it is, `Host` included, so that S3's signatures stay valid. Faults are put in as rules; each
 says whether the server still does what was asked (its answer is lost) or never hears of it.
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 
 class Fault(Enum):
-    """What goes wrong."""
+    """A kind of fault."""
 
     INTERNAL_ERROR = auto()
     """the answer is 500"""
@@ -31,13 +31,13 @@ class Fault(Enum):
     RESET = auto()
     """the connection is reset"""
     STALLED_BODY = auto()
-    """half of the answer's body comes, and then nothing"""
+    """half of the response body arrives, then nothing"""
     TRUNCATED_BODY = auto()
-    """half of the answer's body comes, and then the end of the connection"""
+    """half of the response body arrives, then the connection is closed"""
     DAMAGED_BODY = auto()
-    """a bit of the answer's body is another"""
+    """a bit of the response body is flipped"""
     DAMAGED_REQUEST = auto()
-    """a bit of the request's body is another when the server gets it"""
+    """a bit of the request body is flipped"""
 
 
 _BODY_FAULTS = {Fault.STALLED_BODY, Fault.TRUNCATED_BODY, Fault.DAMAGED_BODY}
@@ -50,12 +50,12 @@ class Rule:
 
     fault: Fault
     times: int | None = 1
-    """how often; None: for ever"""
+    """how often; None: always"""
     probability: float = 1.0
     request: str = ""
     """pattern that is searched in `METHOD /path?query`"""
     done: bool = False
-    """whether the server does what was asked before its answer is lost"""
+    """whether the server processes the request before its response is lost"""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class FaultProxy:
     upstream: str
     rules: list[Rule] = field(default_factory=list)
     seen: list[tuple[str, Fault | None]] = field(default_factory=list)
-    """every request as `METHOD /path?query`, and what was done to it"""
+    """every request as `METHOD /path?query`, and its fault"""
     ended: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _random: random.Random = field(default_factory=lambda: random.Random(0))
@@ -85,7 +85,7 @@ class FaultProxy:
             self.rules.append(Rule(fault, times, probability, request, done))
 
     def calm(self) -> None:
-        """Let nothing happen any more, and forget what was seen."""
+        """Stop all faults, and forget the requests seen."""
         with self._lock:
             self.rules.clear()
             self.seen.clear()
@@ -131,7 +131,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients that give up are the purpose here."""
+        """Log nothing: clients that give up are expected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

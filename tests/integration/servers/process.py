@@ -13,14 +13,14 @@ import pytest
 
 
 def need(*programs: str) -> None:
-    """Fail where a program is missing: a skipped test would look like one that passed."""
+    """Fail if a program is missing: a skipped test would look like one that passed."""
     missing = [program for program in programs if which(program) is None]
     if missing:
         pytest.fail(f"{', '.join(missing)} not installed; run tests/integration/install-servers")
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on."""
+    """Return a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -61,7 +61,7 @@ def wait_until(
 
 
 def answers(url: str) -> bool:
-    """Tell whether a GET of `url` brings 200."""
+    """Return whether a GET of `url` is answered with 200."""
     try:
         with urllib.request.urlopen(url, timeout=2) as response:
             return bool(response.status == 200)

@@ -1,4 +1,4 @@
-"""Prometheus and its Pushgateway, each with storage of its own."""
+"""Prometheus and its Pushgateway, each with its own storage."""
 
 import json
 import time
@@ -17,7 +17,7 @@ Found = TypeVar("Found")
 
 @contextmanager
 def push_gateway(folder: Path, address: str | None = None) -> Iterator[str]:
-    """Run a Pushgateway that remembers nothing after it, on `address` or a free port of loopback; yields its URL."""
+    """Run a Pushgateway without persistence on `address` or a free loopback port; yields its URL."""
     need("prometheus-pushgateway")
     folder.mkdir(parents=True, exist_ok=True)
     address, log = address or f"127.0.0.1:{free_port()}", folder / "pushgateway.log"
@@ -34,7 +34,7 @@ class Prometheus:
     url: str
 
     def value(self, query: str, seconds: float = 30) -> float:
-        """Return the value of a query with one result, as soon as there is one."""
+        """Wait for one result of a query, and return its value."""
         (result,) = self._until(lambda: self.results(query), f"{query} has no value", seconds)
         return float(result["value"][1])
 
@@ -45,7 +45,7 @@ class Prometheus:
         return results
 
     def wait_for_alert(self, name: str, *, firing: bool = True, seconds: float = 60) -> None:
-        """Wait until an alert fires, or no longer does."""
+        """Wait until an alert fires, or is resolved."""
         state = "does not fire" if firing else "still fires"
         self._until(lambda: (name in self.firing()) == firing, f"{name} {state}", seconds)
 
@@ -69,7 +69,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus_server(folder: Path, *targets: str, rules: Path | None = None) -> Iterator[Prometheus]:
-    """Run a Prometheus that looks at the `targets` (URLs) and at the `rules` every second."""
+    """Run a Prometheus that scrapes the `targets` (URLs) and evaluates the `rules` every second."""
     need("prometheus")
     folder.mkdir(parents=True, exist_ok=True)
     address, log, config = f"127.0.0.1:{free_port()}", folder / "prometheus.log", folder / "prometheus.yml"
