@@ -113,7 +113,7 @@ def test_the_next_step_tells_the_file_the_key_and_the_way_out(
     assert "request 17" in output
     assert f"file: {model.folder}/model.safetensors.mbdx" in output
     assert re.search(r"value: [0-9a-f]{64}\n", output)
-    assert "hint: nobody can decrypt this any more" in output
+    assert "hint: it cannot be decrypted any more" in output
     assert not out.folder.exists()
     assert nothing_plain_is_left(sealed)
 

@@ -88,7 +88,7 @@ def test_a_gateway_that_is_away_fails_nothing_and_the_metrics_are_kept(model_wor
     result = run_delete(model_workspace, tmp_path, "monitoring.mode=push", gateway)
     assert result.exit_code == 0
     assert (tmp_path / "out" / "deletion.json").exists()
-    assert "warning: the Pushgateway did not take the metrics" in result.stderr
+    assert "warning: the Pushgateway did not accept the metrics" in result.stderr
     assert "were left in" in result.stderr
     printed = page(tmp_path, "delete")
     assert printed[metrics.STEP_SUCCESS]
