@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 from mbd.errors import DataError, ExitCode, UsageError
 from mbd.features.availability import (
     Mask,
-    apply_mask,
     fixed_patterns,
     missing_rate,
     missing_rate_mask,
     pattern_mask,
     reachable_rates,
 )
-from mbd.features.rows import Rows
 from mbd.tensors import Array
-from tests.features.build import small_rows
 
 TRIPLE = ("text", "audio", "visual")
 
@@ -168,28 +165,3 @@ def test_every_mask_of_a_small_case_is_equally_likely(there: Array, absent: int)
     assert set(found) == set(allowed)
     counts = np.array([found[mask] for mask in allowed])
     assert chi_square(counts, np.full(len(allowed), 25.0)) < far_out(len(allowed))
-
-
-def test_a_mask_is_applied_to_rows_with_zeros_and_nothing_else_changes() -> None:
-    rows = small_rows("test", 12)
-    mask = missing_rate_mask(12, list(rows.features), 0.5, seed=0, available=rows.available)
-    masked = apply_mask(rows, mask)
-    assert len(masked) == 12
-    for m, x in masked.features.items():
-        assert (x[mask[m]] == rows.features[m][mask[m]]).all()
-        assert not x[~mask[m]].any()
-        assert x.dtype == rows.features[m].dtype
-        assert (masked.available[m] == mask[m]).all()
-
-
-def test_rows_that_have_nothing_of_a_pattern_are_left_out() -> None:
-    rows = Rows.of(
-        ["a", "b", "c"],
-        np.zeros(3, dtype=np.float32),
-        {"text": np.ones((3, 2), dtype=np.float32), "audio": np.ones((3, 1), dtype=np.float32)},
-        available={"audio": np.array([True, False, True])},
-    )
-    masked = apply_mask(rows, pattern_mask(3, ("text", "audio"), ("audio",)))
-    assert masked.ids.tolist() == ["a", "c"]
-    assert masked.available["text"].tolist() == [False, False]
-    assert not masked.features["text"].any()

@@ -9,8 +9,7 @@ from mbd.features.contract import FeatureSet
 from mbd.params import load_params
 from mbd.training.data import initial_scaling
 from mbd.training.draws import initial_weights
-from mbd.training.finetune import finetune
-from mbd.training.joint import train_joint
+from mbd.training.joint import finetune, train_joint
 from mbd.training.trained import Trained
 from tests.features.build import synthetic_set
 

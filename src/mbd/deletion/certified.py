@@ -62,7 +62,7 @@ def delete(
         noised = add_noise(clip(exposed, settings.certified.radius), sigma, secret)
         commitment = secret.commitment
     with phases.phase("fine-tuning"):
-        from mbd.training.finetune import finetune  # noqa: PLC0415 -- imports torch
+        from mbd.training.joint import finetune  # noqa: PLC0415 -- imports torch
 
         retained = _without(before.data, record.revoked)
         start = tensors | fresh_size(noised, sigma)

@@ -13,14 +13,12 @@ about √(2π·Var) tries (some hundred at n = 5,000), and many are drawn at onc
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from math import comb
 
 import numpy as np
 
 from mbd.errors import DataError, UsageError
-from mbd.features.rows import Rows
 from mbd.randomness import stream
 from mbd.tensors import Array
 
@@ -85,19 +83,6 @@ def missing_rate_mask(
     ranks = keys.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
     kept = there & (ranks >= losses[:, None])
     return {modality: kept[:, names.index(modality)] for modality in modalities}
-
-
-def apply_mask(rows: Rows, mask: Mapping[str, Array]) -> Rows:
-    """Return the rows with only what both they and the mask have, zero elsewhere.
-
-    A row of which nothing is left (a fixed pattern can do this to rows that lack some modality of themselves) is left
-    out: there is nothing to predict from.
-    """
-    available = {m: there & mask[m] for m, there in rows.available.items()}
-    features = {m: np.where(available[m][:, None], x, x.dtype.type(0)) for m, x in rows.features.items()}
-    kept = np.any(list(available.values()), axis=0)
-    masked = replace(rows, features=features, available=available)
-    return masked if kept.all() else masked.take(kept)
 
 
 def _there(n: int, modalities: Sequence[str], available: Mapping[str, Array] | None) -> Array:

@@ -1,4 +1,4 @@
-"""Parameters of the surroundings: object store, monitoring."""
+"""Parameters of operations: the object store, requests, monitoring and the purge."""
 
 from typing import Annotated, Literal
 
@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from mbd.errors import UsageError
 from mbd.params.base import Count, Name, Settings
+from mbd.records import Digest
 from mbd.registry import STORES
 
 
@@ -84,3 +85,22 @@ class MonitoringSettings(Settings):
         if self.mode == "push" and self.pushgateway is None:
             raise ValueError("to push, set monitoring.pushgateway to the URL of the Pushgateway")
         return self
+
+
+class PurgeSettings(Settings):
+    """Removing every copy of the old weights, and keeping them away."""
+
+    features: bool = False
+    """whether the deleted modality's feature files and cached vectors go, too"""
+    also: tuple[Digest, ...] = ()
+    """SHA-256 of further files that go: exports, dumps, models of other experiments"""
+    keys: bool = False
+    """whether the deleted modality's data keys are destroyed: no encrypted model that took it can be read then"""
+    folders: tuple[Url, ...] = ()
+    """further places to search: folders, file:// or s3:// URLs (model registries, exports, backups, clones)"""
+    kfp_root: str = "build/kfp"
+    """folder with the outputs of pipelines that ran on this machine"""
+    shared_caches: bool = False
+    """whether to remove from a DVC cache that other repositories may use, too"""
+    tombstones: str | None = "build/tombstones"
+    """digests that no step may read or write: a file, or the URL of a store; null: steps do not look"""

@@ -18,9 +18,8 @@ from mbd.params.certificate import CertificateSettings
 from mbd.params.deletion import DeletionSettings
 from mbd.params.features import FeaturesSettings
 from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
-from mbd.params.operations import MonitoringSettings, RequestsSettings, StoreSettings
+from mbd.params.operations import MonitoringSettings, PurgeSettings, RequestsSettings, StoreSettings
 from mbd.params.platform import PlatformSettings
-from mbd.params.purge import PurgeSettings
 from mbd.params.shredding import ShreddingSettings
 
 DEFAULT_FILE = Path("params.yaml")

@@ -2,8 +2,14 @@
 
 With `without`, the model never meets these modalities: not a byte of their files is read, and the record of the step
 says so. Under torchrun every process trains and only the first writes.
+
+`history.csv` has a row for each epoch (joint) or module (lattice) with all terms; `live/` has a file for each term, as
+dvclive writes it, for `dvc plots` and DVC's tools for editors. Neither holds a time: the same training writes the same
+bytes.
 """
 
+import csv
+import io
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,7 +20,7 @@ from statistics import mean, stdev
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import UsageError
+from mbd.errors import MbdError, MissingExtraError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
@@ -24,7 +30,6 @@ from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.step import step_run
-from mbd.training.log import write_history
 
 NAME = "train"
 METRICS = "metrics.json"
@@ -146,3 +151,44 @@ def _metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
         values = task_metrics(model.record.task, rows.labels, model.predict(rows.features, rows.available))
         metrics[split] = {name: round(value, _DIGITS) for name, value in values.items()}
     return metrics
+
+
+HISTORY = "history.csv"
+LIVE = "live"
+
+Row = Mapping[str, float | str]
+
+
+def write_history(folder: Path, history: Sequence[Row]) -> None:
+    """Write the log of a training into `folder`."""
+    columns = list(dict.fromkeys(name for row in history for name in row))
+    text = io.StringIO()
+    table = csv.DictWriter(text, columns, lineterminator="\n")
+    table.writeheader()
+    table.writerows({name: _cell(value) for name, value in row.items()} for row in history)
+    write_file(folder / HISTORY, text.getvalue())
+    _write_live(folder / LIVE, history)
+
+
+def _write_live(folder: Path, history: Sequence[Row]) -> None:
+    try:
+        from dvclive import Live  # noqa: PLC0415 -- brings DVC along, which nothing else here needs
+    except ImportError as error:
+        raise MissingExtraError("the log of a training", "train", "dvclive") from error
+    try:
+        opened = Live(dir=str(folder), save_dvc_exp=False, dvcyaml=None, report=None)
+    except Exception as error:  # dvclive lets errors of git through, such as that of a repository without commits
+        raise MbdError(
+            f"dvclive cannot log here: {error}", hint="in a new git repository, make a first commit and run again"
+        ) from error
+    with opened as live:
+        for number, row in enumerate(history):
+            live.step = int(row.get("epoch", number))
+            for name, value in row.items():
+                if name != "epoch" and isinstance(value, float):
+                    live.log_metric(name, float(_cell(value)))
+            live.next_step()
+
+
+def _cell(value: float | str) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

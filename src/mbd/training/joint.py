@@ -6,9 +6,13 @@ are.
 
 What may look like a border case is none: a modality that is constant, or that no train row has, is zero once
 standardised and adds nothing; if there is but one class, or all train labels are equal, the model learns to say that.
+
+Fine-tuning continues from given weights with the same objective and draws; the scaling of inputs and labels is fitted
+again to the data given.
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +30,7 @@ from mbd.model.losses import task_loss
 from mbd.model.networks import JointNetwork
 from mbd.params import Params, params_digest
 from mbd.params.features import Task
+from mbd.params.learning import JointSettings
 from mbd.tensors import Array
 from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
@@ -197,3 +202,20 @@ def _not_finite(what: str, where: str, value: float) -> MbdError:
         value=value,
         hint="lower training.learning_rate or training.clip_norm, or raise training.warmup_steps",
     )
+
+
+def finetune(
+    record: ModelRecord, tensors: Mapping[str, Array], feature_set: FeatureSet, params: Params, *, epochs: int
+) -> tuple[dict[str, Array], list[dict[str, float]]]:
+    """Return the weights after `epochs` epochs on `feature_set`, which has the model's modalities, and the losses."""
+    if list(feature_set.modalities.items()) != list(record.modalities.items()):
+        raise ValueError(f"the model takes {dict(record.modalities)}, the data has {feature_set.modalities}")
+    # No snapshot is ever due: it would put weights on the disk that nobody accounts for.
+    training = params.training.model_copy(update={"epochs": epochs, "snapshot_epochs": max(epochs, 1)})
+    model = params.model.model_copy(update={"joint": JointSettings.model_validate(record.spec)})
+    with reproducible(training.threads):
+        run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), ProcessGroup())
+        weights = {name: tensors[name] for name, _ in run.network.named_parameters()}
+        run.network.load_state_dict(as_tensors(weights), strict=False)
+        run.finish(Snapshots(Path(), run.key), progress=False)
+    return run.state.best or to_tensor_dict(run.network), run.state.history

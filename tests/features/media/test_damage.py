@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mbd.features.corruption import corrupt_text, corrupt_waveform
-from mbd.features.media.damage import raw_damage
+from mbd.features.sources.media import raw_damage
 from mbd.params.corruption import CorruptionSettings
 from mbd.tensors import Array
 from tests.features.media.build import moving_colours, tone

@@ -12,18 +12,48 @@ A frame is 64 ms long and begins 16 ms after the one before. The 37:
     onset                   rise of the mel bands since the frame before, in dB
     slope                   gradient of the line through the spectrum
     pitch                   fundamental frequency between 65 and 500 Hz by YIN, in Hz
+
+librosa compiles parts of itself on first use and caches the machine code on disk. Two processes that fill the cache at
+the same time can leave one's code under the other's name, and a process that loads it crashes. So librosa is imported
+and first used here under a lock on the folder that it is installed in.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mbd.errors import MissingExtraError
 from mbd.features.media.decoding import read_waveform
-from mbd.features.media.descriptors import librosa, onset_strength
 from mbd.features.media.encoders import Loaded
+from mbd.files import locked
 from mbd.tensors import Array
+
+
+@contextmanager
+def _taking_turns() -> Iterator[None]:
+    spec = find_spec("librosa")
+    if spec is None or spec.origin is None:
+        raise MissingExtraError("reading sound", "extract", "librosa")
+    with locked(Path(spec.origin).parent, wait=True):
+        yield
+
+
+with _taking_turns():
+    import librosa
+    from librosa.onset import onset_strength
+
+    _HOP = 256
+    _noise = np.random.default_rng(0).standard_normal(16 * _HOP).astype(np.float32)
+    librosa.zero_crossings(_noise)
+    librosa.yin(_noise, fmin=65.0, fmax=500.0, sr=16000, frame_length=4 * _HOP, hop_length=_HOP)
+    onset_strength(S=librosa.power_to_db(librosa.feature.melspectrogram(y=_noise, sr=16000)), sr=16000)
+
+__all__ = ["librosa", "onset_strength"]
+
 
 DESCRIPTORS = (
     *(f"mfcc_{k}" for k in range(20)),

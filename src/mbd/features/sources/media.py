@@ -6,9 +6,11 @@ features.source.modalities names. An empty cell, or a video without sound, leave
 file that is named and is not there or cannot be decoded is an error.
 
 Of the split that features.damage names, some rows are decoded, damaged and then encoded; nothing is computed from
-these rows as they are.
+these rows as they are. What is drawn depends on the seed and on the content's digest, not on the row: rows with the
+same content share one damaged vector, and the cache can keep it.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.features.corruption import corrupted_rows
-from mbd.features.media.damage import raw_damage
-from mbd.features.media.encoders import Encoder, audio_encoder, text_encoder, visual_encoder
+from mbd.features.corruption import corrupt_frames, corrupt_text, corrupt_waveform, corrupted_rows
+from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
 from mbd.features.media.table import MediaTable, read_table
 from mbd.features.rows import SPLITS, Collection, Rows
 from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
 from mbd.files import canonical_digest
+from mbd.params.corruption import CorruptionSettings
 from mbd.params.features import FeaturesSettings, MediaSettings, Task
 from mbd.tensors import Array
 
@@ -199,3 +201,30 @@ def _encoder_note(encoder: Encoder, own: MediaSettings) -> dict[str, Any]:
 
 
 SOURCE = Source(read, recognises=lambda path: path.suffix == ".csv")
+
+
+_METHOD = 1  # to be raised whenever damage is done in another way than before
+
+
+def raw_damage(modality: str, params: CorruptionSettings, seed: int) -> MediaDamage:
+    """Return the damage of these parameters to the raw content of a modality."""
+    corrupted, strengths = _KINDS[modality]
+    facts = {"method": _METHOD, "numpy": np.__version__, "seed": seed}
+    facts |= {name: getattr(params, name) for name in strengths}
+    return MediaDamage(
+        name=json.dumps(facts, sort_keys=True),
+        apply=lambda content, digest: corrupted(content, params, seed, digest),
+    )
+
+
+def _corrupt_clip(frames: Array, params: CorruptionSettings, seed: int, digest: str) -> Array:
+    """Damage one frame after the other: floating-point copies of all frames of a large video would fill the memory."""
+    return np.stack([corrupt_frames(frame, params, seed, f"{digest} {k}") for k, frame in enumerate(frames)])
+
+
+_KINDS: dict[str, tuple[Callable[[Any, CorruptionSettings, int, str], Any], tuple[str, ...]]] = {
+    "text": (corrupt_text, ("typos", "reorder")),
+    "audio": (corrupt_waveform, ("snr_db",)),
+    "visual": (_corrupt_clip, ("blur", "pepper")),
+}
+"""for each modality what damages it, and the parameters that decide how much"""
