@@ -93,3 +93,16 @@ def test_a_folder_that_is_no_feature_set_is_named(tmp_path: Path) -> None:
 def test_an_unknown_split_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="train, valid, test"):
         write(tmp_path / "set", small_collection()).split("dev")
+
+
+@pytest.mark.parametrize(
+    ("honest", "hostile"),
+    [('"audio": ', '"../../audio": '), ('"splits/train/', '"../splits/train/'), ('"train": {', '"/train": {')],
+)
+def test_a_manifest_with_unsafe_names_is_refused(tmp_path: Path, honest: str, hostile: str) -> None:
+    folder = write(tmp_path / "set", small_collection()).folder
+    manifest = folder / "manifest.json"
+    assert honest in manifest.read_text()
+    manifest.write_text(manifest.read_text().replace(honest, hostile))
+    with pytest.raises(DataError, match="not a valid"):
+        FeatureSet.open(folder)

@@ -252,7 +252,7 @@ def test_a_bucket_with_suspended_versioning_can_be_read_but_not_written(s3: S3) 
         client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
     store = open_store(f"s3://{bucket}", StoreSettings(endpoint=s3.endpoint))
     assert store.read("a") == b"one"
-    with pytest.raises(StoreError, match="versioning suspended"):
+    with pytest.raises(StoreError, match="suspended versioning"):
         store.create("b", b"")
 
 
@@ -305,7 +305,7 @@ def test_a_missing_permission_is_named(s3: S3, buckets: dict[str, str]) -> None:
     s3.client().put_bucket_policy(Bucket=other, Policy=policy)
     with pytest.raises(StoreError, match=r"denies access.*AccessDenied") as caught:
         opened(s3, other).create("a", b"")
-    assert "right" in str(caught.value.hint)
+    assert "permission" in str(caught.value.hint)
 
 
 def test_an_unreachable_server_and_an_invalid_endpoint_are_clear_errors(s3: S3, buckets: dict[str, str]) -> None:
@@ -330,7 +330,7 @@ except Exception as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "clocks of this machine and of the S3 store differ" in done.stdout, done.stdout + done.stderr
+    assert "clock of this machine differs too much" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
