@@ -26,8 +26,9 @@ from torch.func import functional_call, grad, vmap
 from mbd.deletion import certified, exact, surgery
 from mbd.deletion.calibration import Calibration, property_rows, reconstruction
 from mbd.deletion.gradients import sum_over_samples
-from mbd.deletion.outcome import DeletionTarget, ModelBefore
+from mbd.deletion.outcome import ModelBefore
 from mbd.features.contract import FeatureSet
+from mbd.formats.deletion import DeletionTarget
 from mbd.model.joint import from_tensors
 from mbd.model.networks import JointNetwork
 from mbd.params import Params, load_params
@@ -36,7 +37,7 @@ from mbd.training.joint import train_joint
 from mbd.training.lattice import train_lattice
 
 GONE = "audio"
-REQUEST = DeletionTarget((GONE,))
+REQUEST = DeletionTarget(modalities=(GONE,))
 AT_ONCE = 32  # samples for which vmap holds all gradients at a time; more is slower here
 REPEATS = 5
 
@@ -159,7 +160,7 @@ def compare_exact(features_folder: Path, params: Params, joint: float, work: Pat
     print(f"lattice trained again with everything: {everything:.2f} s; joint / lattice {joint / everything:.0f}")
     three = tuple(np.unique(data.split("train").groups)[:3].tolist())
     for m in data.modalities:
-        request = DeletionTarget((m,), three)
+        request = DeletionTarget(modalities=(m,), subjects=three)
         taken = median_seconds(lambda request=request: exact.delete(request, original, params))  # type: ignore[misc]
         print(f"exact, {m} of three subjects only: {taken:.2f} s; ratio {everything / taken:.1f} (claim: above 1)")
 

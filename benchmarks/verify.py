@@ -30,9 +30,10 @@ from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, from_store, verify_bundle
 from mbd.certificate.verify.blueprint import blueprint
 from mbd.files import file_digests, sha256_file, write_file
-from mbd.formats.deletion import INDICES, DeletionRecord, GuaranteeRecord, IndexRecord, RequestRecord
+from mbd.formats.deletion import INDICES, DeletionRecord, DeletionTarget, IndexRecord
+from mbd.formats.guarantee import Guarantee
 from mbd.formats.leakage import LEAKAGE, AttackRecord, Interval, LeakageRecord
-from mbd.formats.model import DataRecord, Guarantee, ModelRecord
+from mbd.formats.model import DataRecord, ModelRecord
 from mbd.formats.predicate import EvaluationEvidence, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of, to_payload
 from mbd.model.checkpoint import describe, save_model
@@ -128,9 +129,9 @@ def certify(folder: Path, keys: Path, width: int) -> None:
     indices = save_tensors(model / INDICES, {})
     deletion = DeletionRecord(
         method="surgery",
-        request=RequestRecord(modalities=("audio",)),
+        request=DeletionTarget(modalities=("audio",)),
         parameters=load_params(None, []).deletion.model_dump(mode="json"),
-        guarantee=GuaranteeRecord(kind="empirical", epsilon=None, delta=None, assumptions=()),
+        guarantee=Guarantee(kind="empirical", epsilon=None, delta=None, assumptions=()),
         lineage=(ZEROS,),
         before=ZEROS,
         after=record.sha256,

@@ -11,9 +11,10 @@ import pytest
 from scipy.stats import kstest
 
 from mbd.deletion.certified import cost, delete, fresh_size
-from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, ModelBefore
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
+from mbd.formats.deletion import DeletionTarget
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.joint import from_tensors
 from mbd.model.predictor import Model
@@ -25,7 +26,7 @@ from mbd.training.joint import train_joint
 from tests.features.build import synthetic_set
 
 KEY, SALT = b"a key that only this test knows!", b"and some salt for its commitment"
-AUDIO = DeletionTarget(("audio",))
+AUDIO = DeletionTarget(modalities=("audio",))
 SCALING = ("mean", "scale")
 SMALL = [f"model.joint.{width}=16" for width in ("hidden", "embedding", "property_dim")]
 
@@ -72,9 +73,8 @@ def test_sigma_achieves_what_is_claimed(before: ModelBefore, epsilon: float) -> 
         "deletion.certified.finetune_epochs=0", f"deletion.epsilon={epsilon}", "deletion.certified.radius=3"
     )
     outcome = delete(AUDIO, before, settings)
-    facts, claim = outcome.facts, outcome.claim
-    assert (claim.kind, claim.epsilon, claim.delta) == ("certified", epsilon, 1e-5)
-    assert outcome.record.guarantee.model_dump() == {"kind": "certified", "epsilon": epsilon, "delta": 1e-5}
+    facts, guarantee = outcome.facts, outcome.record.guarantee
+    assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("certified", epsilon, 1e-5)
     assert facts["sensitivity"]["value"] == 2 * facts["clip_radius"] == 6
     assert facts["delta_achieved"] == delta_of(epsilon, facts["sigma"], 6.0) <= 1e-5
     assert facts["epsilon_by_analytic"] <= epsilon
@@ -128,7 +128,7 @@ def test_of_the_record_only_the_noised_weights_depend_on_the_old_ones(before: Mo
         for model in (before, with_weights(before, 0.0), with_weights(before, 1e6))
     ]
     assert records[0].facts == records[1].facts == records[2].facts
-    assert records[0].claim == records[1].claim == records[2].claim
+    assert records[0].record.guarantee == records[1].record.guarantee == records[2].record.guarantee
     assert records[0].record == records[1].record == records[2].record
 
 
@@ -155,7 +155,7 @@ def test_the_key_is_destroyed_and_in_no_output(before: ModelBefore, tmp_path: Pa
     assert secret.destroyed
     assert outcome.facts["noise"]["commitment"] == commit(KEY, SALT)
     save_model(tmp_path, outcome.record, outcome.tensors)
-    text = json.dumps([outcome.facts, outcome.claim.assumptions, outcome.phases.seconds])
+    text = json.dumps([outcome.facts, outcome.record.guarantee.assumptions, outcome.phases.seconds])
     for content in (text.encode(), *(file.read_bytes() for file in tmp_path.iterdir())):
         for hidden in (KEY, SALT, KEY.hex().encode(), SALT.hex().encode()):
             assert hidden not in content
@@ -169,7 +169,7 @@ def test_a_key_in_escrow_is_said_to_be_there(before: ModelBefore, tmp_path: Path
     kept = json.loads(escrow.read_text())
     assert outcome.facts["noise"]["commitment"] == commit(bytes.fromhex(kept["key"]), bytes.fromhex(kept["salt"]))
     assert outcome.facts["noise"]["key"] == "in escrow"
-    assert "in escrow" in outcome.claim.assumptions[-1]
+    assert "in escrow" in outcome.record.guarantee.assumptions[-1]
     again = NoiseKey(bytes.fromhex(kept["key"]), bytes.fromhex(kept["salt"]))
     assert same(delete(AUDIO, before, settings.model_copy(), key=again), outcome)
 
@@ -180,8 +180,8 @@ def test_noise_of_a_public_seed_can_be_drawn_again_and_so_guarantees_nothing(bef
     assert same(one, other)
     other_seed = params("deletion.certified.finetune_epochs=0", "deletion.noise_seed=8")
     assert not same(one, delete(AUDIO, before, other_seed))
-    assert (one.claim.kind, one.claim.epsilon, one.claim.delta) == ("empirical", None, None)
-    assert (one.record.guarantee.kind, one.record.guarantee.epsilon) == ("empirical", None)
+    guarantee = one.record.guarantee
+    assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("empirical", None, None)
     assert one.facts["noise"]["key"] == "public"
 
 
@@ -213,14 +213,16 @@ def test_fine_tuning_brings_the_utility_back(before: ModelBefore) -> None:
 
 def test_deleting_again_and_deleting_two(before: ModelBefore) -> None:
     first = delete(AUDIO, before, NO_TUNING)
-    second = delete(DeletionTarget(("visual",)), replace(before, record=first.record, tensors=first.tensors), params())
-    both = delete(DeletionTarget(("visual", "audio")), before, params())
+    second = delete(
+        DeletionTarget(modalities=("visual",)), replace(before, record=first.record, tensors=first.tensors), params()
+    )
+    both = delete(DeletionTarget(modalities=("visual", "audio")), before, params())
     for outcome in (second, both):
         assert set(outcome.record.revoked) == {"audio", "visual"}
         assert list(outcome.record.modalities) == ["text"]
         assert {n: t.shape for n, t in outcome.tensors.items()} == {n: t.shape for n, t in both.tensors.items()}
-        assert "audio" in outcome.claim.assumptions[0]
-        assert "visual" in outcome.claim.assumptions[0]
+        assert "audio" in outcome.record.guarantee.assumptions[0]
+        assert "visual" in outcome.record.guarantee.assumptions[0]
 
 
 @pytest.mark.parametrize("epochs", [0, 1])
@@ -248,7 +250,7 @@ def test_a_fresh_start_has_the_spread_of_training_and_no_bias() -> None:
 
 def test_what_cannot_be_done_is_refused(before: ModelBefore) -> None:
     with pytest.raises(UsageError, match="smell"):
-        delete(DeletionTarget(("smell",)), before, params())
+        delete(DeletionTarget(modalities=("smell",)), before, params())
     uncut = replace(before, record=before.record.model_copy(update={"revoked": ("visual",)}))
     with pytest.raises(UsageError, match="not cut out"):
         delete(AUDIO, uncut, params())

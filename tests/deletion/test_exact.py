@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from mbd.deletion.exact import delete
-from mbd.deletion.outcome import DeletionTarget, ModelBefore
+from mbd.deletion.outcome import ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
+from mbd.formats.deletion import DeletionTarget
 from mbd.model.checkpoint import save_model
 from mbd.model.lattice import from_tensors
 from mbd.model.predictor import Model
@@ -40,7 +41,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> ModelBefore:
 def test_the_released_file_is_the_one_of_a_model_that_never_saw_it(
     whole: ModelBefore, gone: tuple[str, ...], tmp_path: Path
 ) -> None:
-    outcome = delete(DeletionTarget(gone), whole, PARAMS)
+    outcome = delete(DeletionTarget(modalities=gone), whole, PARAMS)
     reference = model_before(whole.data.folder, *gone)
     records = []
     for name, record, tensors in (
@@ -52,20 +53,20 @@ def test_the_released_file_is_the_one_of_a_model_that_never_saw_it(
     assert records[0].sha256 == records[1].sha256
     output = {"revoked", "guarantee"}
     assert records[0].model_dump(exclude=output) == records[1].model_dump(exclude=output)
-    assert outcome.claim.kind == "exact"
-    assert outcome.claim.epsilon == 0
+    assert outcome.record.guarantee.kind == "exact"
+    assert outcome.record.guarantee.epsilon == 0
 
 
 def test_deleting_twice_is_deleting_both(whole: ModelBefore) -> None:
-    first = delete(DeletionTarget(("audio",)), whole, PARAMS)
-    again = delete(DeletionTarget(("visual",)), ModelBefore(first.record, first.tensors, whole.data), PARAMS)
-    both = delete(DeletionTarget(("audio", "visual")), whole, PARAMS)
+    first = delete(DeletionTarget(modalities=("audio",)), whole, PARAMS)
+    again = delete(DeletionTarget(modalities=("visual",)), ModelBefore(first.record, first.tensors, whole.data), PARAMS)
+    both = delete(DeletionTarget(modalities=("audio", "visual")), whole, PARAMS)
     assert again.record == both.record
     assert {n: t.tobytes() for n, t in again.tensors.items()} == {n: t.tobytes() for n, t in both.tensors.items()}
 
 
 def test_the_deleted_model_refuses_the_modality(whole: ModelBefore) -> None:
-    outcome = delete(DeletionTarget(("audio",)), whole, PARAMS)
+    outcome = delete(DeletionTarget(modalities=("audio",)), whole, PARAMS)
     model = Model(outcome.record, from_tensors(outcome.record, outcome.tensors))
     test = whole.data.split("test").load()
     with pytest.raises(UsageError, match="revoked"):
@@ -91,7 +92,7 @@ def bits(tensors: Mapping[str, Array]) -> dict[str, bytes]:
 @pytest.mark.parametrize("modality", NAMES)
 def test_forgetting_subjects_is_training_without_their_recordings(whole: ModelBefore, modality: str) -> None:
     subjects = first_subjects(whole)
-    outcome = delete(DeletionTarget((modality,), subjects), whole, PARAMS)
+    outcome = delete(DeletionTarget(modalities=(modality,), subjects=subjects), whole, PARAMS)
     rows = whole.data.split("train").load()
     assert bits(outcome.tensors) == bits(_trained(without_recordings(rows, modality, subjects), PARAMS))
     changed = {n for n, t in outcome.tensors.items() if t.tobytes() != whole.tensors[n].tobytes()}
@@ -102,11 +103,17 @@ def test_forgetting_subjects_is_training_without_their_recordings(whole: ModelBe
 
 def test_forgetting_subjects_and_deleting_modalities_go_in_any_order(whole: ModelBefore) -> None:
     subjects = first_subjects(whole)
-    forgotten = delete(DeletionTarget(("audio",), subjects), whole, PARAMS)
-    one = delete(DeletionTarget(("text",)), ModelBefore(forgotten.record, forgotten.tensors, whole.data), PARAMS)
-    dropped = delete(DeletionTarget(("text",)), whole, PARAMS)
+    forgotten = delete(DeletionTarget(modalities=("audio",), subjects=subjects), whole, PARAMS)
+    one = delete(
+        DeletionTarget(modalities=("text",)), ModelBefore(forgotten.record, forgotten.tensors, whole.data), PARAMS
+    )
+    dropped = delete(DeletionTarget(modalities=("text",)), whole, PARAMS)
     retained = FeatureSet.open(whole.data.folder, without=("text",))
-    other = delete(DeletionTarget(("audio",), subjects), ModelBefore(dropped.record, dropped.tensors, retained), PARAMS)
+    other = delete(
+        DeletionTarget(modalities=("audio",), subjects=subjects),
+        ModelBefore(dropped.record, dropped.tensors, retained),
+        PARAMS,
+    )
     assert bits(one.tensors) == bits(other.tensors)
     assert one.record.tensors == other.record.tensors
 
@@ -119,16 +126,20 @@ def test_a_lattice_of_an_earlier_version_is_not_mixed_with_modules_of_this_one(w
     name = "projection.text.directions"
     earlier = {**whole.tensors, name: whole.tensors[name] + np.float32(1e-5)}
     with pytest.raises(DataError, match="earlier version") as refusal:
-        delete(DeletionTarget(("audio",), first_subjects(whole)), replace(whole, tensors=earlier), PARAMS)
+        delete(
+            DeletionTarget(modalities=("audio",), subjects=first_subjects(whole)),
+            replace(whole, tensors=earlier),
+            PARAMS,
+        )
     assert refusal.value.key == name
 
 
 def test_a_subject_that_is_not_there_is_named(whole: ModelBefore) -> None:
     with pytest.raises(DataError, match="no train row belongs") as refusal:
-        delete(DeletionTarget(("audio",), ("nobody",)), whole, PARAMS)
+        delete(DeletionTarget(modalities=("audio",), subjects=("nobody",)), whole, PARAMS)
     assert refusal.value.value == "nobody"
 
 
 def test_subjects_are_forgotten_in_one_modality_at_a_time(whole: ModelBefore) -> None:
     with pytest.raises(UsageError, match="one modality at a time"):
-        delete(DeletionTarget(("audio", "text"), ("train-v0000",)), whole, PARAMS)
+        delete(DeletionTarget(modalities=("audio", "text"), subjects=("train-v0000",)), whole, PARAMS)

@@ -7,16 +7,17 @@ import pytest
 
 from mbd.deletion import exact, surgery
 from mbd.deletion.cut import cut
-from mbd.deletion.outcome import DeletionTarget, ModelBefore
+from mbd.deletion.outcome import ModelBefore
 from mbd.deletion.reference import reference_distances
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
+from mbd.formats.deletion import DeletionTarget
 from mbd.params import load_params
 from mbd.training.lattice import train_lattice
 from tests.deletion.models import home_with_models, model_before
 
 LATTICE = load_params(None, ["model.lattice.components=4", "model.lattice.landmarks=8"])
-AUDIO = DeletionTarget(("audio",))
+AUDIO = DeletionTarget(modalities=("audio",))
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +56,7 @@ def test_positions_are_found_again_behind_columns_that_went(model_workspace: Pat
     flat = np.array(tensors[name]).ravel()
     flat[position] = 100
     tensors[name] = flat.reshape(before.tensors[name].shape)
-    moved = outcome.__class__(
-        outcome.record, tensors, outcome.claim, {name: np.array([position])}, outcome.facts, outcome.phases
-    )
+    moved = outcome.__class__(outcome.record, tensors, {name: np.array([position])}, outcome.facts, outcome.phases)
     found = reference_distances(before, moved, silent.record, silent.tensors, ["audio"])
     narrow = silent.tensors[name]
     counterpart = narrow[2, before.record.modalities["text"] + 1]

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, ModelBefore
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.deletion.surgery import delete, edit
 from mbd.errors import UsageError
+from mbd.formats.deletion import DeletionTarget
 from mbd.model.checkpoint import save_model
 from mbd.model.joint import from_tensors
 from mbd.model.predictor import Model
@@ -26,7 +27,7 @@ from tests.evaluation.models import tiny_model
 
 AS_PRINTED = ("cut=false", "order=importance", "threshold=absolute", "saliency_threshold=0.001")
 MOST_SALIENT = ("cut=false", "saliency_quantile=0")
-AUDIO = DeletionTarget(("audio",))
+AUDIO = DeletionTarget(modalities=("audio",))
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +144,10 @@ def numbers_called(value: Any, key: str) -> list[object]:
 @pytest.mark.parametrize("variant", [(), AS_PRINTED, ("cut=false", "edit=noise"), (*AS_PRINTED, "edit=noise")])
 def test_no_variant_claims_an_epsilon(model_workspace: Path, variant: tuple[str, ...]) -> None:
     outcome = operated(model_workspace, *variant)
-    assert (outcome.claim.kind, outcome.claim.epsilon, outcome.claim.delta) == ("empirical", None, None)
     guarantee = outcome.record.guarantee
     assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("empirical", None, None)
     assert not numbers_called(dict(outcome.facts), "epsilon")
-    assert any("no ε is claimed" in sentence for sentence in outcome.claim.assumptions)
+    assert any("no ε is claimed" in sentence for sentence in outcome.record.guarantee.assumptions)
     json.dumps(outcome.facts, allow_nan=False)
 
 
@@ -162,13 +162,13 @@ def test_the_same_deletion_gives_the_same_facts_and_bytes(model_workspace: Path,
 
 @pytest.mark.parametrize("variant", [(), ("cut=false",)])
 def test_several_at_once_and_again_later(model_workspace: Path, variant: tuple[str, ...]) -> None:
-    both = operated(model_workspace, *variant, request=DeletionTarget(("visual", "audio")))
+    both = operated(model_workspace, *variant, request=DeletionTarget(modalities=("visual", "audio")))
     assert both.record.revoked == ("audio", "visual")
     assert tuple(both.record.inputs) == ("text",)
     first = operated(model_workspace, *variant)
     params = load_params(None, [f"deletion.surgery.{s}" for s in variant])
     second = delete(
-        DeletionTarget(("visual",)),
+        DeletionTarget(modalities=("visual",)),
         ModelBefore(first.record, first.tensors, model_before(model_workspace).data),
         params,
     )

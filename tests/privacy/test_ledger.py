@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.errors import DataError, ExitCode, MbdError
+from mbd.formats.guarantee import LedgerEntry, LineageBudget
 from mbd.privacy.gaussian import analytic_sigma, epsilon_by_gaussian, zcdp
-from mbd.privacy.ledger import BudgetExhaustedError, Ledger, LedgerBudget, LedgerEntry, deletion_id, open_ledger
+from mbd.privacy.ledger import BudgetExhaustedError, Ledger, deletion_id, open_ledger
 
 LINEAGE, BEFORE, AFTER = "a" * 64, "b" * 64, "c" * 64
 RHO = zcdp(analytic_sigma(1.0, 1e-5, 1.0), 1.0)
@@ -23,7 +24,7 @@ def name(number: int) -> str:
     return deletion_id(BEFORE, ("audio",), str(number))
 
 
-def charge(ledger: Ledger, deletion: str, rho: float = RHO, limit: float = 8.0) -> LedgerBudget:
+def charge(ledger: Ledger, deletion: str, rho: float = RHO, limit: float = 8.0) -> LineageBudget:
     return ledger.charge(deletion, rho, 1e-5, limit, before=BEFORE, modalities=("audio",))
 
 
@@ -47,17 +48,16 @@ def test_costs_add_up(costs: list[float]) -> None:
         assert spent(Path(folder)) == pytest.approx(sum(costs))
 
 
-def test_a_forecast_is_what_the_charge_comes_to(tmp_path: Path) -> None:
+def test_a_charge_adds_to_what_was_spent(tmp_path: Path) -> None:
     deleted(tmp_path, 1)
     with open_ledger(tmp_path, LINEAGE) as ledger:
-        forecast = ledger.forecast(RHO, 1e-5, 8.0)
-        assert len(ledger.entries) == 2
-        assert charge(ledger, name(2)) == forecast
-        assert forecast.epsilon_before == pytest.approx(1.0, rel=1e-6)
-        assert forecast.epsilon_after == pytest.approx(epsilon_by_gaussian(2 * RHO, 1e-5))
-        assert forecast.epsilon_after < 2
-        assert ledger.entries[-1].epsilon == forecast.epsilon_after
-        assert ledger.rho == forecast.rho_after == pytest.approx(2 * RHO)
+        budget = charge(ledger, name(2))
+        assert budget.entry == ledger.entries[-1].digest
+        assert budget.epsilon_before == pytest.approx(1.0, rel=1e-6)
+        assert budget.epsilon_after == pytest.approx(epsilon_by_gaussian(2 * RHO, 1e-5))
+        assert budget.epsilon_after < 2
+        assert ledger.entries[-1].epsilon == budget.epsilon_after
+        assert ledger.rho == budget.rho_after == pytest.approx(2 * RHO)
 
 
 def test_the_limit_is_a_hard_stop(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_limit_is_a_hard_stop(tmp_path: Path) -> None:
 
 def test_what_just_fits_is_allowed(tmp_path: Path) -> None:
     with open_ledger(tmp_path, LINEAGE) as ledger:
-        assert charge(ledger, name(1), limit=1.0).fits
+        assert charge(ledger, name(1), limit=1.0).epsilon_after <= 1.0
 
 
 def test_a_deletion_that_was_killed_and_run_again_is_counted_once(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from mbd.cli import group
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import path_digest, sha256_file, to_json
-from mbd.formats.deletion import GuaranteeRecord, read_deletion
+from mbd.formats.deletion import read_deletion
+from mbd.formats.guarantee import Guarantee
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.predictor import load
 from mbd.params import Params, load_params
@@ -458,11 +459,11 @@ def test_a_record_of_another_deletion_is_refused(model_workspace: Path, tmp_path
 
 def test_a_record_cannot_claim_what_was_not_proven() -> None:
     with pytest.raises(ValueError, match="an empirical deletion has no"):
-        GuaranteeRecord(kind="empirical", epsilon=1.0, delta=1e-5, assumptions=("a",))
+        Guarantee(kind="empirical", epsilon=1.0, delta=1e-5, assumptions=("a",))
     with pytest.raises(ValueError, match="needs"):
-        GuaranteeRecord(kind="certified", epsilon=1.0, delta=1e-5, assumptions=())
+        Guarantee(kind="certified", epsilon=1.0, delta=1e-5, assumptions=())
     with pytest.raises(ValueError, match="needs"):
-        GuaranteeRecord(kind="exact", epsilon=None, delta=None, assumptions=("a",))
+        Guarantee(kind="exact", epsilon=None, delta=None, assumptions=("a",))
 
 
 @pytest.mark.parametrize("settings", [(), (SALIENT,)], ids=("cut", "not cut"))

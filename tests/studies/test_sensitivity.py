@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mbd.evaluation.spread import Spread
-from mbd.formats.deletion import GuaranteeRecord
+from mbd.formats.guarantee import Guarantee
 from studies import sensitivity, sensitivity_claims, thresholds
 from studies.deleted import DeletedLine, read_deleted
 from studies.layout import Layout
@@ -73,7 +73,7 @@ def test_no_epsilon_is_proven_unless_a_record_says_so(
     default: DeletedLine, scanned: list[DeletedLine], counted: Thresholds
 ) -> None:
     assert about(findings(default, scanned, OVERLAP, [counted], "Acc2"), "ε ≤ 1").verdict == "does not hold"
-    proof = GuaranteeRecord(kind="certified", epsilon=0.5, delta=1e-5, assumptions=("some",))
+    proof = Guarantee(kind="certified", epsilon=0.5, delta=1e-5, assumptions=("some",))
 
     def proven(d: DeletedLine) -> DeletedLine:
         return replace(d, deletions={s: r.model_copy(update={"guarantee": proof}) for s, r in d.deletions.items()})

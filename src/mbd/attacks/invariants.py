@@ -23,7 +23,8 @@ import numpy as np
 
 from mbd.attacks.audit_input import AuditInput, StoredModel
 from mbd.files import sha256_file
-from mbd.formats.deletion import INDICES, BudgetRecord, DeletionRecord
+from mbd.formats.deletion import INDICES, DeletionRecord
+from mbd.formats.guarantee import LineageBudget
 from mbd.formats.leakage import InvariantRecord
 from mbd.formats.model import TensorRecord
 from mbd.params import DeletionSettings
@@ -146,9 +147,8 @@ def _record(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str], st
     file = after.folder / INDICES
     if not file.is_file() or sha256_file(file) != deletion.indices.sha256:
         problems.append("indices.safetensors is not the list of edited positions that deletion.json names")
-    told = deletion.guarantee
-    if (told.kind, told.epsilon, told.delta) != tuple(after.record.guarantee.model_dump().values()):
-        problems.append(f"model.json guarantees {after.record.guarantee.kind}, deletion.json {told.kind}")
+    if deletion.guarantee != after.record.guarantee:
+        problems.append(f"model.json guarantees {after.record.guarantee.kind}, deletion.json {deletion.guarantee.kind}")
     if set(deletion.revoked) != set(after.record.revoked):
         problems.append("model.json and deletion.json name different revoked modalities")
     return problems, f"deletion.json ({deletion.method}) is about these weights, and model.json guarantees the same"
@@ -201,12 +201,12 @@ def _certified(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str],
     return problems, fine
 
 
-def _budget(budget: BudgetRecord | None, rho: float) -> Iterator[str]:
+def _budget(budget: LineageBudget | None, rho: float) -> Iterator[str]:
     if budget is None:
         yield "no budget was charged for the deletion"
         return
-    if not _equal(budget.rho, rho) or not _equal(budget.rho_after, budget.rho_before + budget.rho):
-        yield f"the budget does not add up: ρ = {budget.rho_before} + {budget.rho} → {budget.rho_after}, cost {rho}"
+    if not _equal(budget.rho_after, budget.rho_before + rho):
+        yield f"the budget does not add up: ρ = {budget.rho_before} + {rho} is not {budget.rho_after}"
     if not _equal(budget.epsilon_after, epsilon_by_gaussian(budget.rho_after, budget.delta)):
         yield f"ε = {budget.epsilon_after} of the lineage does not follow from ρ = {budget.rho_after}"
     if budget.epsilon_after > budget.limit:

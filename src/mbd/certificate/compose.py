@@ -29,7 +29,6 @@ from mbd.formats.predicate import (
     Erasure,
     Evidence,
     Lineage,
-    LineageBudget,
     Noise,
     Predicate,
     RequestReference,
@@ -195,7 +194,7 @@ def _noise(deletion: DeletionRecord) -> Noise | None:
 def _budget(deletion: DeletionRecord) -> Budget | None:
     if deletion.guarantee.kind != "certified" or deletion.budget is None:
         return None
-    facts, spent = deletion.facts, deletion.budget
+    facts = deletion.facts
     return Budget.model_validate(
         {
             "clip_radius": facts["clip_radius"],
@@ -206,7 +205,7 @@ def _budget(deletion: DeletionRecord) -> Budget | None:
             "delta": deletion.guarantee.delta,
             "rho": facts["rho"],
             "computed": {key: facts[key] for key in facts if key in _COMPUTED},
-            "lineage": LineageBudget(**spent.model_dump(exclude={"rho"})),
+            "lineage": deletion.budget,
         }
     )
 

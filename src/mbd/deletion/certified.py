@@ -23,10 +23,12 @@ from typing import Any
 import numpy as np
 
 from mbd.deletion.cut import cut
-from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import Guarantee, ModelRecord
+from mbd.formats.deletion import DeletionTarget
+from mbd.formats.guarantee import Guarantee
+from mbd.formats.model import ModelRecord
 from mbd.params import DeletionSettings, Params
 from mbd.privacy.gaussian import (
     analytic_sigma,
@@ -67,17 +69,11 @@ def delete(
         retained = _without(before.data, record.revoked)
         start = tensors | fresh_size(noised, sigma)
         tensors, history = finetune(record, start, retained, params, epochs=settings.certified.finetune_epochs)
-    claim = _claim(record, sensitivity, settings)
-    record = record.model_copy(
-        update={
-            "data": data_record(retained),
-            "guarantee": Guarantee(kind=claim.kind, epsilon=claim.epsilon, delta=claim.delta),
-        }
-    )
+    guarantee = _guarantee(record, sensitivity, settings)
+    record = record.model_copy(update={"data": data_record(retained), "guarantee": guarantee})
     return DeletionOutcome(
         record=record,
         tensors=tensors,
-        claim=claim,
         indices={name: np.arange(array.size) for name, array in tensors.items()},
         facts={
             **accounting(settings),
@@ -141,12 +137,13 @@ def _without(data: FeatureSet, modalities: tuple[str, ...]) -> FeatureSet:
     return replace(data, manifest=data.manifest.model_copy(update={"modalities": kept}))
 
 
-def _claim(record: ModelRecord, sensitivity: Sensitivity, settings: DeletionSettings) -> Claim:
+def _guarantee(record: ModelRecord, sensitivity: Sensitivity, settings: DeletionSettings) -> Guarantee:
     if settings.noise_seed is None:
-        return Claim("certified", _assumptions(record, sensitivity, settings), settings.epsilon, settings.delta)
-    return Claim(
-        "empirical",
-        (
+        assumptions = _assumptions(record, sensitivity, settings)
+        return Guarantee(kind="certified", epsilon=settings.epsilon, delta=settings.delta, assumptions=assumptions)
+    return Guarantee(
+        kind="empirical",
+        assumptions=(
             "The noise comes from deletion.noise_seed, a number that is written down: anyone can draw it again and "
             "subtract it. Nothing is proven of this model; it serves to measure what such a deletion costs.",
         ),

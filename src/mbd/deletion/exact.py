@@ -15,10 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
 from mbd.errors import DataError, UsageError
 from mbd.features.rows import Rows
-from mbd.formats.model import DataRecord, Guarantee
+from mbd.formats.deletion import DeletionTarget
+from mbd.formats.guarantee import Guarantee
+from mbd.formats.model import DataRecord
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
@@ -48,7 +50,7 @@ def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> Dele
                 "modalities": {m: d for m, d in before.record.modalities.items() if m not in gone},
                 "revoked": (*before.record.revoked, *request.modalities),
                 "data": _without(before.record.data, gone),
-                "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0),
+                "guarantee": _guarantee(),
                 "tensors": kept,
             }
         )
@@ -57,11 +59,14 @@ def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> Dele
     return DeletionOutcome(
         record=record,
         tensors=tensors,
-        claim=Claim("exact", _ASSUMPTIONS, epsilon=0.0, delta=0.0),
         indices={},
         facts={"dropped_tensors": dropped, "kept_tensors": len(kept)},
         phases=phases,
     )
+
+
+def _guarantee(*assumptions: str) -> Guarantee:
+    return Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=(*_ASSUMPTIONS, *assumptions))
 
 
 def _forget_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOutcome:
@@ -93,11 +98,8 @@ def _forget_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOu
     kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
     tensors: dict[str, Array] = {name: before.tensors[name] for name in kept} | anew
     return DeletionOutcome(
-        record=record.model_copy(
-            update={"tensors": kept | provenance, "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0)}
-        ),
+        record=record.model_copy(update={"tensors": kept | provenance, "guarantee": _guarantee(*_OF_SUBJECTS)}),
         tensors=tensors,
-        claim=Claim("exact", (*_ASSUMPTIONS, *_OF_SUBJECTS), epsilon=0.0, delta=0.0),
         indices={},
         facts={
             "subjects": len(request.subjects),

@@ -18,30 +18,12 @@ Kind = Literal["empirical", "certified", "exact"]
 
 
 @dataclass(frozen=True)
-class DeletionTarget:
-    """What is to be forgotten: whole modalities, or modalities of named subjects (groups) only."""
-
-    modalities: tuple[str, ...]
-    subjects: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class ModelBefore:
     """The model before the deletion, and the data it was made from, open with all of the model's modalities."""
 
     record: ModelRecord
     tensors: Mapping[str, Array]
     data: FeatureSet
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What is guaranteed, and under which assumptions, in words; ε and δ only where they are proven."""
-
-    kind: Kind
-    assumptions: tuple[str, ...]
-    epsilon: float | None = None
-    delta: float | None = None
 
 
 @dataclass
@@ -66,7 +48,6 @@ class DeletionOutcome:
 
     record: ModelRecord
     tensors: Mapping[str, Array]
-    claim: Claim
     indices: Mapping[str, Array]
     """for each tensor of the new model, the flat positions that were edited (int64, ascending)"""
     facts: Mapping[str, Any]

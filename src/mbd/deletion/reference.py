@@ -38,7 +38,7 @@ def reference_distances(
     kept = _counterparts(outcome.record, masks, weights, gone)
     indices = {name: np.flatnonzero(mask) for name, mask in kept.items()}
     edited, comparable = (sum(int(mask.sum()) for mask in part.values()) for part in (masks, kept))
-    told = {} if outcome.claim.kind == "certified" else {"before": distances(before, weights, indices)}
+    told = {} if outcome.record.guarantee.kind == "certified" else {"before": distances(before, weights, indices)}
     return {
         "sha256": reference.sha256,
         **told,

@@ -20,11 +20,13 @@ from mbd.deletion.calibration import Calibration
 from mbd.deletion.cut import cut, cut_arrays, requested
 from mbd.deletion.findings import Chosen, calibration_facts, cut_facts
 from mbd.deletion.importance import importance
-from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
 from mbd.deletion.quantities import third_derivative
 from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import nothing_salient, select
-from mbd.formats.model import Guarantee, ModelRecord
+from mbd.formats.deletion import DeletionTarget
+from mbd.formats.guarantee import Guarantee
+from mbd.formats.model import ModelRecord
 from mbd.model.joint import from_tensors
 from mbd.params import DeletionSettings, Params
 from mbd.params.deletion import SurgerySettings
@@ -85,7 +87,6 @@ def delete(
     return DeletionOutcome(
         record=record,
         tensors=edited,
-        claim=Claim("empirical", _assumptions(gone, settings)),
         indices=selection.indices,
         facts=facts,
         phases=phases,
@@ -108,7 +109,8 @@ def _released(
     else:
         revoked = (*model_before.record.revoked, *gone)
         record, tensors = model_before.record.model_copy(update={"revoked": revoked}), dict(model_before.tensors)
-    return record.model_copy(update={"guarantee": Guarantee(kind="empirical"), "sha256": ""}), tensors
+    guarantee = Guarantee(kind="empirical", assumptions=_assumptions(gone, settings))
+    return record.model_copy(update={"guarantee": guarantee, "sha256": ""}), tensors
 
 
 def edit(

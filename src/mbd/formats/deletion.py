@@ -7,8 +7,7 @@ deletion without noise gives the same bytes (how long the phases took is in `ste
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import model_validator
-
+from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.model import ComponentName
 from mbd.records import Record
 
@@ -16,28 +15,11 @@ DELETION = "deletion.json"
 INDICES = "indices.safetensors"
 
 
-class RequestRecord(Record):
-    """What was to be forgotten: whole modalities, or modalities of these subjects only."""
+class DeletionTarget(Record):
+    """What is deleted: whole modalities, or the modalities of named subjects (groups) only."""
 
     modalities: tuple[str, ...]
     subjects: tuple[str, ...] = ()
-
-
-class GuaranteeRecord(Record):
-    """What is guaranteed, and under which assumptions; ε and δ only where they are proven."""
-
-    kind: Literal["empirical", "certified", "exact"]
-    epsilon: float | None
-    delta: float | None
-    assumptions: tuple[str, ...]
-
-    @model_validator(mode="after")
-    def _no_epsilon_without_proof(self) -> "GuaranteeRecord":
-        if self.kind == "empirical" and (self.epsilon is not None or self.delta is not None):
-            raise ValueError("an empirical deletion has no (ε, δ)")
-        if self.kind != "empirical" and (self.epsilon is None or self.delta is None or not self.assumptions):
-            raise ValueError(f"a deletion of kind {self.kind} needs (ε, δ) and the assumptions under which they hold")
-        return self
 
 
 class IndexRecord(Record):
@@ -48,29 +30,15 @@ class IndexRecord(Record):
     by_tensor: dict[str, int]
 
 
-class BudgetRecord(Record):
-    """What the lineage had spent before and after this deletion, and the entry of its ledger that says so."""
-
-    rho: float
-    rho_before: float
-    rho_after: float
-    epsilon_before: float
-    epsilon_after: float
-    delta: float
-    limit: float
-    entry: str
-    """digest of the charge in the ledger"""
-
-
 class DeletionRecord(Record):
     """Everything `deletion.json` says."""
 
     format: Literal["urn:missing-by-design:deletion:v1"] = "urn:missing-by-design:deletion:v1"
     method: ComponentName
-    request: RequestRecord
+    request: DeletionTarget
     parameters: dict[str, Any]
     """the section `deletion` of the parameters"""
-    guarantee: GuaranteeRecord
+    guarantee: Guarantee
     lineage: tuple[str, ...]
     """SHA-256 of the weights from the first model of the lineage to the one before this deletion"""
     before: str
@@ -82,7 +50,7 @@ class DeletionRecord(Record):
     data: dict[str, str]
     """name of the FeatureSet, and the digest of the digests of its files in use"""
     indices: IndexRecord
-    budget: BudgetRecord | None
+    budget: LineageBudget | None
     ledger_entries: tuple[str, ...] = ()
     """entries of the lineage's ledger that this record and those before it vouch for"""
     reference: dict[str, Any] | None

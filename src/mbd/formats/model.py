@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mbd.formats.guarantee import Guarantee
 from mbd.names import Name, RelativePath
 from mbd.params.features import Task
 from mbd.records import Record
@@ -36,14 +37,6 @@ class TensorRecord(Record):
     sees: tuple[str, ...]
     belongs_to: str | None = None
     columns: tuple[ColumnRange, ...] = ()
-
-
-class Guarantee(Record):
-    """What is promised of the deleted modalities; `none` before any deletion."""
-
-    kind: Literal["none", "empirical", "certified", "exact"] = "none"
-    epsilon: float | None = None
-    delta: float | None = None
 
 
 class DataRecord(Record):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from mbd.formats.deletion import GuaranteeRecord
+from mbd.formats.guarantee import Delta, Guarantee, LineageBudget, NonNegative, Positive
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.model import ComponentName
 from mbd.records import Digest, Record, Time
@@ -20,8 +20,6 @@ STABLE_ROWS = 2000
 
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
-NonNegative = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$")]
 """an identifier that is no sentence and no address"""
 
@@ -88,19 +86,6 @@ class Noise(Record):
     key: Literal["destroyed", "in escrow"]
 
 
-class LineageBudget(Record):
-    """What all deletions of the lineage have cost, this one included."""
-
-    rho_before: NonNegative
-    rho_after: NonNegative
-    epsilon_before: NonNegative
-    epsilon_after: NonNegative
-    delta: Annotated[float, Field(gt=0, lt=1)]
-    limit: Positive
-    entry: Digest
-    """digest of this deletion's charge in the ledger"""
-
-
 class Budget(Record):
     """The arithmetic of (ε, δ), so that it can be done again: ε ≥ ε(δ, Δ/σ), Δ = 2C, ρ = Δ²/2σ²."""
 
@@ -114,7 +99,7 @@ class Budget(Record):
     sigma: Positive
     """σ"""
     epsilon: NonNegative
-    delta: Annotated[float, Field(gt=0, lt=1)]
+    delta: Delta
     rho: Positive
     """ρ"""
     computed: dict[str, Any]
@@ -214,7 +199,7 @@ class Predicate(Record):
     model: Reference
     """name under which the model is published"""
     deleted: DeletedContent
-    guarantee: GuaranteeRecord
+    guarantee: Guarantee
     method: DeletionMethod
     edit: Edit
     noise: Noise | None

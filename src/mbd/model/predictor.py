@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from mbd.errors import DataError, UsageError
-from mbd.formats.model import Guarantee, ModelRecord, TensorRecord
+from mbd.formats.guarantee import Guarantee
+from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import refuse_foreign
 from mbd.registry import BACKBONES, lazy

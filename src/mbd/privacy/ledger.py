@@ -20,67 +20,20 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from mbd.errors import DataError, ExitCode, MbdError
 from mbd.files import canonical_digest, write_file
+from mbd.formats.guarantee import LedgerEntry, LedgerLine, LineageBudget
 from mbd.privacy.gaussian import epsilon_by_gaussian
-from mbd.records import Digest, Record
 
 
 class BudgetExhaustedError(MbdError):
     """The lineage has no room for another deletion of this kind."""
 
     exit_code = ExitCode.REFUSED
-
-
-class LedgerEntry(Record):
-    """One line: a charge, made before the noise is drawn, or a release, made when the new model is in place."""
-
-    previous: Digest
-    event: Literal["charge", "release"]
-    deletion: Digest
-    modalities: tuple[str, ...]
-    rho: Annotated[float, Field(ge=0)]
-    """what this deletion costs"""
-    epsilon: Annotated[float, Field(ge=0)]
-    """ε of the whole lineage once this deletion is counted"""
-    delta: Annotated[float, Field(gt=0, lt=1)]
-    before: Digest
-    """SHA-256 of the weights that are deleted from"""
-    after: Digest | None = None
-    """SHA-256 of the released weights"""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the entry, and through `previous` of all before it."""
-        return canonical_digest(self.model_dump(mode="json"))
-
-
-class _Line(Record):
-    entry: LedgerEntry
-    sha256: Digest
-
-
-@dataclass(frozen=True)
-class LedgerBudget:
-    """What a lineage has spent before and after a deletion, in ρ and as ε at δ."""
-
-    rho_before: float
-    rho_after: float
-    epsilon_before: float
-    epsilon_after: float
-    delta: float
-    limit: float
-
-    @property
-    def fits(self) -> bool:
-        """Whether the deletion stays within the limit."""
-        return self.epsilon_after <= self.limit
 
 
 def deletion_id(before: str, modalities: tuple[str, ...], params: str) -> str:
@@ -105,43 +58,48 @@ class Ledger:
         """Digest of the last entry, or of the lineage's name if there is none."""
         return self.entries[-1].digest if self.entries else _root(self.lineage)
 
-    def forecast(self, rho: float, delta: float, limit: float, *, deletion: str | None = None) -> LedgerBudget:
-        """Return what a deletion of cost `rho` brings the lineage to; its own open charge is not counted twice."""
-        own = self.open_charge(deletion) if deletion else None
-        before = _sum(entry for entry in self.entries if entry is not own)
-        after = math.fsum((before, rho))
-        return LedgerBudget(
-            before, after, epsilon_by_gaussian(before, delta), epsilon_by_gaussian(after, delta), delta, limit
-        )
-
     def charge(
         self, deletion: str, rho: float, delta: float, limit: float, *, before: str, modalities: tuple[str, ...]
-    ) -> LedgerBudget:
-        """Enter a deletion before its noise is drawn, once; raise :class:`BudgetExhaustedError` if it does not fit."""
-        budget = self.forecast(rho, delta, limit, deletion=deletion)
-        if not budget.fits:
+    ) -> LineageBudget:
+        """Enter a deletion before its noise is drawn; an open charge of the same deletion is taken up, not repeated.
+
+        Raises:
+            BudgetExhaustedError: The lineage would have spent more than `limit`.
+        """
+        own = self.open_charge(deletion)
+        rho_before = _sum(entry for entry in self.entries if entry is not own)
+        rho_after = math.fsum((rho_before, rho))
+        epsilon_before, epsilon_after = (epsilon_by_gaussian(total, delta) for total in (rho_before, rho_after))
+        if epsilon_after > limit:
             raise BudgetExhaustedError(
-                f"the privacy budget of the lineage allows no such deletion: ε = {budget.epsilon_before:.4g} is spent, "
-                f"and it would be {budget.epsilon_after:.4g} at δ = {delta:g}; the limit is {limit:g}",
+                f"the privacy budget of the lineage does not allow this deletion: ε = {epsilon_before:.4g} is spent, "
+                f"and it would be {epsilon_after:.4g} at δ = {delta:g}; the limit is {limit:g}",
                 file=self.file,
                 key="deletion.budget_limit",
                 value=limit,
-                hint="lower deletion.epsilon, raise deletion.budget_limit, or train anew without the modality",
+                hint="lower deletion.epsilon, raise deletion.budget_limit, or train again without the modality",
             )
-        if self.open_charge(deletion) is None:
-            self._append(
-                LedgerEntry(
-                    previous=self.head,
-                    event="charge",
-                    deletion=deletion,
-                    modalities=modalities,
-                    rho=rho,
-                    epsilon=budget.epsilon_after,
-                    delta=delta,
-                    before=before,
-                )
+        if own is None:
+            own = LedgerEntry(
+                previous=self.head,
+                event="charge",
+                deletion=deletion,
+                modalities=modalities,
+                rho=rho,
+                epsilon=epsilon_after,
+                delta=delta,
+                before=before,
             )
-        return budget
+            self._append(own)
+        return LineageBudget(
+            rho_before=rho_before,
+            rho_after=rho_after,
+            epsilon_before=epsilon_before,
+            epsilon_after=epsilon_after,
+            delta=delta,
+            limit=limit,
+            entry=own.digest,
+        )
 
     def release(self, deletion: str, after: str) -> str:
         """Settle the open charge of a deletion with the digest of the new weights; return the entry's digest."""
@@ -162,7 +120,7 @@ class Ledger:
 
     def _append(self, entry: LedgerEntry) -> None:
         entries = [*self.entries, entry]
-        lines = (_Line(entry=entry, sha256=entry.digest) for entry in entries)
+        lines = (LedgerLine(entry=entry, sha256=entry.digest) for entry in entries)
         write_file(self.file, "".join(line.model_dump_json() + "\n" for line in lines))
         self.entries = entries
 
@@ -201,7 +159,7 @@ def _read(file: Path, lineage: str) -> list[LedgerEntry]:
     previous = _root(lineage)
     for number, text in enumerate(content.splitlines(), start=1):
         try:
-            line = _Line.model_validate_json(text)
+            line = LedgerLine.model_validate_json(text)
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]["msg"]
             raise _damaged(file, f"line {number} is not an entry: {problem}") from error

@@ -23,7 +23,7 @@ from mbd.certificate.inputs import CertificateInput, read_material
 from mbd.certificate.keys import sign_statement
 from mbd.certificate.provenance import provenance
 from mbd.certificate.verify.arithmetic import budget_check
-from mbd.certificate.verify.claims import agreement_check, budget_claim, structural_claim
+from mbd.certificate.verify.claims import agreement_check, structural_claim
 from mbd.certificate.verify.gate import gate_check
 from mbd.certificate.verify.structure import structural_checks
 from mbd.errors import GateRefusedError, UsageError
@@ -125,7 +125,7 @@ def _verify_before_signing(statement: DeletionStatement, certificate_input: Cert
     predicate, leakage = statement.predicate, statement.predicate.evidence.leakage
     weights, indices = (open_tensors(certificate_input.folder / name) for name in (WEIGHTS, INDICES))
     checks = [
-        budget_check(budget_claim(predicate)),
+        budget_check(predicate.guarantee, predicate.budget, predicate.noise),
         agreement_check(statement, certificate_input.model, leakage),
         *structural_checks(structural_claim(predicate), certificate_input.model, weights, indices),
         *([gate_check(leakage, predicate.guarantee.epsilon)] if leakage else []),

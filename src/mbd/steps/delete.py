@@ -14,12 +14,12 @@ Under torchrun every process takes its share of the calibration rows (surgery), 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mbd.deletion.cut import requested
-from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, ModelBefore
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.deletion.reference import reference_distances
 from mbd.deletion.suitable import refuse_data, refuse_method
 from mbd.errors import DataError, MbdError, UsageError
@@ -27,13 +27,12 @@ from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file, write
 from mbd.formats.deletion import (
     DELETION,
     INDICES,
-    BudgetRecord,
     DeletionRecord,
-    GuaranteeRecord,
+    DeletionTarget,
     IndexRecord,
-    RequestRecord,
     read_deletion,
 )
+from mbd.formats.guarantee import LineageBudget
 from mbd.model.checkpoint import WEIGHTS, load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.params import Params, params_digest
@@ -172,7 +171,7 @@ def _open(params: Params, features: Path, model: Path, modalities: Sequence[str]
             hint="fetch the model again",
         )
     return _Case(
-        request=DeletionTarget(gone, tuple(dict.fromkeys(subjects))),
+        request=DeletionTarget(modalities=gone, subjects=tuple(dict.fromkeys(subjects))),
         original=ModelBefore(record, tensors, data),
         lineage=(*(earlier.lineage if earlier else ()), record.sha256),
         known_ledger_entries=earlier.ledger_entries if earlier else (),
@@ -183,7 +182,7 @@ def _open(params: Params, features: Path, model: Path, modalities: Sequence[str]
 class _Account:
     """The place of a deletion in its lineage's budget."""
 
-    budget: BudgetRecord | None
+    budget: LineageBudget | None
     settle: Callable[[str], object]
     done: DeletionRecord | None = None
     """what an earlier run has done under this charge, before it was killed"""
@@ -208,10 +207,7 @@ def _accounted(audit: _Case, params: Params, out: Path) -> Iterator[_Account]:
             before=before,
             modalities=audit.request.modalities,
         )
-        charge = ledger.open_charge(deletion)
-        assert charge is not None  # noqa: S101 -- it was just made, or taken up
-        record = BudgetRecord(rho=rho, entry=charge.digest, **asdict(budget))
-        yield _Account(record, lambda after: ledger.release(deletion, after), _done(out, charge.digest))
+        yield _Account(budget, lambda after: ledger.release(deletion, after), _done(out, budget.entry))
 
 
 def _done(out: Path, charge: str) -> DeletionRecord | None:
@@ -241,7 +237,7 @@ def _write(
     audit: _Case,
     outcome: DeletionOutcome,
     params: Params,
-    budget: BudgetRecord | None,
+    budget: LineageBudget | None,
     distances: dict[str, Any] | None,
 ) -> DeletionRecord:
     model = save_model(step.folder, outcome.record, outcome.tensors)
@@ -251,9 +247,9 @@ def _write(
     data = audit.original.data
     record = DeletionRecord(
         method=params.deletion.method,
-        request=RequestRecord(**asdict(audit.request)),
+        request=audit.request,
         parameters=params.deletion.model_dump(mode="json"),
-        guarantee=GuaranteeRecord(**asdict(outcome.claim)),
+        guarantee=model.guarantee,
         lineage=audit.lineage,
         before=audit.original.record.sha256,
         after=model.sha256,

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from mbd.certificate.verdict import Check, failed, not_checkable, passed
 from mbd.certificate.verify.arithmetic import BUDGET, budget_check
-from mbd.certificate.verify.claims import AGREEMENT, agreement_check, budget_claim, structural_claim
+from mbd.certificate.verify.claims import AGREEMENT, agreement_check, structural_claim
 from mbd.certificate.verify.gate import GATE, gate_check
 from mbd.certificate.verify.inputs import VerificationInput
 from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, structural_checks
@@ -83,7 +83,7 @@ def content_checks(
     predicate = statement.predicate
     return [
         *_guarded(_STRUCTURE, lambda: _structure(contents, statement)),
-        *_guarded((BUDGET,), lambda: [budget_check(budget_claim(predicate))]),
+        *_guarded((BUDGET,), lambda: [budget_check(predicate.guarantee, predicate.budget, predicate.noise)]),
         *_guarded((GATE,), lambda: [_gate(predicate)]),
         *_guarded((AGREEMENT,), lambda: [agreement_check(statement, contents.model, contents.leakage)]),
     ]

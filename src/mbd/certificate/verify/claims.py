@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from mbd.certificate.verdict import Check, failed, passed
-from mbd.certificate.verify.arithmetic import BudgetClaim, Spending
 from mbd.certificate.verify.structure import StructuralClaim
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LeakageRecord
@@ -13,33 +12,6 @@ from mbd.formats.predicate import Erasure, Predicate
 from mbd.formats.statement import WEIGHTS, DeletionStatement, exact_integers
 
 AGREEMENT = "claims agree"
-
-
-def budget_claim(predicate: Predicate) -> BudgetClaim:
-    """Return what is claimed in numbers."""
-    guarantee, budget, noise = predicate.guarantee, predicate.budget, predicate.noise
-    if budget is None:
-        sigma = noise.sigma if noise and guarantee.kind == "exact" else None
-        return BudgetClaim(guarantee.kind, guarantee.epsilon, guarantee.delta, sigma)
-    lineage = budget.lineage
-    return BudgetClaim(
-        kind=guarantee.kind,
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        sigma=budget.sigma,
-        sensitivity=budget.sensitivity,
-        radius=budget.clip_radius,
-        rho=budget.rho,
-        spending=Spending(
-            rho=budget.rho,
-            rho_before=lineage.rho_before,
-            rho_after=lineage.rho_after,
-            epsilon_before=lineage.epsilon_before,
-            epsilon_after=lineage.epsilon_after,
-            delta=lineage.delta,
-            limit=lineage.limit,
-        ),
-    )
 
 
 def structural_claim(predicate: Predicate) -> StructuralClaim:
@@ -60,11 +32,11 @@ def in_short(statement: DeletionStatement, erasure: Erasure | None = None) -> di
         "modalities": list(predicate.deleted.modalities),
         "scope": predicate.deleted.scope,
         "method": predicate.method.name,
-        "guarantee": predicate.guarantee.model_dump(mode="json"),
+        "guarantee": predicate.guarantee.to_plain(),
         "weights": statement.digests[WEIGHTS],
         "issued": predicate.issued.isoformat(),
         "reaudit_by": predicate.reaudit_by.isoformat(),
-        "erasure": (erasure or predicate.erasure).model_dump(mode="json"),
+        "erasure": (erasure or predicate.erasure).to_plain(),
     }
 
 
@@ -102,7 +74,7 @@ def _said_twice(
 
 
 def _plain(record: LeakageRecord | None) -> Any:  # noqa: ANN401 -- any JSON
-    return record and exact_integers(record.model_dump(mode="json"))
+    return record and exact_integers(record.to_plain())
 
 
 def _said_by_the_model(statement: DeletionStatement, record: ModelRecord) -> Iterator[tuple[str, Any, Any]]:
@@ -111,8 +83,6 @@ def _said_by_the_model(statement: DeletionStatement, record: ModelRecord) -> Ite
     yield "backbone", record.backbone, structure.backbone
     yield "inputs", record.inputs, structure.inputs
     yield "revoked modalities", set(record.revoked), set(predicate.deleted.revoked)
-    yield "kind of the guarantee", record.guarantee.kind, predicate.guarantee.kind
-    yield "ε in model.json", record.guarantee.epsilon, predicate.guarantee.epsilon
-    yield "δ in model.json", record.guarantee.delta, predicate.guarantee.delta
+    yield "guarantee in model.json", record.guarantee, predicate.guarantee
     stated = {name: (tensor.shape, tensor.dtype) for name, tensor in structure.tensors.items()}
     yield "tensors", {name: (t.shape, t.dtype) for name, t in record.tensors.items()}, stated

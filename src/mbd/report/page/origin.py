@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from mbd.formats.predicate import DigestOrCommitment, Erasure, LineageBudget, Predicate
+from mbd.formats.guarantee import LineageBudget
+from mbd.formats.predicate import DigestOrCommitment, Erasure, Predicate
 from mbd.formats.purge import PurgeReport
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, PageSection, PageTable, Text
 from mbd.report.page.words import forgotten

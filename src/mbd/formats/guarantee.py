@@ -1,0 +1,77 @@
+"""What is guaranteed of a deletion, and the privacy budget that it is charged to.
+
+The same records are in `model.json`, `deletion.json`, certificates and the ledger of a lineage.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from mbd.files import canonical_digest
+from mbd.records import Digest, Record
+
+Kind = Literal["none", "empirical", "certified", "exact"]
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Guarantee(Record):
+    """The kind of a guarantee, ε and δ where they are proven, and the assumptions; `none` before any deletion."""
+
+    kind: Kind = "none"
+    epsilon: float | None = None
+    delta: float | None = None
+    assumptions: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _no_epsilon_without_proof(self) -> Self:
+        proven = self.kind in {"certified", "exact"}
+        if not proven and (self.epsilon is not None or self.delta is not None):
+            raise ValueError(f"a guarantee of kind {self.kind} has no (ε, δ)")
+        if proven and (self.epsilon is None or self.delta is None or not self.assumptions):
+            raise ValueError(f"a guarantee of kind {self.kind} needs (ε, δ) and the assumptions under which they hold")
+        return self
+
+
+class LineageBudget(Record):
+    """What the deletions of a lineage have cost before and after this one, in ρ and as ε at δ."""
+
+    rho_before: NonNegative
+    rho_after: NonNegative
+    epsilon_before: NonNegative
+    epsilon_after: NonNegative
+    delta: Delta
+    limit: Positive
+    entry: Digest
+    """digest of this deletion's charge in the ledger"""
+
+
+class LedgerEntry(Record):
+    """A charge, made before the noise is drawn, or a release, made when the new model is in place."""
+
+    previous: Digest
+    event: Literal["charge", "release"]
+    deletion: Digest
+    modalities: tuple[str, ...]
+    rho: NonNegative
+    """what this deletion costs"""
+    epsilon: NonNegative
+    """ε of the whole lineage once this deletion is counted"""
+    delta: Delta
+    before: Digest
+    """SHA-256 of the weights that are deleted from"""
+    after: Digest | None = None
+    """SHA-256 of the released weights"""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the entry, and through `previous` of all before it."""
+        return canonical_digest(self.to_plain())
+
+
+class LedgerLine(Record):
+    """A line of `LINEAGE.jsonl`: an entry with its digest."""
+
+    entry: LedgerEntry
+    sha256: Digest
