@@ -25,10 +25,11 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from mbd.formats.purge import Target
 from mbd.params.operations import StoreSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.buckets import BucketPlace
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 from mbd.storage import open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -77,10 +78,10 @@ def purge(endpoint: str, bucket: str, count: int) -> None:
     files = [body(number) for number in range(FILES)]
     targets = Targets(
         Target(
-            hashlib.sha256(content).hexdigest(),
-            "features",
-            hashlib.md5(content, usedforsecurity=False).hexdigest(),
-            len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+            what="features",
+            md5=hashlib.md5(content, usedforsecurity=False).hexdigest(),
+            size=len(content),
         )
         for content in files
     )

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.layout import LatestPointer, latest_name, proof_name
+from mbd.certificate.layout import latest_name, proof_name
 from mbd.errors import ExitCode, MbdError, UsageError, VerificationError
 from mbd.files import file_digests, sha256_file
-from mbd.formats.receipt import RECEIPT, Receipt
+from mbd.formats.receipt import RECEIPT, LatestPointer, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS
 from mbd.steps import publish
 from mbd.storage import open_store

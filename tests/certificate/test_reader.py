@@ -16,7 +16,7 @@ from securesystemslib.signer import CryptoSigner
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.certificate.guard import admit
 from mbd.certificate.keys import add_key, load_signer, rotate_key, set_threshold
-from mbd.certificate.layout import LatestPointer, certificate_name, latest_name, object_name, proof_name
+from mbd.certificate.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import leaf_of
 from mbd.certificate.reader import signature_checks
@@ -25,6 +25,7 @@ from mbd.certificate.trust import Trust, public_pem
 from mbd.certificate.verify import from_store, verify_bundle
 from mbd.cli import group
 from mbd.errors import VerificationError
+from mbd.formats.receipt import LatestPointer
 from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, to_payload
 from mbd.monitoring.facts import CertificateFacts
 from mbd.params import load_params

@@ -14,11 +14,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mbd.files import sha256_file
+from mbd.formats.purge import Target
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params.operations import StoreSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.buckets import BucketPlace
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 from mbd.storage import open_store
 from tests.certificate.build import ModelWorkspace, make_home
 from tests.features.dvc_repository import SampleRepository, isolated
@@ -197,7 +198,7 @@ KEY = f"files/md5/{MD5[:2]}/{MD5[2:]}"
 @pytest.fixture
 def targets(tmp_path: Path) -> Targets:
     (tmp_path / "old").write_bytes(OLD)
-    return Targets([Target(sha256_file(tmp_path / "old"), "weights", MD5, len(OLD))])
+    return Targets([Target(sha256=sha256_file(tmp_path / "old"), what="weights", md5=MD5, size=len(OLD))])
 
 
 def remote_in(s3: S3, bucket: str, *, by_name: bool = True) -> BucketPlace:

@@ -9,12 +9,12 @@ import pytest
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.state import entry
 from mbd.files import path_digest
+from mbd.formats.purge import PlaceRecord
 from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement
 from mbd.params.shredding import ShreddingSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.data_keys import DataKeys, data_keys
-from mbd.purge.proof import PlaceRecord
 from mbd.purge.targets import Targets
 from mbd.records import now
 from mbd.shredding.keys import KeyDestroyedError, Keyring

@@ -14,8 +14,9 @@ from mbd.certificate.guard import admit, input_schema
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file
+from mbd.formats.purge import Target
 from mbd.model.checkpoint import WEIGHTS, load_model, save_model
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import create_tombstones
 from mbd.records import now
 from mbd.storage import open_store
@@ -88,7 +89,7 @@ def test_a_model_with_a_tombstone_is_not_admitted(
     authority: CertificateAuthority, model_workspace: ModelWorkspace
 ) -> None:
     model = model_workspace.deletion("surgery")
-    create_tombstones(authority.store, Targets([Target(sha256_file(model / WEIGHTS), "weights")]), "c" * 64)
+    create_tombstones(authority.store, Targets([Target(sha256=sha256_file(model / WEIGHTS), what="weights")]), "c" * 64)
     assert "must not come back" in refusal(authority, model)
 
 

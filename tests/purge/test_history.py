@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mbd.formats.purge import Target
 from mbd.purge.history import History, is_pointer
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 from tests.features.dvc_repository import SampleRepository
 
 WEIGHTS, FEATURES = "a" * 64, "b" * 64
@@ -57,10 +58,16 @@ def repository(tmp_path: Path, alone: dict[str, str]) -> SampleRepository:
 
 def test_locks_of_all_revisions_map_digests_to_md5(repository: SampleRepository) -> None:
     history = History(repository.folder, read)
-    targets = Targets([Target(WEIGHTS, "weights"), Target(FEATURES, "features"), Target("c" * 64, "weights")])
+    targets = Targets(
+        [
+            Target(sha256=WEIGHTS, what="weights"),
+            Target(sha256=FEATURES, what="features"),
+            Target(sha256="c" * 64, what="weights"),
+        ]
+    )
     known = {target.sha256: (target.md5, target.size) for target in history.known(targets)}
     assert known == {WEIGHTS: (MD5["weights"], 70), FEATURES: (MD5["file"], None)}
-    named = Targets([Target(WEIGHTS, "weights", MD5["weights"], 70)])
+    named = Targets([Target(sha256=WEIGHTS, what="weights", md5=MD5["weights"], size=70)])
     assert history.refs_naming(named) == ("refs/tags/old",)
 
 
@@ -112,7 +119,7 @@ digests = st.text("0123456789abcdef", min_size=4, max_size=4)
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(digests, st.none() | digests, st.none() | st.integers(0, 9)), max_size=12))
 def test_targets_are_found_by_every_known_property(facts: list[tuple[str, str | None, int | None]]) -> None:
-    targets = Targets(Target(sha256, "weights", md5, size) for sha256, md5, size in facts)
+    targets = Targets(Target(sha256=sha256, what="weights", md5=md5, size=size) for sha256, md5, size in facts)
     assert {target.sha256 for target in targets} == {sha256 for sha256, _, _ in facts}
     for sha256, _, size in facts:
         found = targets.by_sha256(sha256)

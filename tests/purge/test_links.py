@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from mbd.files import sha256_file
+from mbd.formats.purge import Target
 from mbd.purge.inventory import PlaceInventory, remove_all, take_inventory
 from mbd.purge.places.folders import Folder, RunCache
 from mbd.purge.places.place import Place
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 
 OLD, OTHER = b"old weights " * 100, b"new weights " * 100
 MD5 = "0123456789abcdef0123456789abcdef"
@@ -28,7 +29,7 @@ class LinkedMachine:
             path.write_bytes(content)
             path.chmod(0o444)
         self.work.mkdir()
-        self.targets = Targets([Target(sha256_file(self.cached), "weights", MD5, len(OLD))])
+        self.targets = Targets([Target(sha256=sha256_file(self.cached), what="weights", md5=MD5, size=len(OLD))])
 
     @property
     def places(self) -> list[Place]:
@@ -110,7 +111,7 @@ def test_run_cache_entries_of_a_purged_output_are_removed_and_others_kept(tmp_pa
     entries["aaaa"].write_text(text.format(MD5))
     entries["bbbb"].write_text(text.format("f" * 32) + f"deps:\n- path: x\n  md5: {MD5}\n")
     entries["cccc"].write_bytes(b"\xff\xfe no YAML")
-    targets = Targets([Target("a" * 64, "weights", MD5, 10)])
+    targets = Targets([Target(sha256="a" * 64, what="weights", md5=MD5, size=10)])
     (finding,) = remove_all([RunCache(tmp_path / "runs")], targets)
     assert [copy.name for copy in finding.copies] == [str(entries["aaaa"])]
     assert [name for name, path in entries.items() if path.exists()] == ["bbbb", "cccc"]

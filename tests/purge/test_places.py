@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from mbd.formats.purge import Target
 from mbd.params import load_params
 from mbd.purge.inventory import take_inventory
 from mbd.purge.places.folders import Folder
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 from mbd.purge.workspace import workspace
 from tests.features.dvc_repository import configure_dvc
 
@@ -34,7 +35,9 @@ def test_no_file_is_searched_in_two_places(tmp_path: Path) -> None:
     for place in folders:
         place.root.mkdir(parents=True, exist_ok=True)
         (place.root / "old.bin").write_bytes(b"old")
-    targets = Targets([Target("cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4", "weights", size=3)])
+    targets = Targets(
+        [Target(sha256="cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4", what="weights", size=3)]
+    )
     findings = take_inventory(folders, targets)
     assert [finding.found for finding in findings] == [1] * len(folders)
     assert {"workspace", "DVC cache", "DVC remote", "store", "named in purge.folders"} <= {f.kind for f in folders}

@@ -11,11 +11,12 @@ from mbd import tombstones
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file, write_file
+from mbd.formats.purge import Target
 from mbd.model.checkpoint import WEIGHTS, load_model
 from mbd.model.compatible import open_for
 from mbd.params import Params
 from mbd.purge.hook import check_push, install_hook
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import create_tombstones, purged_digests, read_list, read_tombstones
 from mbd.steps import purge
 from mbd.steps.step import step_run
@@ -82,9 +83,13 @@ def test_without_a_list_nothing_is_refused_and_the_list_is_read_once(
 
 def test_tombstones_are_created_once_and_hold_both_digests(tmp_path: Path) -> None:
     store = open_store(f"file://{tmp_path}/store")
-    create_tombstones(store, Targets([Target("a" * 64, "weights")]), "c" * 64)
+    create_tombstones(store, Targets([Target(sha256="a" * 64, what="weights")]), "c" * 64)
     create_tombstones(
-        store, Targets([Target("a" * 64, "weights", "b" * 32, 7), Target("d" * 64, "features")]), "e" * 64
+        store,
+        Targets(
+            [Target(sha256="a" * 64, what="weights", md5="b" * 32, size=7), Target(sha256="d" * 64, what="features")]
+        ),
+        "e" * 64,
     )
     assert {t.sha256: (t.what, t.md5, t.size) for t in read_tombstones(store)} == {
         "a" * 64: ("weights", "b" * 32, 7),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mbd.requests.batches import Batches, Decision, Files
+from mbd.formats.request import Decision, Files
+from mbd.requests.batches import Batches
 from mbd.requests.request_store import RequestStore
 from mbd.storage.folder import FolderStore
 

@@ -136,7 +136,7 @@ def hidden_digests(weights: Sequence[str], data: Mapping[str, str], commitments:
 
 def public_leakage(leakage: LeakageRecord, hidden: Mapping[str, str]) -> LeakageRecord:
     """Return the record of attacks as it may be told."""
-    plain = exact_integers(leakage.model_dump(mode="json"))
+    plain = exact_integers(leakage.to_plain())
     return LeakageRecord.model_validate(_concealed(plain, hidden))
 
 

@@ -14,24 +14,12 @@ All but pointers and the log's head are created once and never change.
 from typing import Literal
 from urllib.parse import quote
 
-from pydantic import ValidationError
-
-from mbd.errors import DataError
+from mbd.formats.receipt import LatestPointer
 from mbd.formats.statement import CERTIFICATE, PROOF
-from mbd.records import Digest, Record
 
 CERTIFICATES = "certificates"
 LATEST = "latest"
 TOMBSTONES = "tombstones"
-
-
-class LatestPointer(Record):
-    """What `latest/MODEL/MODALITY` holds."""
-
-    format: Literal["urn:missing-by-design:pointer:v1"] = "urn:missing-by-design:pointer:v1"
-    certificate: Digest
-    index: int
-    """place in the log; a pointer only moves to a later one"""
 
 
 def object_name(sha256: str) -> str:
@@ -70,12 +58,6 @@ def latest_name(model: str, modality: str) -> str:
 
 
 def read_pointer(data: bytes, name: str) -> LatestPointer:
-    """Return what a pointer says; DataError if it says nothing."""
-    try:
-        return LatestPointer.model_validate_json(data)
-    except ValidationError as error:
-        raise DataError(
-            "a pointer in the store is damaged",
-            file=name,
-            hint="remove the object, and publish the newest certificate again",
-        ) from error
+    """Parse a pointer."""
+    hint = "remove the object, and publish the newest certificate again"
+    return LatestPointer.from_bytes(data, "pointer", file=name, hint=hint)

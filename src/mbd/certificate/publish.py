@@ -20,22 +20,14 @@ from securesystemslib.signer import Signer
 from mbd.certificate.commitments import Commitments, keep_private
 from mbd.certificate.envelope import certificate_digest
 from mbd.certificate.keys import sign_statement
-from mbd.certificate.layout import (
-    LatestPointer,
-    about_name,
-    certificate_name,
-    latest_name,
-    object_name,
-    proof_name,
-    read_pointer,
-)
+from mbd.certificate.layout import about_name, certificate_name, latest_name, object_name, proof_name, read_pointer
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
 from mbd.certificate.reader import parse_envelope, verify_envelope, verify_inclusion
 from mbd.certificate.state import subject_certificate
 from mbd.certificate.trust import Trust
 from mbd.errors import MbdError, VerificationError
-from mbd.formats.receipt import LockRecord, LogRecord, ObjectRecord, Receipt
+from mbd.formats.receipt import LatestPointer, LockRecord, LogRecord, ObjectRecord, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS, AboutCertificate, DeletionStatement
 from mbd.params import CertificateSettings
 from mbd.params.operations import StoreSettings

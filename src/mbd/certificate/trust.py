@@ -17,7 +17,6 @@ changed by anybody once an older checkpoint is known elsewhere (`mbd log check -
 """
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -200,7 +199,7 @@ def write_trust(file: Path, trust: Trust) -> None:
 
 
 def _text(trust: Trust) -> str:
-    plain = json.loads(trust.model_dump_json())
+    plain = trust.to_plain()
     return to_json({"trust": plain, "sha256": canonical_digest(plain)})
 
 

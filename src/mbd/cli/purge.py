@@ -10,9 +10,9 @@ from mbd.cli.common import CommandGroup, with_params
 from mbd.cli.options import FOLDER
 
 if TYPE_CHECKING:
+    from mbd.formats.purge import PurgeRecord
     from mbd.params import Params
     from mbd.purge.inventory import PlaceInventory
-    from mbd.purge.proof import PurgeRecord
     from mbd.purge.scan import Scan
     from mbd.steps.purge import PurgePlan
 

@@ -1,12 +1,68 @@
-"""What a purge states in public: place by place, in numbers, what was found of the old weights and what is left.
+"""What a purge records: `purge.json`, the published report of it, and the tombstones of purged files.
 
-It names no digest, no path and no address: those are in `purge.json`, which stays with whoever purged. The statement
-binds him to that file by its SHA-256; the file holds 32 random bytes, so the digest tells nothing about the rest.
+`purge.json` names digests, paths and addresses and stays with the operator. The published report has numbers only: for
+each place, what was found and what is left. It commits the operator to `purge.json` by its SHA-256; the file holds
+32 random bytes, so the digest reveals nothing else about it.
 """
+
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from mbd.formats.predicate import Count, Erasure
 from mbd.formats.shredding import ShreddingFacts
 from mbd.records import Digest, Record, Time
+
+PURGE = "purge.json"
+What = Literal["weights", "snapshot", "features", "export"]
+Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class Target(Record):
+    """A file to purge."""
+
+    sha256: Digest
+    what: What
+    md5: str | None = None
+    """null while unknown"""
+    size: int | None = None
+
+
+class Needed(Record):
+    """A target that stays, because another model needs it."""
+
+    sha256: Digest
+    by: str
+    """SHA-256 of the weights of that model"""
+    where: str
+    """path, git reference or certificate of that model"""
+
+
+class Copy(Record):
+    """A copy of a file to purge, or one version of an object."""
+
+    name: str
+    """its path, or its object name"""
+    what: str
+    sha256: Digest | None
+    """null where everything in a place is removed, and for entries that only refer to such a file"""
+    size: int = 0
+    version: str | None = None
+    upload: str | None = Field(default=None, exclude=True)
+    """id of an unfinished multipart upload"""
+    inode: tuple[int, int, int] | None = Field(default=None, exclude=True)
+    """of a local file: device, inode and number of hard links"""
+
+
+class Obstacle(Record):
+    """Something that could not be searched or removed."""
+
+    reason: str
+    """published in the statement, so it names no file and no address"""
+    detail: str
+    """the file or address, and the error"""
+    hint: str
+    """what the operator must do"""
 
 
 class PlaceReport(Record):
@@ -41,3 +97,55 @@ class PurgeReport(Record):
     proof: Digest
     """SHA-256 of purge.json"""
     issued: Time
+
+
+class PlaceRecord(Record):
+    """A place: what was found, what was removed, and what a fresh listing shows."""
+
+    kind: str
+    where: str
+    found: int
+    removed: int
+    left: int
+    gone: bool
+    copies: tuple[Copy, ...]
+    """the first thousand of those found"""
+    obstacles: tuple[Obstacle, ...]
+
+
+class PurgeRecord(Record):
+    """Everything `purge.json` says."""
+
+    format: Literal["urn:missing-by-design:purge-record:v1"] = "urn:missing-by-design:purge-record:v1"
+    certificate: Digest
+    erasure: Erasure
+    modalities: tuple[str, ...]
+    """those whose feature files had to go as well"""
+    targets: tuple[Target, ...]
+    excepted: tuple[Needed, ...]
+    places: tuple[PlaceRecord, ...]
+    refs: tuple[str, ...]
+    """references of git that name purged files; they stay"""
+    shredding: ShreddingFacts | None = None
+    """data keys that were destroyed; null: there never were any"""
+    issued: Time
+    salt: Digest
+    """32 random bytes, so that the digest of this file tells nothing about it"""
+
+
+class Tombstone(Record):
+    """What `tombstones/sha256/HEX` says."""
+
+    format: Literal["urn:missing-by-design:tombstone:v1"] = "urn:missing-by-design:tombstone:v1"
+    sha256: Digest
+    what: What
+    certificate: Digest
+
+
+class Md5Tombstone(Record):
+    """What `tombstones/md5/HEX` says."""
+
+    format: Literal["urn:missing-by-design:md5-tombstone:v1"] = "urn:missing-by-design:md5-tombstone:v1"
+    md5: Md5
+    sha256: Digest
+    size: int | None

@@ -58,3 +58,12 @@ class Receipt(Record):
     """`latest/MODEL/MODALITY` of each modality"""
     object_lock: str
     """whether the certificate is under Object Lock, in words"""
+
+
+class LatestPointer(Record):
+    """What `latest/MODEL/MODALITY` holds."""
+
+    format: Literal["urn:missing-by-design:pointer:v1"] = "urn:missing-by-design:pointer:v1"
+    certificate: Digest
+    index: int
+    """place in the log; a pointer only moves to a later one"""

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from mbd.names import Name
-from mbd.records import Record
+from mbd.names import Name, RelativePath
+from mbd.records import Digest, Record
 
 State = Literal["received", "running", "certified", "refused", "failed", "cancelled"]
 STATES: tuple[State, ...] = ("received", "running", "certified", "refused", "failed", "cancelled")
@@ -76,3 +76,30 @@ class DeletionRequest(Record):
         """Return the request in another state, with the event in its history."""
         event = Event(at=at, state=state, by=by, note=note)
         return self.model_copy(update={"state": state, "history": (*self.history, event), "lease": None, **changes})
+
+
+class Files(Record):
+    """A model folder in the store: the SHA-256 of each file by name."""
+
+    files: dict[RelativePath, Digest]
+
+
+class ModelState(Record):
+    """The contents of `models/NAME.json`."""
+
+    format: Literal["urn:missing-by-design:model-state:v1"] = "urn:missing-by-design:model-state:v1"
+    lease: Lease | None = None
+    current: Files | None = None
+    """the model that was certified last; null: none so far"""
+
+
+class Decision(Record):
+    """The decision about a batch."""
+
+    format: Literal["urn:missing-by-design:batch:v1"] = "urn:missing-by-design:batch:v1"
+    batch: BatchId
+    outcome: Literal["certified", "abandoned"]
+    requests: tuple[RequestId, ...] = ()
+    certificate: Digest | None = None
+    bundle: Files | None = None
+    model: Files | None = None

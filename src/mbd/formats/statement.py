@@ -179,7 +179,7 @@ def subjects_of(digests: dict[str, str]) -> tuple[Subject, ...]:
 
 def to_payload(statement: AnyStatement) -> bytes:
     """Return the bytes that are signed: canonical JSON, with integers beyond 2⁵³ as strings."""
-    return rfc8785.dumps(exact_integers(statement.model_dump(mode="json", by_alias=True)))
+    return rfc8785.dumps(exact_integers(statement.to_plain()))
 
 
 def parse_payload(payload: bytes) -> AnyStatement:

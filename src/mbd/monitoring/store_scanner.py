@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pydantic import ValidationError
-
 from mbd.certificate.layout import CERTIFICATES, TOMBSTONES, object_name
 from mbd.certificate.log.checkpoint import Checkpoint
 from mbd.certificate.log.reader import Log, read_head
@@ -178,8 +176,8 @@ class StoreScanner:
 
     def _read_request(self, name: str) -> RequestFacts | InvalidEntry:
         try:
-            return facts_of_request(DeletionRequest.model_validate_json(self._store.read(name)))
-        except (ValidationError, DataError) as error:
+            return facts_of_request(DeletionRequest.from_bytes(self._store.read(name), "request", file=name))
+        except DataError as error:
             return InvalidEntry(str(error))
 
     def _tombstones(self) -> set[str]:

@@ -22,8 +22,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from mbd.errors import DataError, ExitCode, MbdError
 from mbd.files import canonical_digest, write_file
 from mbd.formats.guarantee import LedgerEntry, LedgerLine, LineageBudget
@@ -159,10 +157,9 @@ def _read(file: Path, lineage: str) -> list[LedgerEntry]:
     previous = _root(lineage)
     for number, text in enumerate(content.splitlines(), start=1):
         try:
-            line = LedgerLine.model_validate_json(text)
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]["msg"]
-            raise _damaged(file, f"line {number} is not an entry: {problem}") from error
+            line = LedgerLine.from_bytes(text, f"entry in line {number}")
+        except DataError as error:
+            raise _damaged(file, error.problem) from error
         if line.entry.digest != line.sha256:
             raise _damaged(file, f"line {number} has been changed")
         if line.entry.previous != previous:

@@ -25,10 +25,11 @@ from mbd.features.contract import MANIFEST
 from mbd.formats.deletion import DELETION, read_deletion
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import DigestOrCommitment
+from mbd.formats.purge import Target
 from mbd.formats.receipt import Receipt
 from mbd.formats.statement import MODEL, DeletionStatement
 from mbd.purge.places.folders import Folder
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store
 from mbd.tensors import open_tensors
@@ -70,7 +71,7 @@ def old_weights(receipt: Receipt, statement: DeletionStatement, deletion: Path |
         digests = [*record.lineage, record.before]
     else:
         digests = [_opened(digest, receipt.certificate, private) for digest in (*lineage.models, lineage.before)]
-    return [Target(digest, "weights") for digest in dict.fromkeys(digests)]
+    return [Target(sha256=digest, what="weights") for digest in dict.fromkeys(digests)]
 
 
 def feature_files(statement: DeletionStatement, store: Store, sets: Iterable[FeatureFiles]) -> list[Target]:
@@ -83,12 +84,14 @@ def feature_files(statement: DeletionStatement, store: Store, sets: Iterable[Fea
             hint="purge without the features, and create the FeatureSet again without these recordings",
         )
     digest = statement.digests[MODEL]
-    record = ModelRecord.model_validate_json(store.read(object_name(digest), sha256=digest))
+    record = ModelRecord.from_bytes(
+        store.read(object_name(digest), sha256=digest), "model record", file=object_name(digest)
+    )
     digests = FeatureFiles(record.data.name, record.data.files).of(deleted.modalities)
     for one in sets:
         if one.name == record.data.name or digests & one.of(deleted.modalities):
             digests |= one.of(deleted.modalities)
-    return [Target(digest, "features") for digest in sorted(digests)]
+    return [Target(sha256=digest, what="features") for digest in sorted(digests)]
 
 
 def snapshots(workspace: Workspace, modalities: Iterable[str]) -> Iterator[Target]:
@@ -96,7 +99,7 @@ def snapshots(workspace: Workspace, modalities: Iterable[str]) -> Iterator[Targe
     word = re.compile(rf"(?<![a-z0-9_])({'|'.join(map(re.escape, modalities))})(?![a-z0-9_])")
     for path in _local_files(workspace):
         if _SNAPSHOT.search(path.as_posix()) and _has_tensor(path, word):
-            yield with_digests(path, Target(_digests(path)[0], "snapshot"))
+            yield with_digests(path, Target(sha256=_digests(path)[0], what="snapshot"))
 
 
 def complete(targets: Targets, workspace: Workspace) -> None:
@@ -124,7 +127,7 @@ def _match(path: Path, missing: Targets, targets: Targets) -> None:
 def with_digests(path: Path, target: Target) -> Target:
     """Return a target with the digests and the size of a copy."""
     sha256, md5 = _digests(path)
-    return Target(sha256, target.what, md5, path.stat().st_size)
+    return Target(sha256=sha256, what=target.what, md5=md5, size=path.stat().st_size)
 
 
 def _opened(digest: DigestOrCommitment, certificate: str, private: Path) -> str:

@@ -19,11 +19,12 @@ import yaml
 
 from mbd.features.contract import MANIFEST
 from mbd.files import STEP_FILE
+from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.git import git, read_objects
 from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.purge.places.folders import files_below
-from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, copy_of
-from mbd.purge.targets import Target, Targets
+from mbd.purge.places.place import ReportObstacle, copy_of
+from mbd.purge.targets import Targets
 
 ReadObject = Callable[[str], bytes | None]
 """returns the small object that DVC stores under an MD5, or None if no place holds it"""
@@ -100,7 +101,7 @@ class History:
         for pointer in self.pointers.values():
             for tracked, sha256 in self._with_sha256(pointer):
                 if target := targets.by_sha256(sha256):
-                    yield Target(sha256, target.what, tracked.md5, tracked.size)
+                    yield Target(sha256=sha256, what=target.what, md5=tracked.md5, size=tracked.size)
 
     def records(self, file: str, pointers: Iterable[str] | None = None) -> Iterator[Any]:
         """Yield the content of every JSON file of this name that these pointers (default: all) track."""
@@ -175,7 +176,11 @@ class GitObjects:
         )
         if listed.returncode:
             report_obstacle(
-                Obstacle("git objects could not be listed", listed.stderr.strip(), "repair the repository (`git fsck`)")
+                Obstacle(
+                    reason="git objects could not be listed",
+                    detail=listed.stderr.strip(),
+                    hint="repair the repository (`git fsck`)",
+                )
             )
             return
         parts = (line.split() for line in listed.stdout.splitlines())
@@ -186,7 +191,10 @@ class GitObjects:
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.place.Place.remove`."""
-        return {copy: Obstacle("git itself holds a file", f"object {copy.name}", _REWRITE) for copy in copies}
+        return {
+            copy: Obstacle(reason="git itself holds a file", detail=f"object {copy.name}", hint=_REWRITE)
+            for copy in copies
+        }
 
 
 def inside_git(folder: Path) -> bool:

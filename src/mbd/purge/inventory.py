@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mbd.purge.places.place import Copy, Obstacle, Place
+from mbd.formats.purge import Copy, Obstacle
+from mbd.purge.places.place import Place
 from mbd.purge.targets import Targets
 
 LISTED = 1000
@@ -87,8 +88,8 @@ def _count_links(findings: list[PlaceInventory]) -> None:
         if links > len(paths):
             finding.report_obstacle(
                 Obstacle(
-                    "hard links to a removed file exist outside all places",
-                    f"{links - len(paths)} more links to inode {number}, which was {min(paths)}",
-                    f"find them (`find / -inum {number}`), remove them, and add their folder to purge.folders",
+                    reason="hard links to a removed file exist outside all places",
+                    detail=f"{links - len(paths)} more links to inode {number}, which was {min(paths)}",
+                    hint=f"find them (`find / -inum {number}`), remove them, and add their folder to purge.folders",
                 )
             )

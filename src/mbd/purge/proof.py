@@ -11,89 +11,17 @@ the claim, and the SHA-256 of `purge.json`.
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from mbd.certificate.commitments import SALT_BYTES
 from mbd.formats.predicate import Erasure
-from mbd.formats.purge import PlaceReport, PurgeReport
+from mbd.formats.purge import Needed, PlaceRecord, PlaceReport, PurgeRecord, PurgeReport
 from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import CERTIFICATE, PurgeStatement, subjects_of
 from mbd.purge.inventory import PlaceInventory
-from mbd.purge.still_needed import Needed
-from mbd.purge.targets import Targets, What
-from mbd.records import Digest, Record, Time
-
-PURGE = "purge.json"
-
-
-class TargetRecord(Record):
-    """A file that had to go."""
-
-    sha256: Digest
-    what: What
-    md5: str | None
-    size: int | None
-
-
-class NeededRecord(Record):
-    """A file that stays, because another model needs it."""
-
-    sha256: Digest
-    by: str
-    where: str
-
-
-class CopyRecord(Record):
-    """A copy that was found."""
-
-    name: str
-    what: str
-    sha256: Digest | None
-    version: str | None
-
-
-class ObstacleRecord(Record):
-    """What could not be searched or removed, and what a person must do."""
-
-    reason: str
-    detail: str
-    hint: str
-
-
-class PlaceRecord(Record):
-    """A place: what was found, what was removed, and what a fresh listing shows."""
-
-    kind: str
-    where: str
-    found: int
-    removed: int
-    left: int
-    gone: bool
-    copies: tuple[CopyRecord, ...]
-    """the first thousand of those found"""
-    obstacles: tuple[ObstacleRecord, ...]
-
-
-class PurgeRecord(Record):
-    """Everything `purge.json` says."""
-
-    format: Literal["urn:missing-by-design:purge-record:v1"] = "urn:missing-by-design:purge-record:v1"
-    certificate: Digest
-    erasure: Erasure
-    modalities: tuple[str, ...]
-    """those whose feature files had to go as well"""
-    targets: tuple[TargetRecord, ...]
-    excepted: tuple[NeededRecord, ...]
-    places: tuple[PlaceRecord, ...]
-    refs: tuple[str, ...]
-    """references of git that name purged files; they stay"""
-    shredding: ShreddingFacts | None = None
-    """data keys that were destroyed; null: there never were any"""
-    issued: Time
-    salt: Digest
-    """32 random bytes, so that the digest of this file discloses nothing about it"""
+from mbd.purge.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -117,8 +45,8 @@ def purge_record(
         certificate=purged.certificate,
         erasure=_erasure(purged, places),
         modalities=purged.modalities,
-        targets=tuple(TargetRecord(**asdict(target)) for target in purged.targets),
-        excepted=tuple(NeededRecord(**asdict(needed)) for needed in purged.excepted),
+        targets=tuple(purged.targets),
+        excepted=tuple(purged.excepted),
         places=places,
         refs=purged.refs,
         shredding=purged.shredding,
@@ -155,8 +83,8 @@ def _place(removal: PlaceInventory, fresh: PlaceInventory) -> PlaceRecord:
         removed=removal.found - removal.stayed,
         left=fresh.found,
         gone=not fresh.found and not obstacles,
-        copies=tuple(CopyRecord(name=c.name, what=c.what, sha256=c.sha256, version=c.version) for c in removal.copies),
-        obstacles=tuple(ObstacleRecord(**asdict(obstacle)) for obstacle in obstacles),
+        copies=tuple(removal.copies),
+        obstacles=tuple(obstacles),
     )
 
 

@@ -7,8 +7,9 @@ reported as well.
 from collections.abc import Iterable
 from typing import Literal
 
+from mbd.formats.purge import Obstacle
 from mbd.purge.inventory import take_inventory
-from mbd.purge.places.place import Obstacle, Place
+from mbd.purge.places.place import Place
 from mbd.purge.targets import Targets
 from mbd.records import Record
 

@@ -7,7 +7,6 @@ the store. Models whose weights are or were purged are ignored. Weights, snapsho
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,6 +15,7 @@ from mbd.certificate.layout import object_name
 from mbd.certificate.state import CertificateEntry, entries
 from mbd.certificate.trust import Trust
 from mbd.errors import MbdError
+from mbd.formats.purge import Needed
 from mbd.formats.statement import MODEL
 from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.purge.discovery import FeatureFiles
@@ -23,17 +23,6 @@ from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store
-
-
-@dataclass(frozen=True)
-class Needed:
-    """A target that another model needs."""
-
-    sha256: str
-    by: str
-    """SHA-256 of the weights of that model"""
-    where: str
-    """path, git reference or certificate of that model"""
 
 
 def needed_by_others(
@@ -58,14 +47,14 @@ def needed_by_others(
     found: dict[str, Needed] = {}
     for where, record in (*_models(workspace), *published):
         for sha256, weights in _needs(record, targets) if not gone.by_sha256(str(record.get("sha256"))) else ():
-            found.setdefault(sha256, Needed(sha256, weights, where))
+            found.setdefault(sha256, Needed(sha256=sha256, by=weights, where=where))
     for one in sets:
         # A model's record lists the files that training has read; evaluation needs the rest of the FeatureSet.
         peers = one.files.values()
         need = next((found[digest] for digest in peers if digest in found), None)
         for digest in peers if need else ():
             if targets.by_sha256(digest) and need:
-                found.setdefault(digest, replace(need, sha256=digest))
+                found.setdefault(digest, need.model_copy(update={"sha256": digest}))
     return list(found.values())
 
 

@@ -2,21 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
-What = Literal["weights", "snapshot", "features", "export"]
-
-
-@dataclass(frozen=True)
-class Target:
-    """A file to purge."""
-
-    sha256: str
-    what: What
-    md5: str | None = None
-    """None while unknown"""
-    size: int | None = None
+from mbd.formats.purge import Target
 
 
 class Targets:
@@ -38,7 +26,7 @@ class Targets:
         """Add a file, or the missing MD5 and size of a known one."""
         known = self._by_sha256.get(target.sha256, target)
         size = target.size if known.size is None else known.size
-        self._by_sha256[target.sha256] = replace(known, md5=known.md5 or target.md5, size=size)
+        self._by_sha256[target.sha256] = known.model_copy(update={"md5": known.md5 or target.md5, "size": size})
         self._lookup_cache = None
 
     def without(self, sha256: Iterable[str]) -> "Targets":

@@ -11,39 +11,19 @@ Everyone who can read the store can read the digests of the old weights here.
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
-
-from pydantic import Field
+from typing import Literal, TypeVar
 
 from mbd.certificate.layout import TOMBSTONES, tombstone_name
 from mbd.errors import DataError
 from mbd.files import write_file
+from mbd.formats.purge import Md5Tombstone, Target, Tombstone
 from mbd.params import Params
-from mbd.purge.targets import Target, Targets, What
-from mbd.records import Digest, Record
+from mbd.purge.targets import Targets
+from mbd.records import Record
 from mbd.storage import open_store
 from mbd.storage.store import OtherContentError, Store
 
 _Stone = TypeVar("_Stone", bound=Record)
-Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-
-
-class Tombstone(Record):
-    """What `tombstones/sha256/HEX` says."""
-
-    format: Literal["urn:missing-by-design:tombstone:v1"] = "urn:missing-by-design:tombstone:v1"
-    sha256: Digest
-    what: What
-    certificate: Digest
-
-
-class Md5Tombstone(Record):
-    """What `tombstones/md5/HEX` says."""
-
-    format: Literal["urn:missing-by-design:md5-tombstone:v1"] = "urn:missing-by-design:md5-tombstone:v1"
-    md5: Md5
-    sha256: Digest
-    size: int | None
 
 
 def create_tombstones(store: Store, targets: Targets, certificate: str) -> None:
@@ -60,10 +40,10 @@ def read_tombstones(store: Store, certificate: str | None = None) -> Targets:
     """Return the purged files of a store; with `certificate`, only those of its purge."""
     stones = {stone.sha256: stone for stone in _read(store, "sha256", Tombstone)}
     kept = {s.sha256: s for s in stones.values() if certificate in {None, s.certificate}}
-    found = Targets(Target(stone.sha256, stone.what) for stone in kept.values())
+    found = Targets(Target(sha256=stone.sha256, what=stone.what) for stone in kept.values())
     for named in _read(store, "md5", Md5Tombstone):
         if stone := kept.get(named.sha256):
-            found.add(Target(named.sha256, stone.what, named.md5, named.size))
+            found.add(Target(sha256=named.sha256, what=stone.what, md5=named.md5, size=named.size))
     return found
 
 

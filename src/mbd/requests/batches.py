@@ -22,40 +22,11 @@ from datetime import timedelta
 from typing import Literal
 
 from mbd.errors import DataError
-from mbd.formats.request import BatchId, DeletionRequest, Lease, RequestId
-from mbd.names import RelativePath
-from mbd.records import Digest, Record
+from mbd.formats.request import Decision, DeletionRequest, Files, Lease, ModelState
 from mbd.requests.request_store import RequestStore
 from mbd.storage.store import NotThereError, OtherContentError, update
 
 _log = logging.getLogger(__name__)
-
-
-class Files(Record):
-    """A model folder in the store: the SHA-256 of each file by name."""
-
-    files: dict[RelativePath, Digest]
-
-
-class ModelState(Record):
-    """The contents of `models/NAME.json`."""
-
-    format: Literal["urn:missing-by-design:model-state:v1"] = "urn:missing-by-design:model-state:v1"
-    lease: Lease | None = None
-    current: Files | None = None
-    """the model that was certified last; null: none so far"""
-
-
-class Decision(Record):
-    """The decision about a batch."""
-
-    format: Literal["urn:missing-by-design:batch:v1"] = "urn:missing-by-design:batch:v1"
-    batch: BatchId
-    outcome: Literal["certified", "abandoned"]
-    requests: tuple[RequestId, ...] = ()
-    certificate: Digest | None = None
-    bundle: Files | None = None
-    model: Files | None = None
 
 
 @dataclass(frozen=True)

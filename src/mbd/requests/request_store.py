@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mbd.errors import DataError, UsageError
 from mbd.formats.request import OPEN, DeletionRequest, Event, Lease
-from mbd.records import now
+from mbd.records import invalid, now
 from mbd.storage.store import NotThereError, OtherContentError, Store, update
 
 PREFIX = "requests/"
@@ -58,10 +58,7 @@ class RequestStore:
                 history=(Event(at=at, state="received", by="submit"),),
             )
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise UsageError(
-                f"the request is not valid: {first['msg']}", key=str(first["loc"][0]), value=first["input"]
-            ) from error
+            raise invalid(error, "request", kind=UsageError) from error
         try:
             self.store.create(_name(request.id), request.to_bytes())
         except OtherContentError:

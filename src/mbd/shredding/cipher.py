@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from mbd.errors import DataError
 from mbd.formats.shredding import KeyName, Kind
@@ -85,9 +85,9 @@ def read_header(source: BinaryIO) -> tuple[Header, bytes]:
         raise _damaged(source, "it does not start with MBDX and a valid length")
     text = source.read(length)
     try:
-        header = Header.model_validate_json(text)
-    except ValidationError as error:
-        raise _damaged(source, "its header is not valid") from error
+        header = Header.from_bytes(text, "header")
+    except DataError as error:
+        raise _damaged(source, error.problem) from error
     if len(header.keys) != len(header.subject.modalities) or not header.keys:
         raise _damaged(source, "it does not have one key for each modality")
     return header, text

@@ -17,6 +17,7 @@ from mbd.certificate.state import entry
 from mbd.certificate.trust import read_trust
 from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
+from mbd.formats.purge import PURGE, PurgeRecord, Target
 from mbd.formats.receipt import Receipt
 from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import DeletionStatement
@@ -26,10 +27,10 @@ from mbd.purge.discovery import complete, feature_files, feature_sets, old_weigh
 from mbd.purge.inventory import PlaceInventory, remove_all, take_inventory
 from mbd.purge.places.data_keys import DataKeys, data_keys
 from mbd.purge.places.place import Place, Unsearchable
-from mbd.purge.proof import PURGE, Purged, PurgeRecord, purge_record, purge_statement
+from mbd.purge.proof import Purged, purge_record, purge_statement
 from mbd.purge.scan import Scan, scan_all
 from mbd.purge.still_needed import needed_by_others, published_models
-from mbd.purge.targets import Target, Targets
+from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import create_tombstones, read_tombstones, update_list
 from mbd.purge.workspace import Workspace, workspace
 from mbd.records import now
@@ -91,7 +92,7 @@ def plan(
     targets = Targets(old_weights(received, found.statement, deletion, Path(params.certificate.private)))
     further = [
         *read_tombstones(opened, received.certificate),
-        *(Target(digest, "export") for digest in params.purge.also),
+        *(Target(sha256=digest, what="export") for digest in params.purge.also),
     ]
     sets = feature_sets(purge_workspace) if whole else []
     further += feature_files(found.statement, opened, sets) if whole else []

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.layout import CERTIFICATES, proof_name
 from mbd.certificate.log.inclusion import Inclusion
@@ -125,14 +123,8 @@ def store_page(store: Store, entry: CertificateEntry, answered: tuple[str, ...] 
 
 
 def _inclusion(proof: bytes, name: str) -> Inclusion:
-    try:
-        return Inclusion.model_validate_json(proof)
-    except ValidationError as error:
-        raise DataError(
-            "the proof of inclusion cannot be read",
-            file=name,
-            hint="get the bundle again from where it was published",
-        ) from error
+    hint = "get the bundle again from where it was published"
+    return Inclusion.from_bytes(proof, "proof of inclusion", file=name, hint=hint)
 
 
 def _requests(store: Store) -> Iterator[tuple[str, str | None, RequestRow]]:

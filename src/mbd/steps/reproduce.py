@@ -20,7 +20,7 @@ def reproduction_check(given: VerificationInput, verdict: Verdict, features: Pat
     """Train what `model.json` describes on the retained data in `features`, and compare the weights' digest."""
     if why := _impossible(verdict):
         return not_checkable(REPRODUCTION, why, required=True)
-    record = ModelRecord.model_validate_json(given.files[MODEL][0].read_bytes())
+    record = ModelRecord.read(given.files[MODEL][0], "model record")
     try:
         data = open_for(record, features)
         refuse_other_data(record, data, features)

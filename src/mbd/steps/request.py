@@ -23,11 +23,11 @@ from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
 from mbd.formats.model import ModelRecord
-from mbd.formats.request import DeletionRequest, Lease
+from mbd.formats.request import Decision, DeletionRequest, Files, Lease
 from mbd.formats.statement import SUBJECTS
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
-from mbd.requests.batches import Batches, Decision, Files
+from mbd.requests.batches import Batches
 from mbd.requests.request_store import RequestStore
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish, train

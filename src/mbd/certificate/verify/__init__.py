@@ -70,6 +70,6 @@ def _verdict(
         decision=decide(checks),
         certificate=verification_input.digest if statement else None,
         claims=in_short(statement, erasure) if statement else {},
-        trust=canonical_digest(trust.model_dump(mode="json")) if trust else None,
+        trust=canonical_digest(trust.to_plain()) if trust else None,
         checks=tuple(checks),
     )

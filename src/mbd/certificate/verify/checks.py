@@ -5,8 +5,6 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from mbd.certificate.verdict import Check, failed, not_checkable, passed
 from mbd.certificate.verify.arithmetic import BUDGET, budget_check
 from mbd.certificate.verify.claims import AGREEMENT, agreement_check, structural_claim
@@ -66,12 +64,12 @@ class Contents:
     @cached_property
     def model(self) -> ModelRecord | None:
         """What model.json says; None if it is not at hand."""
-        return ModelRecord.model_validate_json(self.files[MODEL].read_bytes()) if MODEL in self.files else None
+        return ModelRecord.read(self.files[MODEL], MODEL) if MODEL in self.files else None
 
     @cached_property
     def leakage(self) -> LeakageRecord | None:
         """What leakage.json says; None if it is not at hand."""
-        return LeakageRecord.model_validate_json(self.files[LEAKAGE].read_bytes()) if LEAKAGE in self.files else None
+        return LeakageRecord.read(self.files[LEAKAGE], LEAKAGE) if LEAKAGE in self.files else None
 
 
 def content_checks(
@@ -119,8 +117,6 @@ def _guarded(names: tuple[str, ...], look: Callable[[], list[Check]]) -> list[Ch
     """Run checks of signed content; whatever goes wrong in them is a failure of the content."""
     try:
         return look()
-    except ValidationError as error:
-        reason = f"a certified file does not follow its schema: {error.errors(include_url=False)[0]['msg']}"
     except MbdError as error:
         reason = error.problem
     except (ArithmeticError, ValueError, OSError) as error:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mbd.errors import MbdError
+from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.purge.places.folders import names_output
-from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, copy_of, named_by
-from mbd.purge.targets import Target, Targets
+from mbd.purge.places.place import ReportObstacle, copy_of, named_by
+from mbd.purge.targets import Targets
 from mbd.storage.store import NotThereError, Store, StoredObject
 from mbd.storage.transfer import sha256_pieces
 
@@ -42,7 +43,11 @@ class BucketPlace:
                 yield from self._uploads(prefix, targets)
         except MbdError as error:
             report_obstacle(
-                Obstacle(_reason(error), f"{self.where}: {error.problem}", error.hint or "fix this, then purge again")
+                Obstacle(
+                    reason=_reason(error),
+                    detail=f"{self.where}: {error.problem}",
+                    hint=error.hint or "fix this, then purge again",
+                )
             )
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
@@ -56,7 +61,9 @@ class BucketPlace:
             for stored, reason in self.store.delete(by_object).items():
                 stayed[by_object[stored]] = _not_removed(self.where, stored.name, reason)
         except MbdError as error:
-            failed = Obstacle("objects could not be removed", f"{self.where}: {error.problem}", error.hint or "")
+            failed = Obstacle(
+                reason="objects could not be removed", detail=f"{self.where}: {error.problem}", hint=error.hint or ""
+            )
             stayed |= dict.fromkeys([*by_object.values(), *uploads], failed)
         return stayed
 
@@ -67,7 +74,9 @@ class BucketPlace:
                 continue  # a delete marker has no content; the versions that it hides are listed as well
             if self.runs and stored.name.startswith(_RUNS):
                 if self._names_output(stored, targets):
-                    yield Copy(stored.name, "run cache entry", None, stored.size, stored.version)
+                    yield Copy(
+                        name=stored.name, what="run cache entry", sha256=None, size=stored.size, version=stored.version
+                    )
             elif target := self._target(stored, targets, known, unnamed):
                 yield copy_of(target, stored.name, stored.size, version=stored.version)
 
@@ -103,9 +112,9 @@ class BucketPlace:
 
 def _unknown(where: str, digests: list[str]) -> Obstacle:
     return Obstacle(
-        "a file could not be searched for: its MD5 or its size is unknown",
-        f"{where}: sha256 {', '.join(digests)}",
-        "purge where a copy, or a dvc.lock with its step.json, still exists; or search the bucket by hand",
+        reason="a file could not be searched for: its MD5 or its size is unknown",
+        detail=f"{where}: sha256 {', '.join(digests)}",
+        hint="purge where a copy, or a dvc.lock with its step.json, still exists; or search the bucket by hand",
     )
 
 
@@ -116,6 +125,6 @@ def _reason(error: MbdError) -> str:
 def _not_removed(where: str, name: str, reason: str) -> Obstacle:
     if "Object Lock" in reason:
         hint = "wait until the lock expires, or remove this version with the permission s3:BypassGovernanceRetention"
-        return Obstacle("an object is under Object Lock", f"{where}/{name}: {reason}", hint)
+        return Obstacle(reason="an object is under Object Lock", detail=f"{where}/{name}: {reason}", hint=hint)
     hint = "get the permissions s3:DeleteObject and s3:DeleteObjectVersion on it, or ask its owner; then purge again"
-    return Obstacle("an object could not be removed", f"{where}/{name}: {reason}", hint)
+    return Obstacle(reason="an object could not be removed", detail=f"{where}/{name}: {reason}", hint=hint)

@@ -12,10 +12,11 @@ from datetime import datetime
 from pathlib import Path
 
 from mbd.errors import MbdError
+from mbd.formats.purge import Copy, Obstacle
 from mbd.formats.shredding import KINDS, KeyEntry, Kind, ShreddingFacts, facts_of, read_shredding
 from mbd.formats.statement import DeletionStatement
 from mbd.params import Params
-from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, Unsearchable
+from mbd.purge.places.place import ReportObstacle, Unsearchable
 from mbd.purge.targets import Targets
 from mbd.shredding.keys import Keyring
 
@@ -58,7 +59,7 @@ class DataKeys:
         """See :meth:`mbd.purge.places.place.Place.find`."""
         for key in self._keys(self.kinds):
             if key.destroyed is None or key.destroyed.done is None:
-                yield Copy(f"{key.name.kind}/{key.name.modality}/{key.name.lineage}", "data key", None)
+                yield Copy(name=f"{key.name.kind}/{key.name.modality}/{key.name.lineage}", what="data key", sha256=None)
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.place.Place.remove`."""
@@ -76,11 +77,13 @@ class DataKeys:
     def _destroy(self, copy: Copy) -> Obstacle | None:
         kind, modality, lineage = copy.name.split("/", 2)
         if self.keyring is None:
-            return Obstacle(_REASON, f"{modality} ({kind} of {lineage}) in {self.folder}", self.hint)
+            return Obstacle(reason=_REASON, detail=f"{modality} ({kind} of {lineage}) in {self.folder}", hint=self.hint)
         try:
             self.keyring.destroy(lineage, (modality,), tuple(one for one in KINDS if one == kind), self.reason)
         except (MbdError, OSError) as error:
-            return Obstacle(_REASON, f"{copy.name} in {self.folder}: {error}", "fix this, then purge again")
+            return Obstacle(
+                reason=_REASON, detail=f"{copy.name} in {self.folder}: {error}", hint="fix this, then purge again"
+            )
         return None
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import yaml
 
 from mbd.files import sha256_file
-from mbd.purge.places.place import Copy, Obstacle, ReportObstacle, copy_of, named_by
-from mbd.purge.targets import Target, Targets
+from mbd.formats.purge import Copy, Obstacle, Target
+from mbd.purge.places.place import ReportObstacle, copy_of, named_by
+from mbd.purge.targets import Targets
 
 _LARGEST_RUN_ENTRY = 1 << 20
 
@@ -45,7 +46,7 @@ class Folder:
         unnamed = targets.without_md5
         if self.expected and not self.root.is_dir():
             hint = "mount it; or remove it from the configuration if it no longer exists"
-            report_obstacle(Obstacle("the folder does not exist", str(self.root), hint))
+            report_obstacle(Obstacle(reason="the folder does not exist", detail=str(self.root), hint=hint))
         for path in files_below(self.root, self.others, report_obstacle):
             try:
                 yield from self._copies(path, targets, unnamed)
@@ -65,15 +66,17 @@ class Folder:
         stayed = {}
         for copy in copies:
             if self.keep:
-                stayed[copy] = Obstacle("files in a shared cache are not removed", copy.name, self.keep)
+                stayed[copy] = Obstacle(
+                    reason="files in a shared cache are not removed", detail=copy.name, hint=self.keep
+                )
                 continue
             try:
                 Path(copy.name).unlink(missing_ok=True)
             except OSError as error:
                 stayed[copy] = Obstacle(
-                    "a file could not be removed",
-                    f"{copy.name}: {error.strerror}",
-                    "remove it as its owner, or get write permission on its folder; then purge again",
+                    reason="a file could not be removed",
+                    detail=f"{copy.name}: {error.strerror}",
+                    hint="remove it as its owner, or get write permission on its folder; then purge again",
                 )
         return stayed
 
@@ -121,7 +124,7 @@ class WholeFolder:
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """See :meth:`mbd.purge.places.place.Place.find`."""
         for path in files_below(self.root, frozenset(), report_obstacle):
-            yield Copy(str(path), "features", None, path.lstat().st_size)
+            yield Copy(name=str(path), what="features", sha256=None, size=path.lstat().st_size)
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.place.Place.remove`."""
@@ -150,7 +153,7 @@ class RunCache:
                 report_obstacle(unreadable(path, error))
                 continue
             if names_output(entry, targets):
-                yield Copy(str(path), "run cache entry", None, size)
+                yield Copy(name=str(path), what="run cache entry", sha256=None, size=size)
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
         """See :meth:`mbd.purge.places.place.Place.remove`."""
@@ -191,7 +194,7 @@ def files_below(root: Path, others: frozenset[Path], report_obstacle: ReportObst
 def unreadable(path: Path, error: OSError) -> Obstacle:
     """Return the obstacle for a path that cannot be read."""
     return Obstacle(
-        "a part could not be read",
-        f"{path}: {error.strerror}",
-        "purge with an account that may read it, or search it by hand",
+        reason="a part could not be read",
+        detail=f"{path}: {error.strerror}",
+        hint="purge with an account that may read it, or search it by hand",
     )

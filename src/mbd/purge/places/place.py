@@ -9,43 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from mbd.purge.targets import Target, Targets
+from mbd.formats.purge import Copy, Obstacle, Target
+from mbd.purge.targets import Targets
 
 _MD5_NAME = re.compile(r"(?:^|/)(?P<start>[0-9a-f]{2})/(?P<rest>[0-9a-f]{30})$")
 # Only what holds the bytes themselves: a tombstone has the digest in its name, too.
 _SHA256_NAME = re.compile(r"(?:^|/)(?:objects/sha256|batches/files)/(?P<digest>[0-9a-f]{64})$")
 
 
-@dataclass(frozen=True)
-class Obstacle:
-    """Something that could not be searched or removed."""
-
-    reason: str
-    """published in the statement, so it names no file and no address"""
-    detail: str
-    """the file or address, and the error"""
-    hint: str
-    """what the operator must do"""
-
-
 ReportObstacle = Callable[[Obstacle], None]
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A copy of a file to purge, or one version of an object."""
-
-    name: str
-    """its path, or its object name"""
-    what: str
-    sha256: str | None
-    """None where everything in a place is removed, and for entries that only refer to such a file"""
-    size: int = 0
-    version: str | None = None
-    upload: str | None = None
-    """id of an unfinished multipart upload"""
-    inode: tuple[int, int, int] | None = None
-    """of a local file: device, inode and number of hard links"""
 
 
 class Place(Protocol):
@@ -77,7 +49,9 @@ class Unsearchable:
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
         """Report that the place cannot be searched."""
-        report_obstacle(Obstacle("it could not be searched", f"{self.where}: {self.problem}", self.hint))
+        report_obstacle(
+            Obstacle(reason="it could not be searched", detail=f"{self.where}: {self.problem}", hint=self.hint)
+        )
         yield from ()
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
@@ -101,4 +75,4 @@ def named_by(name: str, targets: Targets) -> tuple[bool, Target | None]:
 
 def copy_of(target: Target, name: str, size: int, **more: object) -> Copy:
     """Return a copy of a target."""
-    return Copy(name=name, what=target.what, sha256=target.sha256, size=size, **more)  # type: ignore[arg-type]
+    return Copy(name=name, what=target.what, sha256=target.sha256, size=size, **more)
