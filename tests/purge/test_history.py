@@ -113,7 +113,7 @@ def test_pointers_are_recognised_by_name() -> None:
     assert not is_pointer("a/dvc.lock.txt")
 
 
-digests = st.text("0123456789abcdef", min_size=4, max_size=4)
+digests = st.integers(0, 99).map(lambda number: f"{number:064x}")
 
 
 @settings(deadline=None, max_examples=50)

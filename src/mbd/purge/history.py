@@ -101,7 +101,8 @@ class History:
         for pointer in self.pointers.values():
             for tracked, sha256 in self._with_sha256(pointer):
                 if target := targets.by_sha256(sha256):
-                    yield Target(sha256=sha256, what=target.what, md5=tracked.md5, size=tracked.size)
+                    size = tracked.size if isinstance(tracked.size, int) else None  # the pointer is any YAML
+                    yield Target(sha256=sha256, what=target.what, md5=tracked.md5, size=size)
 
     def records(self, file: str, pointers: Iterable[str] | None = None) -> Iterator[Any]:
         """Yield the content of every JSON file of this name that these pointers (default: all) track."""

@@ -47,7 +47,7 @@ def needed_by_others(
     found: dict[str, Needed] = {}
     for where, record in (*_models(workspace), *published):
         for sha256, weights in _needs(record, targets) if not gone.by_sha256(str(record.get("sha256"))) else ():
-            found.setdefault(sha256, Needed(sha256=sha256, by=weights, where=where))
+            found.setdefault(sha256, Needed(sha256=sha256, by=str(weights), where=where))
     for one in sets:
         # A model's record lists the files that training has read; evaluation needs the rest of the FeatureSet.
         peers = one.files.values()
