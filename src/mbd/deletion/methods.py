@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from mbd.deletion.outcome import DeletionOutcome, DeletionTarget, Kind, ModelBefore
+from mbd.deletion.outcome import DeletionOutcome, Kind, ModelBefore
+from mbd.formats.deletion import DeletionTarget
 from mbd.params import DeletionSettings, Params
 from mbd.registry import BACKBONES, METHODS, lazy
 

@@ -4,9 +4,10 @@ import tempfile
 from pathlib import Path
 
 from mbd.deletion.methods import Method
-from mbd.deletion.outcome import Claim, DeletionOutcome, DeletionTarget, ModelBefore, Phases
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import Guarantee
+from mbd.formats.deletion import DeletionTarget
+from mbd.formats.guarantee import Guarantee
 from mbd.params import Params
 from mbd.registry import BACKBONES
 
@@ -24,11 +25,10 @@ def delete(target: DeletionTarget, before: ModelBefore, params: Params) -> Delet
         record=trained.record.model_copy(
             update={
                 "revoked": (*before.record.revoked, *target.modalities),
-                "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0),
+                "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=(ASSUMPTION,)),
             }
         ),
         tensors=trained.tensors,
-        claim=Claim("exact", (ASSUMPTION,), epsilon=0.0, delta=0.0),
         indices={},
         facts={},
         phases=phases,
