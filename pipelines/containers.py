@@ -1,8 +1,8 @@
-"""Steps as containers on this machine: what kfp's Docker runner should do, and does not.
+"""Steps as containers on this machine, with a correction of kfp's Docker runner.
 
 kfp's runner lets containers remove themselves and takes "no such container" for success, so that a step that failed
 fast counts as done. Here a container is started, watched to its end, asked for its exit code, and then removed.
-(kfp 2.17; :func:`run_container` has the signature of the function that it stands in for.)
+(kfp 2.17; :func:`run_container` has the signature of the function that it replaces.)
 
 A container runs as on the cluster: not as root, with a read-only root filesystem, without capabilities. It has no
 network unless it is given one, of this machine only the pipeline's folder and the folder `build`, and of its
@@ -31,7 +31,7 @@ class DockerError(MbdError):
 
 
 def container_runner(platform: PlatformSettings, root: Path, shared: Path, network: str) -> local.DockerRunner:
-    """Return kfp's runner, mended, for a pipeline whose outputs go below `root`."""
+    """Return kfp's runner, with :func:`run_container`, for a pipeline whose outputs go below `root`."""
     docker_task_handler.run_docker_container = run_container
     folder = Path("build").absolute()
     folder.mkdir(exist_ok=True)
@@ -99,7 +99,7 @@ def _prepare(image: str, root: Path) -> None:
 
 
 def _user(*folders: Path) -> str:
-    """Return the user of the containers: whoever runs this; root hands the folders over to the image's own user."""
+    """Return the user of the containers: the current one; root gives the folders to the image's own user."""
     if os.getuid():
         return f"{os.getuid()}:{os.getgid()}"
     for folder in folders:

@@ -9,7 +9,7 @@ from mbd.cli import group
 from mbd.files import write_file
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import load_params
-from mbd.steps.metrics_reporting import reporting, tell
+from mbd.steps.metrics_reporting import add_samples, reporting
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
@@ -76,7 +76,7 @@ def steps_pages(folder: Path) -> list[str]:
         write_file(step.folder / "leakage.json", leakage.to_json())
     with reporting("purge-scan", params):
         at = datetime.now(UTC)
-        tell(lambda s: add_purge_scan(s, at, tombstones=2, searched=["cache"], resurrected=["cache"], blind=[]))
+        add_samples(lambda s: add_purge_scan(s, at, tombstones=2, searched=["cache"], resurrected=["cache"], blind=[]))
     with reporting("request-run", params):
         pass
     return [file.read_text() for file in sorted((folder / "metrics").glob("*.prom"))]

@@ -354,7 +354,7 @@ def test_two_processes_operate_as_one(tmp_path: Path) -> None:
         ((), "lattice", ["audio"], [], "surgery is for the joint backbone, and this model is a lattice"),
         (("deletion.method=exact",), "model", ["audio"], [], "exact is for the lattice backbone"),
         (CERTIFIED, "lattice", ["audio"], [], "certified is for the joint backbone"),
-        ((), "model", ["audio"], ["somebody"], "whole modalities, not those of single subjects"),
+        ((), "model", ["audio"], ["speaker9"], "whole modalities, not those of single subjects"),
         (
             (SALIENT, "deletion.surgery.threshold=absolute", "deletion.surgery.saliency_threshold=1000"),
             "model",

@@ -1,4 +1,4 @@
-"""What commands tell when they end: through the command line, with steps that know nothing of it."""
+"""The metrics of commands when they end: through the command line, with steps that do not know about it."""
 
 import shutil
 import time
@@ -14,7 +14,7 @@ from mbd.files import write_file
 from mbd.formats.leakage import LeakageRecord
 from mbd.monitoring import metrics
 from mbd.params import Params, load_params
-from mbd.steps.metrics_reporting import reason_of, reporting, tell
+from mbd.steps.metrics_reporting import add_samples, reason_of, reporting
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
@@ -58,7 +58,7 @@ def test_by_default_nothing_is_told(model_workspace: Path, tmp_path: Path) -> No
     assert not (tmp_path / "metrics").exists()
 
 
-def test_a_deletion_tells_its_phases_its_edit_and_its_budget(model_workspace: Path, tmp_path: Path) -> None:
+def test_a_deletion_reports_its_phases_its_edit_and_its_budget(model_workspace: Path, tmp_path: Path) -> None:
     start = time.time()
     result = run_delete(model_workspace, tmp_path, "monitoring.mode=textfile", *CERTIFIED)
     assert result.exit_code == 0, result.output
@@ -155,10 +155,10 @@ def test_other_processes_of_a_group_and_other_commands_say_nothing(
     assert not (tmp_path / "metrics").exists()
 
 
-def test_a_step_can_tell_more_where_a_command_reports(tmp_path: Path) -> None:
-    tell(lambda samples: samples.set(metrics.TOMBSTONES, 3))  # nobody listens
+def test_a_step_can_add_metrics_where_a_command_reports(tmp_path: Path) -> None:
+    add_samples(lambda samples: samples.set(metrics.TOMBSTONES, 3))  # no command reports
     with reporting("purge-scan", params(tmp_path)):
-        tell(lambda samples: samples.set(metrics.TOMBSTONES, 4))
+        add_samples(lambda samples: samples.set(metrics.TOMBSTONES, 4))
     assert page(tmp_path, "purge-scan")[metrics.TOMBSTONES] == {(): 4}
 
 

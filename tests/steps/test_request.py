@@ -1,4 +1,4 @@
-"""Requests carried out: one deletion for all of them, and a certificate that stands, or a reason."""
+"""Requests carried out: one deletion for all of them, and a valid certificate, or a reason."""
 
 import hashlib
 import json

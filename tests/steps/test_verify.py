@@ -12,7 +12,7 @@ from mbd.files import sha256_file
 from mbd.formats.statement import CERTIFICATE
 from mbd.records import now
 from mbd.steps import verify
-from mbd.steps.reproduce import REPRODUCTION
+from mbd.steps.verify import REPRODUCTION
 from mbd.storage.store import NotThereError
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home

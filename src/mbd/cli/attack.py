@@ -39,7 +39,7 @@ def command(
     """Attack a model that should have forgotten a modality; exit code 3 if the gate refuses it."""
     from mbd.steps import attack
 
-    def tell(summary: str) -> None:
+    def show(summary: str) -> None:
         click.echo(f"{summary}\n\nwritten to {out}")
 
-    attack.run(params, features, before, after, reference, modalities, out, tell=tell, progress=True)
+    attack.run(params, features, before, after, reference, modalities, out, show=show, progress=True)

@@ -38,7 +38,7 @@ class FeatureReference(Record):
     digest: str
     """SHA-256 of the canonical list of its files' digests"""
     repository: str | None
-    """DVC repository; null: made anew from features.source of the parameters"""
+    """DVC repository; null: made from features.source of the parameters"""
     commit: str | None
     path: str | None
     remote: str | None

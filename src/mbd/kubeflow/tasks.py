@@ -142,7 +142,7 @@ def attack(
             old = verified(context, before) if before else None
             new, never_exposed = verified(context, after), verified(context, reference)
             with feature_set(Path(dataset.path), values) as data:
-                step.run(values, data, old, new, never_exposed, modalities, out, tell=say)
+                step.run(values, data, old, new, never_exposed, modalities, out, show=say)
     except GateRefusedError as refusal:
         say(f"refused: {refusal}")
     _show(out, metrics, page)

@@ -1,1 +1,1 @@
-"""The steps: each a plain function, folders in, folders out, reached through four faces."""
+"""The steps: each a plain function from folders to a folder, with interfaces for command line, DVC and Kubeflow."""

@@ -35,10 +35,25 @@ def run(
     modalities: Sequence[str],
     out: Path,
     *,
-    tell: Callable[[str], object] = lambda _: None,
+    show: Callable[[str], object] = lambda _: None,
     progress: bool = False,
 ) -> LeakageRecord:
-    """Attack and judge the model `after`; write what was found, `tell` it, then refuse the model or return it all."""
+    """Attack the model `after` and write what was found; then refuse it, or return the record.
+
+    Args:
+        params: their section `attacks`.
+        features: FeatureSet that the models were made from.
+        before: model that was deleted from; None where it is gone, as in a later audit.
+        after: model that should have forgotten.
+        reference: model trained without the modalities.
+        modalities: what was deleted.
+        out: folder to write to.
+        show: called with a summary before the gate decides.
+        progress: whether to draw a progress bar.
+
+    Raises:
+        GateRefusedError: the gate refuses the model.
+    """
     try:
         from mbd.attacks.audit_input import open_audit  # noqa: PLC0415 -- needs torch
         from mbd.attacks.gate import refuse  # noqa: PLC0415
@@ -66,6 +81,6 @@ def run(
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(audit_input.data.digests())}
         audit = run_suite(audit_input, params.attacks, progress=progress)
         write(step, audit)
-    tell(to_text(audit_overview(audit.record)))
+    show(to_text(audit_overview(audit.record)))
     refuse(audit.record, out / REPORT)
     return audit.record

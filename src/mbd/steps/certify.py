@@ -3,11 +3,11 @@
     certificate.json       the signed statement (DSSE envelope)
     model.json             the released model's record
     indices.safetensors    the edited positions
-    leakage.json           every attack, as it may be told; not where subjects were forgotten exactly
-    report.md              all of it in plain words
+    leakage.json           every attack, as it may be published; absent if single subjects were forgotten
+    report.md              the same for reading
 
-There is no certificate where the gate was closed, where the modality was not cut out, or where the inputs do not belong
-together. What opens the certificate's commitments goes to `certificate.private`, outside the bundle.
+No certificate is issued if the gate refused the model, if the modality was not cut out, or if the inputs do not belong
+together. The openings of its commitments go to `certificate.private`, outside the bundle.
 """
 
 import os

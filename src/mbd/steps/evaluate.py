@@ -2,7 +2,8 @@
 
 Each model folder is one method; it holds a model, or one for each seed in `seed-0`, `seed-1`, …. All methods are judged
 on the test rows and on the modalities that all of them take: a model without m, or with m revoked, is never shown m,
-and neither is what stands beside it. Train rows serve the baselines only; the calibration split is not opened.
+and neither are the methods that it is compared with. Train rows serve the baselines only; the calibration split is not
+opened.
 
     metrics.json         headline numbers of the first model; every regime of every method; t-tests; notes
     regimes.csv          a line for each method, seed and regime

@@ -104,7 +104,7 @@ def run_revision(
 
 
 def _origin(record: Path) -> Any:  # noqa: ANN401 -- kept as it is
-    """Return how the FeatureSet came about at its origin, and make room for our own record."""
+    """Return the `step.json` that came with the FeatureSet, and remove it: this step writes its own."""
     try:
         return read_json(record)
     except (OSError, ValueError):

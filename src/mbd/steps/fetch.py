@@ -3,7 +3,7 @@
     model.safetensors, model.json, indices.safetensors     as they were published
     published.json                                         by which certificate, and what was deleted
 
-A certificate that was withdrawn or replaced is not fetched: nobody relies on its model any more.
+The model of a certificate that was revoked or superseded is not fetched.
 """
 
 from pathlib import Path
@@ -47,7 +47,7 @@ def run(params: Params, store: str, out: Path, *, modality: str = "", certificat
     predicate, digests = found.statement.predicate, found.statement.digests
     if found.status.state in ("revoked", "superseded"):
         raise UsageError(
-            f"this certificate no longer stands: {found.status.reason}",
+            f"this certificate is no longer valid: {found.status.reason}",
             value=found.digest,
             hint="`mbd certificate list` shows those that do",
         )

@@ -1,11 +1,11 @@
-"""What Prometheus is told when a command has ended, well or not: steps themselves know nothing of it.
+"""Metrics for Prometheus when a command has ended, successfully or not. Steps do not know about it.
 
     with reporting("delete", params):
         …                                    # every folder that a step writes in here is read for its metrics
 
-Each step that wrote a folder is one group of metrics, and so is the command itself. Metrics go where
-`monitoring.mode` says. Nothing that goes wrong with them fails the command: it is said on standard error, and metrics
-that could not be pushed are left in the folder `monitoring.textfile`.
+Each step that wrote a folder is one group of metrics, and so is the command itself. `monitoring.mode` says where
+metrics go. An error in delivering them does not fail the command: there is a warning on standard error, and metrics that
+could not be pushed are written to the folder `monitoring.textfile`.
 """
 
 import os
@@ -49,7 +49,7 @@ REPORTED = frozenset(
 
 
 class Report:
-    """What one command has to tell, by step."""
+    """The metrics of one command, by step."""
 
     def __init__(self, command: str, params: Params) -> None:
         self._command, self._settings = command, params.monitoring
@@ -81,7 +81,7 @@ class Report:
             samples.set(metrics.STEP_SCHEDULE, self._settings.schedules[step], **labels)
 
     def deliver(self) -> None:
-        """Bring everything where it belongs; a gateway that did not take one group is not asked again."""
+        """Deliver all metrics; a gateway that refused one group is not tried again."""
         reachable = self._settings.mode == "push"
         for step, samples in self._steps.items():
             group = {"step": step, "model": self._model}
@@ -132,8 +132,8 @@ def reporting(command: str, params: Params) -> Iterator[None]:
         report.deliver()
 
 
-def tell(add: Callable[[Samples], object]) -> None:
-    """Let something be told with the command that runs now, if that reports."""
+def add_samples(add: Callable[[Samples], object]) -> None:
+    """Add samples to the metrics of the command that runs now, if it reports."""
     if report := _CURRENT.get():
         add(report.samples())
 

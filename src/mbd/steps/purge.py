@@ -34,7 +34,7 @@ from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import create_tombstones, read_tombstones, update_list
 from mbd.purge.workspace import Workspace, workspace
 from mbd.records import now
-from mbd.steps.metrics_reporting import tell
+from mbd.steps.metrics_reporting import add_samples
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import step_run
 from mbd.storage import open_store
@@ -111,7 +111,7 @@ def plan(
 
 
 def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None) -> Done:
-    """Carry out a plan; return the proof, which tells what could not be done."""
+    """Carry out a plan; return the proof, which lists what could not be done."""
     publisher, purged = open_publisher(params, store), planned.purged
     finish_pending(publisher)
     create_tombstones(publisher.store, purged.targets, purged.certificate)
@@ -134,7 +134,7 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
     update_list(params, tombstones)
     places = workspace(params, store, root=root).places
     found = scan_all(places, tombstones)
-    tell(
+    add_samples(
         lambda samples: add_purge_scan(
             samples,
             now(),

@@ -1,9 +1,9 @@
-"""Step `request run`: carry out what is owed for one model, all of it by one deletion at a time.
+"""Step `request run`: carry out the open requests for one model, by one deletion for all of them at a time.
 
 For a batch of requests: train the reference without their modalities, delete, evaluate, attack, certify; put everything
-into the store under its digest; decide the batch; publish. From the decision on, anybody can finish it from the store
-alone (:mod:`mbd.requests.batches`). Killed before, nothing of it counts, and the next worker begins again; it
-also removes the killed one's folder, in which copies of the old model lie.
+into the store under its digest; decide the batch; publish. From the decision on, any worker can finish it from the
+store alone (:mod:`mbd.requests.batches`). A worker that is killed before the decision leaves nothing that counts; the
+next one begins again, and removes its folder, which holds copies of the old model.
 """
 
 import logging
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Worker:
-    """Who carries out the requests of one model, with what."""
+    """A worker that carries out the requests for one model."""
 
     params: Params
     request_store: RequestStore
@@ -48,13 +48,13 @@ class Worker:
     name: str
 
     def run(self) -> Iterator[tuple[DeletionRequest, str]]:
-        """Carry out what is owed until nothing is; yield each request with what became of it."""
+        """Carry out open requests until there are none; yield each with its outcome in words."""
         batches = Batches(self.request_store, self.params.certificate.model)
         tried: set[str] = set()
         while any(r.model == batches.model and r.id not in tried for r in self.request_store.open_requests()):
             lease = batches.take(self.name, self.params.requests.lease_seconds)
             if lease is None:
-                return  # somebody else is at work on this model
+                return  # another worker holds the lease
             try:
                 with _renewed(batches, lease, self.params.requests.lease_seconds):
                     for decision in batches.abandon_undecided():
@@ -80,7 +80,7 @@ class Worker:
                 state: Literal["refused", "failed"] = "refused" if isinstance(error, GateRefusedError) else "failed"
                 batches.end(lease.batch, [request.id for request in pending], state, note=error.problem)
                 return
-        if decision.outcome == "certified":  # else the lease was over, and somebody else has these requests now
+        if decision.outcome == "certified":  # else the lease has expired, and another worker has these requests
             self._finish(batches, decision, lease)
 
     def _base(self, batches: Batches, work: Path) -> Path:
@@ -110,7 +110,7 @@ class Worker:
                 yield request
 
     def _certified_before(self, request: DeletionRequest) -> tuple[str | None, str]:
-        """Return a certificate for modalities that are gone already, or why there is none that stands for all."""
+        """Return a certificate for modalities that are gone already, or why no valid one covers them all."""
         trust, digest = read_trust(Path(self.params.certificate.trust)), None
         for modality in request.modalities:
             name = latest_name(request.model, modality)
@@ -140,7 +140,7 @@ class Worker:
         delete.run(params, data, base, modalities, (), deleted, reference)
         evaluate.run(params, data, [deleted, reference], work / "evaluation")
         attack.run(params, data, base, deleted, reference, modalities, work / "leakage")
-        write_file(work / "request.json", to_json(_told(lease, pending)))
+        write_file(work / "request.json", to_json(_request_document(lease, pending)))
         done = certify.run(
             params, deleted, work / "leakage", work / "evaluation", work / "bundle", request=work / "request.json"
         )
@@ -220,7 +220,7 @@ def _place(name: str, digest: str) -> str:
     return object_name(digest) if name in SUBJECTS else f"batches/files/{digest}"
 
 
-def _told(lease: Lease, pending: Sequence[DeletionRequest]) -> dict[str, str]:
+def _request_document(lease: Lease, pending: Sequence[DeletionRequest]) -> dict[str, str]:
     """Return what the certificate says of the requests: a reference, when the first came in, when it was due."""
     return {
         "reference": f"batch-{lease.batch}",

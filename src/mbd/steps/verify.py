@@ -5,7 +5,7 @@
     s3://…/certificates/SHA256                this certificate
     s3://…/latest/MODEL/MODALITY              the latest one for a model and a modality        (file:// likewise)
 
-From a store everything is fetched that the certificate is about, and the store is asked whether it still stands.
+From a store everything is fetched that the certificate is about, and the log is read for whether it is still valid.
 """
 
 import re
@@ -14,18 +14,24 @@ from pathlib import Path
 
 from mbd.certificate.layout import LATEST, read_pointer
 from mbd.certificate.trust import Trust, read_trust
-from mbd.certificate.verify import Verdict, VerificationInput, from_folder, from_store, verify_bundle
-from mbd.errors import UsageError
-from mbd.formats.statement import CERTIFICATE
-from mbd.params import Params
+from mbd.certificate.verdict import Check, Verdict, failed, not_checkable, passed
+from mbd.certificate.verify import VerificationInput, from_folder, from_store, verify_bundle
+from mbd.certificate.verify.checks import digest_name
+from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.formats.model import ModelRecord
+from mbd.formats.statement import CERTIFICATE, MODEL, WEIGHTS
+from mbd.model.compatible import open_for, refuse_other_data
+from mbd.params import Params, load_params
 from mbd.storage import open_store
 from mbd.storage.store import NotThereError, Store
+from mbd.tensors import save_tensors
 from mbd.urls import without_credentials
 
 _PLACE = re.compile(
     r"(?P<store>.+?)(?:/certificates/(?P<digest>[0-9a-f]{64})(?:/certificate\.json)?|/latest/(?P<latest>[^/]+/[^/]+))?/?"
 )
 _SHOWN = 5
+REPRODUCTION = "reproduction"
 
 
 def run(
@@ -40,9 +46,7 @@ def run(
         given = _given(params, source, model, Path(folder))
         verdict = verify_bundle(given, trusted)
         if features is not None:
-            from mbd.steps.reproduce import reproduction_check  # noqa: PLC0415 -- needs the training code
-
-            verdict = verdict.with_check(reproduction_check(given, verdict, features))
+            verdict = verdict.with_check(_reproduction_check(given, verdict, features))
     return verdict
 
 
@@ -81,3 +85,43 @@ def _latest(store: Store, pointer: str | None) -> str:
             hint=f"say which one: {store.url}/{next(iter(found))}",
         )
     return next(iter(found.values()))
+
+
+def _reproduction_check(given: VerificationInput, verdict: Verdict, features: Path) -> Check:
+    """Train what `model.json` describes on the retained data in `features`, and compare the weights' digest."""
+    if why := _impossible(verdict):
+        return not_checkable(REPRODUCTION, why, required=True)
+    record = ModelRecord.read(given.files[MODEL][0], "model record")
+    try:
+        data = open_for(record, features)
+        refuse_other_data(record, data, features)
+        data.verify()
+    except MissingExtraError:
+        raise
+    except MbdError as error:
+        return not_checkable(REPRODUCTION, f"the data does not serve: {error.problem}", required=True)
+    try:
+        from mbd.training.lattice import train_lattice  # noqa: PLC0415 -- scipy and others are an extra
+    except ImportError as error:
+        raise MissingExtraError("reproducing a deletion", "train", error.name or "threadpoolctl") from error
+    params = load_params(None, ["model.backbone=lattice", f"training.seed={record.seed}"])
+    lattice = type(params.model.lattice).model_validate(record.spec)
+    params = params.model_copy(update={"model": params.model.model_copy(update={"lattice": lattice})})
+    with tempfile.TemporaryDirectory() as folder:
+        trained = train_lattice(data, params, work=Path(folder), progress=False)
+        digest = save_tensors(Path(folder) / WEIGHTS, trained.tensors)
+    wanted = verdict.claims["weights"]
+    if digest != wanted:
+        return failed(REPRODUCTION, f"training without it gives sha256 {digest}, certified is {wanted}", required=True)
+    names = ", ".join(verdict.claims["modalities"])
+    return passed(REPRODUCTION, f"training without {names} gives the certified weights, bit for bit", required=True)
+
+
+def _impossible(verdict: Verdict) -> str | None:
+    if verdict.claims.get("guarantee", {}).get("kind") != "exact":
+        return "only an exact deletion can be reproduced"
+    if verdict.claims["scope"] != "modalities":
+        return "the certificate does not name the subjects, so training without them cannot be repeated"
+    if verdict.check(digest_name(MODEL)).outcome != "passed":
+        return "model.json is not the certified one"
+    return None
