@@ -101,7 +101,7 @@ def test_nothing_of_the_old_weights_is_in_any_file(plain: ArtifactWorkspace, mad
     assert list(files_with(made.folder, old)) == []
 
 
-def test_the_next_step_tells_the_file_the_key_and_the_way_out(
+def test_the_error_names_the_file_the_key_and_a_hint(
     sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
     destroy(sealed)
@@ -167,7 +167,7 @@ def test_an_encrypted_artifact_of_another_model_is_refused(
     assert (code, "not what the step wrote" in output) == (ExitCode.BAD_DATA, True)
 
 
-def test_without_the_parameters_of_shredding_an_encrypted_artifact_is_told(
+def test_without_the_parameters_of_shredding_an_encrypted_artifact_is_refused(
     sealed: ArtifactWorkspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
     workspace = ArtifactWorkspace(sealed.folder, sealed.artifacts)

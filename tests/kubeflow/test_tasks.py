@@ -1,4 +1,4 @@
-"""What runs inside a Kubeflow step: verified artifacts in, the step's command, verified artifacts out."""
+"""What runs inside a Kubeflow task: verified artifacts in, a step, verified artifacts out."""
 
 import shutil
 import tempfile
@@ -56,7 +56,7 @@ def test_the_data_itself_is_no_artifact(workspace: ArtifactWorkspace) -> None:
     assert workspace.artifact("data").folder.stat().st_size < 1000
 
 
-def test_the_published_certificate_verifies_and_tells_where_it_comes_from(workspace: ArtifactWorkspace) -> None:
+def test_the_published_certificate_verifies_and_names_its_run_and_request(workspace: ArtifactWorkspace) -> None:
     deleted = workspace.artifact("deleted").folder
     verdict = verify.run(load_text(workspace.params()), workspace.artifact("published").path, model=deleted)
     assert verdict.verified, verdict.problems
@@ -260,9 +260,9 @@ def test_a_run_that_published_nothing_is_a_failure_whatever_kubeflow_calls_it(
 def test_without_a_store_that_can_be_read_the_state_counts(
     workspace: ArtifactWorkspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    nobody_to_trust = replace(workspace, settings=(f"certificate.trust={tmp_path}/none.json",))
-    assert "last_success" in reported(nobody_to_trust, tmp_path, "delete", "run-42", "COMPLETE")
-    assert "last_failure" in reported(nobody_to_trust, tmp_path, "delete", "run-42", "FAILED")
+    untrusted = replace(workspace, settings=(f"certificate.trust={tmp_path}/none.json",))
+    assert "last_success" in reported(untrusted, tmp_path, "delete", "run-42", "COMPLETE")
+    assert "last_failure" in reported(untrusted, tmp_path, "delete", "run-42", "FAILED")
     assert "the store does not say how the run ended" in capfd.readouterr().err
 
 

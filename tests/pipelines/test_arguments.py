@@ -15,7 +15,7 @@ def test_parameters_travel_as_one_text_that_means_the_same() -> None:
     assert read_params(arguments["params"]) == params
 
 
-def test_what_is_revoked_unless_told_otherwise_comes_from_the_parameters() -> None:
+def test_the_default_modality_comes_from_the_parameters() -> None:
     params = load_params(None, ["requests.modality=visual"])
     assert given("delete", params, [], [], [])["modalities"] == ["visual"]
 
@@ -31,7 +31,7 @@ def test_json_arguments_are_read_as_such() -> None:
     assert given("train", Params(), [], [], ["seeds=[0,1]"])["seeds"] == [0, 1]
 
 
-def test_an_argument_that_is_missing_or_unknown_is_told() -> None:
+def test_an_argument_that_is_missing_or_unknown_is_an_error() -> None:
     with pytest.raises(UsageError, match="needs seeds"):
         given("train", Params(), [], [], [])
     with pytest.raises(UsageError, match="takes no colour"):

@@ -116,7 +116,7 @@ def test_a_token_comes_from_the_environment(
     assert Cluster(platform).status() == {"runs": [], "schedules": []}
 
 
-def test_a_failing_or_absent_server_is_told_by_its_url(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
+def test_the_error_of_a_failing_or_absent_server_names_its_url(kubeflow: Kubeflow, platform: PlatformSettings) -> None:
     kubeflow.failing = 500
     with pytest.raises(ClusterError, match="500") as caught:
         Cluster(platform).status()

@@ -33,7 +33,7 @@ def tasks(tree: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_lies_in_the_repository_is_what_is_compiled(name: str) -> None:
+def test_the_yaml_in_the_repository_is_what_is_compiled(name: str) -> None:
     golden = (GOLDENS / f"{name}.yaml").read_text(encoding="utf-8")
     assert compiled(name, PlatformSettings()) == golden, "run `mbd pipeline compile` and look at the difference"
 
@@ -103,14 +103,14 @@ def test_training_goes_to_a_gpu_and_the_rest_does_not() -> None:
     assert "nodeSelector" not in kubernetes["exec-attack"]
 
 
-def test_a_pinned_image_is_told_to_its_steps_for_the_certificate() -> None:
+def test_steps_get_the_digest_of_a_pinned_image_for_the_certificate() -> None:
     spec, _ = documents("delete", PlatformSettings(image="registry/mbd@sha256:12ab"))
     container = spec["deploymentSpec"]["executors"]["exec-certify"]["container"]
     assert {"name": "MBD_IMAGE_DIGEST", "value": "sha256:12ab"} in container["env"]
 
 
 @pytest.mark.parametrize("name", ["delete", "reaudit"])
-def test_however_a_run_ends_somebody_is_told(name: str) -> None:
+def test_notify_runs_however_a_run_ends(name: str) -> None:
     spec, _ = documents(name)
     ends = spec["root"]["dag"]["tasks"]["notify"]
     assert ends["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
@@ -174,6 +174,6 @@ def test_every_step_runs_as_a_user_and_has_an_end(name: str) -> None:
         assert executor["activeDeadlineSeconds"] == str(PlatformSettings().timeout_seconds)
 
 
-def test_an_unknown_pipeline_is_told_by_name() -> None:
+def test_an_unknown_pipeline_is_an_error() -> None:
     with pytest.raises(UsageError, match="no such pipeline"):
         compiled("forget", PlatformSettings())

@@ -40,7 +40,7 @@ def attacked(model_workspace: Path, out: Path, *settings: str, after: str | Path
     )
 
 
-def test_a_passed_model_leaves_everything_there_is_to_say(model_workspace: Path, tmp_path: Path) -> None:
+def test_a_passed_model_leaves_record_report_and_figures(model_workspace: Path, tmp_path: Path) -> None:
     record = attacked(model_workspace, tmp_path / "out")
     assert record == LeakageRecord.read(tmp_path / "out" / LEAKAGE, "leakage record", "")
     files = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*") if p.is_file()}

@@ -71,7 +71,7 @@ def test_every_kind_of_deletion_gets_a_bundle_that_verifies(
         ("subjects", "exact", "none", True),
     ],
 )
-def test_a_certificate_tells_old_digests_only_where_nothing_is_promised_of_them(
+def test_a_certificate_has_old_digests_only_if_it_guarantees_nothing_about_them(
     model_workspace: ModelWorkspace, tmp_path: Path, kind: str, guarantee: str, edit: str, hides: bool
 ) -> None:
     done = model_workspace.certify(kind, tmp_path / "bundle")
@@ -105,15 +105,13 @@ def test_subjects_are_committed_to_and_named_nowhere(model_workspace: ModelWorks
     assert done.statement.predicate.evidence.leakage is None
 
 
-def test_parameters_that_are_told_name_no_place_on_this_machine(
-    model_workspace: ModelWorkspace, tmp_path: Path
-) -> None:
+def test_published_parameters_name_no_path_of_this_machine(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     for kind in KINDS:
         model_workspace.certify(kind, tmp_path / kind)
         assert str(model_workspace.folder) not in public_text(tmp_path / kind)
 
 
-def test_time_request_and_surroundings_are_told(
+def test_a_certificate_has_time_request_and_environment(
     model_workspace: ModelWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = {
@@ -163,7 +161,7 @@ def test_an_environment_variable_that_is_no_name_is_refused(
     assert "secret sentence" not in str(caught.value)
 
 
-def test_few_calibration_rows_are_told(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+def test_a_certificate_mentions_few_calibration_rows(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     calibration = model_workspace.certify("surgery", tmp_path / "bundle").statement.predicate.calibration
     assert calibration and calibration.note
     assert calibration.used == 64
@@ -209,7 +207,7 @@ def test_evidence_that_does_not_carry_a_certificate_is_refused(
     refused(model_workspace, tmp_path, **changes)
 
 
-def test_the_reason_of_the_gate_is_told(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+def test_the_error_has_the_reason_of_the_gate(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     assert "audio moves the output" in str(
         refused(model_workspace, tmp_path, decision="refused", reasons=("audio moves the output",))
     )
@@ -298,7 +296,7 @@ def with_copy(model_workspace: ModelWorkspace, tmp_path: Path, part: str, change
         ("evaluation", "step.json"),
     ],
 )
-def test_a_missing_piece_is_told(model_workspace: ModelWorkspace, tmp_path: Path, part: str, name: str) -> None:
+def test_a_missing_input_is_an_error(model_workspace: ModelWorkspace, tmp_path: Path, part: str, name: str) -> None:
     error = with_copy(model_workspace, tmp_path, part, lambda folder: (folder / name).unlink())
     assert error.exit_code in {ExitCode.BAD_DATA, ExitCode.REFUSED}
     assert name in str(error)

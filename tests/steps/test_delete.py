@@ -203,7 +203,7 @@ def test_a_reference_is_measured_against(model_workspace: Path, tmp_path: Path) 
     assert "reference" in json.loads((tmp_path / "out" / "step.json").read_text())["inputs"]
 
 
-def test_a_certified_record_tells_no_exact_distance_of_the_old_weights(model_workspace: Path, tmp_path: Path) -> None:
+def test_a_certified_record_has_no_exact_distance_of_the_old_weights(model_workspace: Path, tmp_path: Path) -> None:
     delete.run(
         params(*CERTIFIED),
         model_workspace / "data",
@@ -309,7 +309,7 @@ def test_killed_with_the_model_in_place_only_the_charge_is_settled(
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.json", "indices.safetensors", "deletion.json"])
-def test_a_model_that_is_not_whole_is_made_anew_under_the_same_charge(
+def test_a_model_that_is_not_whole_is_made_again_under_the_same_charge(
     model_workspace: Path, crash_site: Callable[[str], Path], name: str
 ) -> None:
     out = crash_site("folder in place")
@@ -478,7 +478,7 @@ def test_what_comes_out_can_be_evaluated(model_workspace: Path, tmp_path: Path, 
     assert metrics["modalities"] == ["text", "visual"]
 
 
-def test_the_command_tells_what_it_did(model_workspace: Path, tmp_path: Path) -> None:
+def test_the_command_prints_what_it_did(model_workspace: Path, tmp_path: Path) -> None:
     arguments = [
         "delete",
         "--features",

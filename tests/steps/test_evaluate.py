@@ -114,9 +114,7 @@ def test_the_numbers_are_those_of_the_models_own_predictions(model_workspace: Pa
     assert metrics["mae"] == result(metrics, "with", "full")["metrics"]["mae"]["mean"]
 
 
-def test_a_deleted_model_is_judged_on_its_own_modalities_and_so_is_all_beside_it(
-    model_workspace: Path, tmp_path: Path
-) -> None:
+def test_a_deleted_model_and_all_others_are_judged_on_its_own_modalities(model_workspace: Path, tmp_path: Path) -> None:
     revoked = as_revoked(model_workspace / "silent", tmp_path / "revoked", "audio")
     metrics = evaluate.run(params(), model_workspace / "data", [revoked, model_workspace / "with"], tmp_path / "out")
     assert metrics["modalities"] == ["text", "visual"]

@@ -53,7 +53,7 @@ def params(folder: Path, *settings: str) -> Params:
     return load_params(None, ["monitoring.mode=textfile", f"monitoring.textfile={folder}/metrics", *settings])
 
 
-def test_by_default_nothing_is_told(model_workspace: Path, tmp_path: Path) -> None:
+def test_by_default_nothing_is_reported(model_workspace: Path, tmp_path: Path) -> None:
     assert run_delete(model_workspace, tmp_path).exit_code == 0
     assert not (tmp_path / "metrics").exists()
 
@@ -72,7 +72,7 @@ def test_a_deletion_reports_its_phases_its_edit_and_its_budget(model_workspace: 
     assert printed[metrics.BUDGET_LIMIT] == {("sentiment",): 8.0}
 
 
-def test_a_failure_is_told_with_its_reason_and_leaves_the_last_success(model_workspace: Path, tmp_path: Path) -> None:
+def test_a_failure_is_reported_with_its_reason_beside_the_last_success(model_workspace: Path, tmp_path: Path) -> None:
     run_delete(model_workspace, tmp_path, "monitoring.mode=textfile")
     success = page(tmp_path, "delete")[metrics.STEP_SUCCESS]
     result = run_delete(model_workspace, tmp_path, "monitoring.mode=textfile", modality="smell")
@@ -116,7 +116,7 @@ def attacked(out: Path, decision: str) -> None:
         write_file(step.folder / "leakage.json", record.to_json())
 
 
-def test_every_step_within_a_command_is_told_although_its_folder_is_gone(tmp_path: Path) -> None:
+def test_every_step_within_a_command_is_reported_although_its_folder_is_gone(tmp_path: Path) -> None:
     with reporting("request-run", params(tmp_path, "monitoring.schedules={request-run: 60}")):
         attacked(tmp_path / "work", "passed")
         shutil.rmtree(tmp_path / "work")

@@ -85,7 +85,7 @@ def test_what_the_model_does_not_take_is_refused(
     assert not (tmp_path / "p.csv").exists()
 
 
-def test_a_revoked_modality_in_the_data_has_no_say(model_workspace: Path, tmp_path: Path) -> None:
+def test_a_revoked_modality_in_the_data_has_no_effect(model_workspace: Path, tmp_path: Path) -> None:
     predict.run(model_workspace / "data", model_workspace / "revoked", tmp_path / "p.csv")
     assert {line["used"] for line in lines(tmp_path / "p.csv")} == {"text+visual"}
 

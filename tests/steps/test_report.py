@@ -70,7 +70,7 @@ def _stopped(at: datetime) -> Callable[[], datetime]:
     return lambda: at
 
 
-def test_pages_do_not_change_with_time_and_the_index_tells_what_is_overdue(
+def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
     authority: SmallOffice, tmp_path: Path
 ) -> None:
     digest = authority.publish("exact", reaudit_by=now() + timedelta(days=90)).name
@@ -82,7 +82,7 @@ def test_pages_do_not_change_with_time_and_the_index_tells_what_is_overdue(
     assert "1 overdue" in (tmp_path / "late" / "index.md").read_text()
 
 
-def test_a_certificate_tells_which_requests_it_answers(authority: SmallOffice, tmp_path: Path) -> None:
+def test_a_certificate_lists_the_requests_it_answers(authority: SmallOffice, tmp_path: Path) -> None:
     digest = authority.publish("exact").name
     request_store = RequestStore(open_store(authority.url))
     request = request_store.submit("sentiment", ["audio"], due_days=30, requester="desk-7")
@@ -93,7 +93,7 @@ def test_a_certificate_tells_which_requests_it_answers(authority: SmallOffice, t
     assert not any(b"desk-7" in file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file())
 
 
-def test_what_is_no_bundle_is_told(authority: SmallOffice, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallOffice, tmp_path: Path) -> None:
     bundle = authority.publish("exact")
     with pytest.raises(UsageError, match="no format of a page"):
         report.of_bundle(bundle, tmp_path / "page.pdf")

@@ -74,7 +74,7 @@ def test_a_store_with_several_says_so(another: CertificateAuthority) -> None:
     assert latest_name("other", "audio") in str(caught.value)
 
 
-def test_whose_word_counts(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_which_trust_file_counts(authority: CertificateAuthority, tmp_path: Path) -> None:
     source = str(authority.folder / "published-exact")
     alone = authority.params(f"certificate.trust={tmp_path}/none.json")
     assert verify.run(alone, source).decision == "not verified"
@@ -98,7 +98,7 @@ def test_training_again_gives_the_same_bits_even_without_the_deleted_files(
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("surgery", "only an exact deletion"), ("subjects", "whose recordings were forgotten")]
+    ("kind", "said"), [("surgery", "only an exact deletion"), ("subjects", "does not name the subjects")]
 )
 def test_what_cannot_be_trained_again_is_not_verified_that_way(
     authority: CertificateAuthority, kind: str, said: str

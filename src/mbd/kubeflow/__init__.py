@@ -1,1 +1,1 @@
-"""What runs inside a Kubeflow step: paths of artifacts in, an `mbd` command, artifacts out. Without kfp itself."""
+"""What runs inside a Kubeflow task: verified artifacts in, a step, verified artifacts out. Without kfp itself."""

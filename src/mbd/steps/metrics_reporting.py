@@ -4,8 +4,8 @@
         …                                    # every folder that a step writes in here is read for its metrics
 
 Each step that wrote a folder is one group of metrics, and so is the command itself. `monitoring.mode` says where
-metrics go. An error in delivering them does not fail the command: there is a warning on standard error, and metrics that
-could not be pushed are written to the folder `monitoring.textfile`.
+metrics go. An error in delivering them does not fail the command: there is a warning on standard error, and metrics
+that could not be pushed are written to the folder `monitoring.textfile`.
 """
 
 import os

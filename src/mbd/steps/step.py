@@ -1,4 +1,4 @@
-"""What every step has in common: its output appears whole, with a `step.json` that says how it came about.
+"""What every step has in common: its output appears whole or not at all, with a `step.json` about how it was made.
 
 `step.json` holds the digests of inputs and outputs, the parameters used, versions, and the duration. It is the
 one file of a folder that differs between two runs of the same thing, so digests of folders leave it out.
@@ -29,13 +29,13 @@ from mbd.files import (
 )
 
 OBSERVERS: ContextVar[tuple[Callable[[Path], object], ...]] = ContextVar("observers", default=())
-"""each is shown every folder that a step has written"""
+"""each is called with every folder that a step has written"""
 _VERSIONED = ("numpy", "safetensors", "pydantic", "torch", "transformers", "dvc", "kfp")
 
 
 @dataclass
 class StepRun:
-    """A step at work: write into `folder`, and note what should be remembered."""
+    """A running step: write into `folder`, and note what belongs into `step.json`."""
 
     folder: Path
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ def step_run(name: str, out: Path, params: Mapping[str, BaseModel], **inputs: Pa
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what is at work here."""
+    """Return the versions of Python, of this package and of those that results depend on."""
     found = {"mbd": __version__, "python": platform.python_version(), "platform": platform.platform()}
     for package in _VERSIONED:
         try:
