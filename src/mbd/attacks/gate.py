@@ -1,15 +1,14 @@
-"""The gate: what the findings say of the deleted model, measure by measure, and whether it may pass.
+"""The gate: judges each measure of the deleted model, and decides whether the model passes.
 
-An attack passes unless it surely succeeds better on the deleted model than on the reference, beyond the tolerance, and
-better than chance; or is surely worse than both: then it knows something and says the opposite. Utility passes
-unless more than the margin is surely lost to the reference or to the full model on the same modalities. "Surely" is the
-interval of the paired difference at a confidence 1 − α/k, where k measures are judged together (Bonferroni), so that a
-model without a leak is refused in at most a share α of all audits. Tails that far out are not resampled but taken from
-Student's distribution: the bootstrap's interval is stretched by t(1 − α/2k) / z(1 − α/2), t with g − 1 degrees of
-freedom for g groups of rows.
+An attack is refused if it succeeds significantly better on the deleted model than on the reference, beyond the
+tolerance, and better than chance; or if it is significantly worse than both, since it then has information and predicts
+the opposite. Utility is refused if significantly more than the margin is lost to the reference or to the full model on
+the same modalities. Significant means that the whole interval of the paired difference lies beyond the threshold, at a
+confidence of 1 − α/k for k measures judged together (Bonferroni), so that a model without a leak is refused in at most
+a share α of all audits. Quantiles that far out are not resampled but taken from Student's distribution: the bootstrap
+interval is scaled by t(1 − α/2k) / z(1 − α/2), with g − 1 degrees of freedom for g groups of rows.
 
-What does not refuse shows no more than its interval: the reason of each measure tells the largest advantage that
-remains possible.
+A measure that passes shows no more than its interval: its reason states the upper bound of the difference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +40,7 @@ Part = AttackRecord | UtilityRecord | InvariantRecord | LowerBound
 
 @dataclass(frozen=True)
 class GateFinding:
-    """One measure of one attack on each model, on the same rows; without the reference it decides nothing."""
+    """One measure of one attack on each model, on the same rows; without the reference it is informational."""
 
     modality: str
     variant: Variant
@@ -60,17 +59,17 @@ def judge_attacks(findings: Sequence[GateFinding], params: AttacksSettings) -> t
 
 
 def judge_utility(utilities: Sequence[UtilityMeasurement], params: AttacksSettings) -> tuple[UtilityRecord, ...]:
-    """Compare what the deleted model is worth with the reference and the full model."""
+    """Compare the utility of the deleted model with the reference and the full model."""
     judged = sum(len(measured_utility.found) - 1 for measured_utility in utilities if measured_utility.decides)
-    return tuple(_judge_worth(measured_utility, judged, params) for measured_utility in utilities)
+    return tuple(_judge_utility(measured_utility, judged, params) for measured_utility in utilities)
 
 
 def judge_epsilon(
     findings: Sequence[GateFinding], claimed: float | None, delta: float, params: AttacksSettings
 ) -> LowerBound | None:
-    """Return the largest ε that membership has shown, beside the ε that is claimed.
+    """Return the largest lower bound on ε that membership shows, beside the claimed ε.
 
-    Each row's score is taken beyond what the same attack makes of it on the reference, which knows nothing of m*.
+    The score of the same attack on the reference, which has no information about m*, is subtracted from each row's.
     """
     scored = [
         finding
@@ -96,14 +95,12 @@ def judge_epsilon(
         attack=attack,
         claimed=claimed,
         decision="informational",
-        reason=f"at least ε = {epsilon:.3g} was shown at δ = {delta:g}; no ε is claimed",
+        reason=f"the attacks show ε ≥ {epsilon:.3g} at δ = {delta:g}; no ε is claimed",
     )
     if claimed is None:
         return record
-    beyond = "more than" if not record.passes else "not more than"
-    reason = (
-        f"{attack}: at least ε = {epsilon:.3g} was shown at δ = {delta:g}, {beyond} the {claimed:g} that is claimed"
-    )
+    relation = "within" if record.passes else "above"
+    reason = f"{attack}: the attacks show ε ≥ {epsilon:.3g} at δ = {delta:g}, {relation} the claimed {claimed:g}"
     return record.model_copy(update={"decision": _decision(record.passes), "reason": reason})
 
 
@@ -113,14 +110,14 @@ def reasons_of(
     invariants: Sequence[InvariantRecord],
     bound: LowerBound | None,
 ) -> tuple[str, ...]:
-    """Return why the model is refused: what attacks found, the surest first, then what it cost and the files show."""
-    surest = sorted(attacks, key=lambda record: -(record.difference.low if record.difference else 0.0))
-    parts: list[Part] = [*surest, *([bound] if bound else []), *utility, *invariants]
+    """Return why the model is refused: attacks by the size of their effect, then ε, utility and invariants."""
+    strongest = sorted(attacks, key=lambda record: -(record.difference.low if record.difference else 0.0))
+    parts: list[Part] = [*strongest, *([bound] if bound else []), *utility, *invariants]
     return tuple(_named(part) for part in parts if part.decision == "refused")
 
 
 def refuse(record: LeakageRecord, report: Path) -> None:
-    """Raise if the gate stays shut; the message says which attack, and by how much, and where to read on."""
+    """Raise if the model is refused; the message names the attacks, their effect, and the report."""
     if record.decision == "passed":
         return
     kinds = dict.fromkeys(reason.partition(" (")[0] for reason in record.reasons)
@@ -130,7 +127,7 @@ def refuse(record: LeakageRecord, report: Path) -> None:
     raise GateRefusedError(
         "\n".join([f"the gate refuses the model after the deletion of {', '.join(record.modalities)}:", *shown]),
         file=report,
-        hint="the report tells every number; delete in another way (docs/deletion.md), and attack again",
+        hint="the report lists every number; use another deletion method (docs/deletion.md), and attack again",
     )
 
 
@@ -139,7 +136,7 @@ class _Measured:
 
     def __init__(self, found: Mapping[Role, AttackEvidence], params: AttacksSettings) -> None:
         if len({(e.attack, e.measure, len(e.rows)) for e in found.values()}) != 1:
-            raise ValueError(f"not of the same measure and rows: {[(e.measure, len(e.rows)) for e in found.values()]}")
+            raise ValueError(f"different measures or rows: {[(e.measure, len(e.rows)) for e in found.values()]}")
         self._found, self._params = found, params
         self._values = {role: resampled(evidence, params) for role, evidence in found.items()}
 
@@ -148,7 +145,7 @@ class _Measured:
         return {r: percentiles(e.value, self._values[r], e, self._params) for r, e in self._found.items()}
 
     def difference(self, one: Role, other: Role, judged: int) -> Interval:
-        """Return how much more the measure is of one model than of another, so surely that `judged` may be judged."""
+        """Return the difference of two models with its interval, corrected for `judged` measures judged together."""
         first, value = self._found[one], self._found[one].value - self._found[other].value
         gap = percentiles(value, self._values[one] - self._values[other], first, self._params)
         stretch = _stretch(judged, units(first), self._params)
@@ -170,7 +167,7 @@ def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) ->
         difference=None,
         tolerance=None,
         decision="informational",
-        reason="told beside the model before; decides nothing",
+        reason="informational: compared with the model before deletion; not part of the gate",
     )
     if not finding.decides:
         return record
@@ -182,20 +179,23 @@ def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) ->
 def _attack_reason(record: AttackRecord) -> str:
     after, reference, gap = record.after, record.reference, record.difference
     assert after and reference and gap and record.tolerance is not None  # noqa: S101 -- just measured
-    told = f"{after.value:.3f} against {reference.value:.3f} of the reference"
+    values = f"{after.value:.3f}, reference {reference.value:.3f}"
     if record.exceeds:
-        return f"{told}: {gap.value:+.3f}, surely at least {gap.low:+.3f}, and {record.tolerance:g} is tolerated"
+        return (
+            f"{values}: difference {gap.value:+.3f}, lower bound {gap.low:+.3f}, above the tolerance of "
+            f"{record.tolerance:g}"
+        )
     if record.oddly_below:
         return (
-            f"{told} and {record.chance:g} of chance: {gap.value:+.3f}, surely below {gap.high:+.3f}; an attack that "
-            "fails so surely knows something"
+            f"{values}, chance {record.chance:g}: difference {gap.value:+.3f}, upper bound {gap.high:+.3f}; an attack "
+            "that is significantly worse than chance has information"
         )
     blind = record.before is not None and record.before.low <= max(record.chance, reference.high)
-    note = "; it sees nothing in the model before either, so it says little" if blind else ""
-    return f"{told}: {gap.value:+.3f}, at most {gap.high:+.3f}{note}"
+    note = "; the attack finds nothing in the model before deletion either, so this shows little" if blind else ""
+    return f"{values}: difference {gap.value:+.3f}, upper bound {gap.high:+.3f}{note}"
 
 
-def _judge_worth(measured_utility: UtilityMeasurement, judged: int, params: AttacksSettings) -> UtilityRecord:
+def _judge_utility(measured_utility: UtilityMeasurement, judged: int, params: AttacksSettings) -> UtilityRecord:
     measured = _Measured(measured_utility.found, params)
     intervals = measured.intervals()
     before = intervals.get("before")
@@ -212,16 +212,16 @@ def _judge_worth(measured_utility: UtilityMeasurement, judged: int, params: Atta
         reason="",
     )
     lost = [
-        f"{record.after.value:.4g} against {value:.4g} of the {name}: {gap.value:+.3g}, surely at least "
-        f"{-gap.high:.3g} lost, and {measured_utility.margin:g} may be"
+        f"{record.after.value:.4g}, {name} {value:.4g}: difference {gap.value:+.3g}, upper bound {gap.high:+.3g}, a "
+        f"loss above the margin of {measured_utility.margin:g}"
         for name, value, gap in (
             ("reference", record.reference.value, record.to_reference),
             ("full model", before.value if before else 0.0, record.to_before),
         )
         if gap is not None and gap.high < -measured_utility.margin
     ]
-    beside = f" and {before.value:.4g} of the full model on the same modalities" if before else ""
-    fine = f"{record.after.value:.4g} against {record.reference.value:.4g} of the reference{beside}"
+    full = f", full model on the same modalities {before.value:.4g}" if before else ""
+    fine = f"{record.after.value:.4g}, reference {record.reference.value:.4g}{full}"
     decision = _decision(record.passes) if measured_utility.decides else "informational"
     return record.model_copy(update={"decision": decision, "reason": "; ".join(lost) or fine})
 

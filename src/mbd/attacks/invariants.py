@@ -1,16 +1,16 @@
-"""What the files must show, whatever the attacks say.
+"""Invariants of the files, independent of the attacks.
 
 Of every deleted model:
 
-    input        it takes nothing but the retained modalities
+    input        it takes only the retained modalities
     cut          no tensor belongs to m*, no column reads it
     shape        its tensors have the names and shapes of the reference's
-    content      none of its tensors has the values of one that m* alone had, in any order and under any name
-    record       deletion.json is about this model, and both tell the same guarantee
+    content      none of its tensors has the values of one that belonged to m* alone, in any order and under any name
+    record       deletion.json describes this model, and states the same guarantee as model.json
     noise        none of it comes from a seed that anyone may know
 
-A model without deletion.json (a released one, or the reference itself) does not say how it came about, so only the
-first four are looked up, and `content` only where the model before is still there. With one, its method promises more:
+A model without deletion.json (a released one, or the reference itself) does not state how it was made, so only the
+first four are checked, and `content` only if the model before is still available. With one, its method promises more:
 exact, the bytes of the reference; certified, that σ, radius and budget follow from each other; surgery, nothing beyond
 the cut.
 """
@@ -31,37 +31,37 @@ from mbd.params import DeletionSettings
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
 from mbd.tensors import Array
 
-_CLOSE = 1e-9  # relative; what rounding leaves between two ways to compute the same number
+_CLOSE = 1e-9  # relative; rounding between two ways to compute the same number
 
 
 def invariants(audit: AuditInput) -> list[InvariantRecord]:
-    """Look up everything; a refusal says what was found."""
+    """Check every invariant; a refusal names what was found."""
     found = {
         "input": _input(audit),
         "cut": _cut(audit),
         "shape": _shape(audit),
         **({"content": _content(audit.before, audit)} if audit.before else {}),
     }
-    told = [_judged(name, *problem) for name, problem in found.items()]
+    records = [_judged(name, *problem) for name, problem in found.items()]
     if audit.before is None:
-        told.append(
-            InvariantRecord(name="content", decision="informational", reason="there is no model before to compare with")
+        records.append(
+            InvariantRecord(name="content", decision="informational", reason="no model before deletion to compare with")
         )
     deletion = audit.after.deletion
     if deletion is None:
-        reason = "there is no deletion.json: nothing is claimed of how the model came about, so nothing is looked up"
-        told.append(InvariantRecord(name="record", decision="informational", reason=reason))
+        reason = "there is no deletion.json: the model makes no claim about its origin, so nothing is checked"
+        records.append(InvariantRecord(name="record", decision="informational", reason=reason))
         # A released model's own record still promises the bytes of the reference, if the deletion was exact.
-        return [*told, *([_judged("exact", *_exact(audit))] if audit.after.record.guarantee.kind == "exact" else [])]
-    told.append(_judged("record", *_record(audit.after, deletion)))
+        return [*records, *([_judged("exact", *_exact(audit))] if audit.after.record.guarantee.kind == "exact" else [])]
+    records.append(_judged("record", *_record(audit.after, deletion)))
     if (seed := deletion.parameters.get("noise_seed")) is not None:
         problem = f"the noise comes from deletion.noise_seed = {seed}, so anyone can subtract it"
-        told.append(_judged("noise", [problem], ""))
+        records.append(_judged("noise", [problem], ""))
     if deletion.guarantee.kind == "exact":
-        told.append(_judged("exact", *_exact(audit)))
+        records.append(_judged("exact", *_exact(audit)))
     if deletion.guarantee.kind == "certified" and seed is None:
-        told.append(_judged("certified", *_certified(audit.after, deletion)))
-    return told
+        records.append(_judged("certified", *_certified(audit.after, deletion)))
+    return records
 
 
 def _judged(name: str, problems: Sequence[str], fine: str) -> InvariantRecord:
@@ -83,8 +83,8 @@ def _cut(audit: AuditInput) -> tuple[list[str], str]:
     tensors = audit.after.record.tensors
     owned = [name for name, entry in tensors.items() if entry.belongs_to in audit.gone]
     read = [name for name, entry in tensors.items() if any(span.reads in audit.gone for span in entry.columns)]
-    problems = [f"for {names} alone there are still {_some(owned)}"] if owned else []
-    problems += [f"{names} is still read by columns of {_some(read)}"] if read else []
+    problems = [f"tensors that belong to {names} alone: {_some(owned)}"] if owned else []
+    problems += [f"columns that read {names}: {_some(read)}"] if read else []
     return problems, f"no tensor belongs to {names}, and no column reads it"
 
 
@@ -113,12 +113,12 @@ def _content(before: StoredModel, audit: AuditInput) -> tuple[list[str], str]:
     marks = {name: fingerprint(array) for name, array in audit.after.tensors.items()}
     kept = [f"{name} = {secret[mark]}" for name, mark in marks.items() if mark in secret]
     names = ", ".join(audit.gone)
-    problems = [f"values that {names} alone had in the model before are still in {_some(kept)}"] if kept else []
-    return problems, f"none of the tensors has the values of one of the {len(secret)} that {names} alone had"
+    problems = [f"values that belonged to {names} alone in the model before: {_some(kept)}"] if kept else []
+    return problems, f"no tensor has the values of any of the {len(secret)} that belonged to {names} alone"
 
 
 def fingerprint(array: Array) -> str | None:
-    """Return a digest of a tensor's values in any order; None of a constant one, which tells nothing."""
+    """Return a digest of a tensor's values in any order; None for a constant one, which carries no information."""
     values = np.sort(np.asarray(array, np.float32), axis=None)
     if not values.size or values[0] == values[-1]:
         return None
@@ -126,7 +126,7 @@ def fingerprint(array: Array) -> str | None:
 
 
 def _is_owned(entry: TensorRecord, gone: Sequence[str], backbone: str) -> bool:
-    """Tell whether a tensor goes with m*: one of m* alone, and in a lattice every one of a set that holds it."""
+    """Whether a tensor must go with m*: those of m* alone, and in a lattice those of every set that contains it."""
     return entry.belongs_to in gone or (backbone == "lattice" and bool(set(entry.sees) & set(gone)))
 
 
@@ -143,7 +143,7 @@ def _split_columns(array: Array, entry: TensorRecord, gone: Sequence[str]) -> tu
 def _record(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str], str]:
     problems = []
     if deletion.after != after.record.sha256:
-        problems.append("deletion.json is about other weights: the model was changed after its deletion")
+        problems.append("deletion.json describes other weights: the model was changed after its deletion")
     file = after.folder / INDICES
     if not file.is_file() or sha256_file(file) != deletion.indices.sha256:
         problems.append("indices.safetensors is not the list of edited positions that deletion.json names")
@@ -151,7 +151,10 @@ def _record(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str], st
         problems.append(f"model.json guarantees {after.record.guarantee.kind}, deletion.json {deletion.guarantee.kind}")
     if set(deletion.revoked) != set(after.record.revoked):
         problems.append("model.json and deletion.json name different revoked modalities")
-    return problems, f"deletion.json ({deletion.method}) is about these weights, and model.json guarantees the same"
+    return (
+        problems,
+        f"deletion.json ({deletion.method}) describes these weights, and model.json states the same guarantee",
+    )
 
 
 def _exact(audit: AuditInput) -> tuple[list[str], str]:
@@ -163,12 +166,12 @@ def _exact(audit: AuditInput) -> tuple[list[str], str]:
     differing = [what for what in ("seed", "spec", "data") if getattr(own, what) != getattr(other, what)]
     if differing:
         problems.append(
-            f"the reference was trained with another {' and '.join(differing)}, so it cannot show that the bytes are "
-            "those of training without: train it with the same"
+            f"the reference was trained with another {' and '.join(differing)}, so the bytes cannot be compared: train "
+            "it with the same"
         )
     elif own.sha256 != other.sha256:
         problems.append(f"the weights ({own.sha256[:16]}…) are not those of the reference ({other.sha256[:16]}…)")
-    return problems, f"the weights are, byte for byte, those of the reference (sha256 {own.sha256})"
+    return problems, f"the weights are byte for byte those of the reference (sha256 {own.sha256})"
 
 
 def _certified(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str], str]:
@@ -196,14 +199,14 @@ def _certified(after: StoredModel, deletion: DeletionRecord) -> tuple[list[str],
         problems.append(f"{', '.join(deletion.revoked)} was seen by {_some(bare)}, without noise")
     fine = (
         f"σ = {sigma:.4g} on weights clipped to C = {settings.certified.radius:g} is what ε = {settings.epsilon:g}, "
-        f"δ = {settings.delta:g} need, and the budget adds up"
+        f"δ = {settings.delta:g} require, and the budget adds up"
     )
     return problems, fine
 
 
 def _budget(budget: LineageBudget | None, rho: float) -> Iterator[str]:
     if budget is None:
-        yield "no budget was charged for the deletion"
+        yield "the deletion was not charged to a budget"
         return
     if not _equal(budget.rho_after, budget.rho_before + rho):
         yield f"the budget does not add up: ρ = {budget.rho_before} + {rho} is not {budget.rho_after}"
