@@ -37,8 +37,8 @@ def test_models_that_belong_together_are_opened(model_workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "model", "message", "kind"),
     [
-        ("reference", "model", "the reference has seen audio", DataError),
-        ("reference", "deleted", "the reference has seen audio", DataError),
+        ("reference", "model", "the reference model was trained on audio", DataError),
+        ("reference", "deleted", "the reference model was trained on audio", DataError),
         ("before", "deleted", "was revoked", UsageError),
         ("before", "reference", "has no modality audio", UsageError),
     ],

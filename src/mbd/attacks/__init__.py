@@ -1,1 +1,1 @@
-"""Adversaries that try to find what a model still knows of a deleted modality, and the gate that judges them."""
+"""Attacks that measure what a model still reveals of a deleted modality, and the gate that judges them."""

@@ -1,6 +1,6 @@
-"""What every adversary takes and returns.
+"""The interface of an attack.
 
-An adversary is described by an :class:`Attack`, whose `run` returns the same measures in the same order for every
+An attack is described by an :class:`Attack`, whose `run` returns the same measures in the same order for every
 model, on the same rows. It fits on one half of the rows and scores the other half. Its evidence is kept row by row, so
 that intervals, and differences between two models on the same rows, come from one bootstrap
 (:mod:`mbd.attacks.bootstrap`).
@@ -25,32 +25,32 @@ Statistic = Callable[[Array, Array], Array]
 
 @dataclass(frozen=True)
 class Attack:
-    """An adversary: a function that attacks one model."""
+    """An attack: a function that attacks one model."""
 
     run: "Callable[[TargetModel, AttackContext], list[AttackEvidence]]"
     """returns the same measures in the same order for every model, on the same rows"""
     asks: str
-    """what it finds out, in one sentence"""
+    """the question it answers, in one sentence"""
     settings: type[BaseModel] | None = None
     """of its options in `attacks.also`; built-in attacks have none"""
 
 
 @dataclass(frozen=True)
 class AttackEvidence:
-    """What one adversary found about one suspect by one measure."""
+    """One measure of one attack on one model."""
 
     attack: str
     """name of the attack"""
     measure: str
-    """what was measured, in a few plain words: "accuracy, audio fed", "AUC of the reconstruction error" …"""
+    """what was measured: "accuracy, audio fed", "AUC of the reconstruction error" …"""
     chance: float
-    """what somebody who knows nothing reaches"""
+    """the value of a guess without information"""
     rows: Array
     """the evidence of each attacked row (n × k), in the order of the attacked rows"""
     statistic: Statistic
     """how rows become the measure; more is always more leakage"""
     groups: Array | None = None
-    """the group of each row: the rows of a group are resampled together; None: each row for itself"""
+    """the group of each row: rows of a group are resampled together; None: every row separately"""
 
     @property
     def value(self) -> float:

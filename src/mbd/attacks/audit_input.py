@@ -1,8 +1,8 @@
 """The models of one audit: before and after the deletion, and the reference that never saw the modality.
 
-What does not belong together is refused here, before anything is attacked: numbers of an attack say something only if
+Models that do not belong together are refused here, before any attack: results mean something only if
 the models were made from the same data, for the same task, and if the reference really is one. When a released model is
-attacked again later, there is no model before any more: its weights have been purged.
+attacked again later, there is no model before: its weights were purged.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from mbd.tensors import Array
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model folder: record, weights, and how it came about if a deletion made it."""
+    """A model folder: record, weights, and the record of the deletion that made it, if any."""
 
     folder: Path
     record: ModelRecord
@@ -31,12 +31,12 @@ class StoredModel:
 
 @dataclass(frozen=True)
 class AuditInput:
-    """What is to be judged."""
+    """The models and the data of one audit."""
 
     gone: tuple[str, ...]
     """the deleted modalities, in the model's order"""
     before: StoredModel | None
-    """None where the old weights are gone, as they should be"""
+    """None if the old weights were purged"""
     after: StoredModel
     reference: StoredModel
     data: FeatureSet
@@ -50,7 +50,7 @@ class AuditInput:
 
     @property
     def models(self) -> dict[Role, StoredModel]:
-        """The models by their part."""
+        """The models by role."""
         old: dict[Role, StoredModel] = {"before": self.before} if self.before else {}
         return {**old, "after": self.after, "reference": self.reference}
 
@@ -63,7 +63,13 @@ class AuditInput:
 def open_audit(
     features: Path, before: Path | None, after: Path, reference: Path, modalities: Sequence[str]
 ) -> AuditInput:
-    """Read the models and open the data; refuse what does not belong together."""
+    """Read the models and open the data.
+
+    Raises:
+        DataError: The models do not belong together, or not to the data.
+        UsageError: The modalities do not match the deletion.
+
+    """
     old = _read(before) if before else None
     new, never = _read(after), _read(reference)
     if not modalities:
@@ -77,10 +83,10 @@ def open_audit(
     audit = AuditInput(gone, old, new, never, data)
     if not audit.retained:
         raise UsageError(
-            "no modality is left, so there is nothing that could be attacked",
+            "no modality is left, so there is no model to attack",
             key="--modality",
             value=", ".join(gone),
-            hint="a model all of whose modalities are revoked has to be withdrawn",
+            hint="withdraw a model all of whose modalities are revoked",
         )
     for stored in audit.models.values():
         refuse_other_data(stored.record, data, stored.folder / RECORD)
@@ -97,7 +103,7 @@ def _read(folder: Path) -> StoredModel:
 
 
 def _open_released(record: ModelRecord, features: Path, modalities: Sequence[str]) -> FeatureSet:
-    """Open the data of a released model, and beside it what was deleted: attacks need that as well."""
+    """Open the data of a released model together with the deleted modalities, which attacks need."""
     there = {*open_for(record, features).modalities, *modalities}
     whole = FeatureSet.open(features)
     if unknown := [m for m in modalities if m not in whole.modalities]:
@@ -137,9 +143,9 @@ def _refuse_no_reference(audit: AuditInput) -> None:
     record, gone = audit.reference.record, set(audit.gone)
     seen = gone & {m for entry in record.tensors.values() for m in (*entry.sees, entry.belongs_to) if m}
     seen |= gone & {PurePosixPath(name).stem for name in record.data.files} | gone & set(record.modalities)
-    if seen or record.revoked:
+    if names := ", ".join(sorted(seen or record.revoked)):
         raise DataError(
-            f"the reference has seen {', '.join(sorted(seen or record.revoked))}, so it is none",
+            f"the reference model was trained on {names}; it cannot serve as a reference",
             file=audit.reference.folder / RECORD,
             key="--reference",
             hint=f"mbd train --without {' --without '.join(audit.gone)} makes one",
@@ -157,7 +163,7 @@ def _refuse_no_reference(audit: AuditInput) -> None:
 
 
 def _refuse_other_deletion(audit: AuditInput) -> None:
-    """Refuse a deletion of something else: its record tells from which model what was deleted."""
+    """Refuse a deletion from another model or of other modalities, according to its record."""
     deletion, file = audit.after.deletion, audit.after.folder / DELETION
     if deletion is None:
         return
@@ -167,11 +173,11 @@ def _refuse_other_deletion(audit: AuditInput) -> None:
             file=file,
             key="before",
             value=f"sha256 {deletion.before}, the model before has {audit.before.record.sha256}",
-            hint="give as --before the model that was deleted from",
+            hint="give the model that was deleted from as --before",
         )
     if deletion.request.subjects:
         raise UsageError(
-            "this deletion forgot single subjects, and the attacks are about whole modalities",
+            "this deletion removed single subjects, but the attacks are about whole modalities",
             file=file,
             value=", ".join(deletion.request.subjects),
             hint="train without these subjects' recordings and compare the digests: they are equal",

@@ -1,8 +1,7 @@
-"""What all adversaries have in common: the rows they attack, their two halves, and what they are after.
+"""What all attacks share: the attacked rows, their two halves, and the private attribute.
 
-The adversary holds the data, m* among it: otherwise nobody could tell whether a guess was right. The attacked rows have
-m* and something else, and were not trained on. Adversaries fit on `fit` and score on `score`; no group (speaker, video)
-is in both.
+The attacker has the data including m*: otherwise no guess could be scored. The attacked rows have m* and another
+modality, and were not trained on. Attacks fit on `fit` and score on `score`; no group (speaker, video) is in both.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ _FOLDS = 4
 
 @dataclass(frozen=True, eq=False)
 class AttackContext:
-    """The common ground of one attack suite."""
+    """Rows, halves and attribute of the attacks on one modality."""
 
     data: FeatureSet
     modality: str
@@ -37,20 +36,20 @@ class AttackContext:
     rows: Rows
     """the attacked rows: all have m*, none has a modality that is neither m* nor retained"""
     fit: Array
-    """positions of the rows that adversaries fit on"""
+    """positions of the rows that attacks fit on"""
     score: Array
-    """positions of the rows that they are scored on"""
+    """positions of the rows that attacks are scored on"""
     attribute: Attribute
     """the private attribute of each attacked row"""
     params: AttacksSettings
 
     def draw(self, *names: str) -> np.random.Generator:
-        """Return the random generator of something."""
+        """Return the random stream of these names."""
         return stream(self.params.seed, "attacks", *names)
 
     @cached_property
     def folds(self) -> Array:
-        """The fold of each fit row, by group: for whatever an adversary chooses within its own half."""
+        """The fold of each fit row, by group: for choices that an attack makes within its own half."""
         return _parts(self.rows.groups[self.fit], _FOLDS, self.draw("folds"))
 
     @cached_property
@@ -60,13 +59,13 @@ class AttackContext:
 
     @cached_property
     def own(self) -> Array:
-        """What m* of each attacked row holds beyond what a ridge map from the retained modalities tells of it."""
-        told = np.hstack([self.rows.features[m] for m in self.retained])
-        return self.target - fit_ridge(told[self.fit], self.target[self.fit]).predict(told)
+        """The part of m* of each attacked row that a ridge map from the retained modalities does not predict."""
+        retained = np.hstack([self.rows.features[m] for m in self.retained])
+        return self.target - fit_ridge(retained[self.fit], self.target[self.fit]).predict(retained)
 
     @cached_property
     def known(self) -> dict[str, Array]:
-        """What the adversary gave the model, and so knows whatever the model says: the retained inputs of each row."""
+        """What the attacker fed to the model and so knows without it: the retained inputs of each row."""
         return {f"input.{m}": self.rows.features[m] for m in self.retained}
 
     @cached_property
@@ -76,7 +75,7 @@ class AttackContext:
 
     @cached_property
     def train(self) -> Rows:
-        """The rows of the train split that have m* and something else."""
+        """The rows of the train split that have m* and another modality."""
         return _usable(self.data, "train", self.modality, self.retained)
 
     def standardise(self, matrix: Array) -> Array:
@@ -111,17 +110,17 @@ def make_context(
     fit, score = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
     if len(score) < params.least_rows:
         raise DataError(
-            f"{len(score)} rows to score attacks on are too few to tell a model that forgot from one that did not",
+            f"{len(score)} rows to score attacks on are too few to distinguish a deleted model from a leaking one",
             file=data.folder,
             key="attacks.least_rows",
             value=params.least_rows,
             hint="attack more rows: name more of them in attacks.splits, or hold out a larger test split",
         )
     attribute = find_attribute(data, rows, modality, retained, params)
-    for part, name in ((fit, "fits on"), (score, "is scored on")):
+    for part, name in ((fit, "fit on"), (score, "are scored on")):
         if len(np.unique(attribute.values[part])) < 2:
             raise DataError(
-                f"the private attribute of {modality} has one value only in the half that the adversary {name}",
+                f"the private attribute of {modality} has only one value in the half that attacks {name}",
                 file=data.folder,
                 hint="attack more rows: attacks.splits",
             )
@@ -136,7 +135,7 @@ def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params
         rows = rows.take(np.sort(chosen))
     if len(rows) < _FEWEST_ROWS:
         raise DataError(
-            f"only {len(rows)} rows of {', '.join(params.splits)} have {modality} and something else",
+            f"only {len(rows)} rows of {', '.join(params.splits)} have {modality} and another modality",
             file=data.folder,
             hint=f"attack at least {_FEWEST_ROWS} rows: attacks.splits",
         )
@@ -160,7 +159,7 @@ def _joined(parts: list[Rows]) -> Rows:
 
 
 def _usable(data: FeatureSet, split: str, modality: str, retained: tuple[str, ...]) -> Rows:
-    """Return the rows that have m* and something retained; of what else the data has, no row has anything."""
+    """Return the rows that have m* and a retained modality; all other modalities are made absent."""
     found = data.split(split)
     bits = found.available
     rows = found.take(bits[modality] & np.any([bits[m] for m in retained], axis=0))
@@ -179,7 +178,7 @@ def _parts(groups: Array, count: int, draw: np.random.Generator) -> Array:
         names, members = np.arange(len(groups)), np.arange(len(groups))
     order = draw.permutation(len(names))
     sizes = np.bincount(members, minlength=len(names))[order]
-    # A group goes where the middle of its rows falls, once groups stand in a row in random order.
+    # With groups in random order, a group goes to the part in which the middle of its rows falls.
     middle = np.cumsum(sizes) - sizes / 2
     part = np.empty(len(names), np.int64)
     part[order] = np.minimum(middle * count // sizes.sum(), count - 1).astype(np.int64)
