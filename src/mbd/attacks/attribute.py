@@ -1,8 +1,8 @@
-"""The private attribute that adversaries try to tell: something of m* that the retained modalities do not say.
+"""The private attribute that attacks try to predict: a property of m* that the retained modalities do not reveal.
 
-It is the one that the data names for m*. Where it names none, m* is regressed on the retained modalities (ridge), and
-the attribute is on which side of its middle a row lies along the first principal component of what remains. Both are
-found on train rows, and read off the attacked ones.
+It is the one that the data names for m*. If the data names none, m* is regressed on the retained modalities (ridge),
+and the attribute is the side of the median on which a row lies along the first principal component of the residual.
+Both are fitted on train rows and applied to the attacked ones.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def find_attribute(
 
 
 def component_sign(train: Rows, attacked: Rows, modality: str, retained: tuple[str, ...]) -> Array:
-    """Return the side of each attacked row along the first component of m* without what `retained` tells of it."""
+    """Return the side of each attacked row along the first component of the residual of m* given `retained`."""
     matrix = np.asarray(train.features[modality], np.float64)
     centre, deviation = matrix.mean(0), np.maximum(matrix.std(0), _DEVIATION_FLOOR)
 
@@ -52,13 +52,13 @@ def component_sign(train: Rows, attacked: Rows, modality: str, retained: tuple[s
         clipped: Array = np.clip((rows.features[modality] - centre) / deviation, -_REACH, _REACH)
         return clipped
 
-    def told(rows: Rows) -> Array:
+    def inputs(rows: Rows) -> Array:
         return np.hstack([rows.features[m] for m in retained])
 
-    ridge = fit_ridge(told(train), standardised(train))
-    remainder = standardised(train) - ridge.predict(told(train))
+    ridge = fit_ridge(inputs(train), standardised(train))
+    remainder = standardised(train) - ridge.predict(inputs(train))
     direction = np.linalg.eigh(remainder.T @ remainder)[1][:, -1]
     direction = direction * np.sign(direction[np.abs(direction).argmax()])  # one of two signs, always the same
     middle = np.median(remainder @ direction)
-    side: Array = (standardised(attacked) - ridge.predict(told(attacked))) @ direction > middle
+    side: Array = (standardised(attacked) - ridge.predict(inputs(attacked))) @ direction > middle
     return side.astype(np.int64)

@@ -1,7 +1,7 @@
-"""Black-box adversary: guesses the private attribute of m* from the outputs over all availability masks.
+"""Black-box attack: predicts the private attribute of m* from the outputs over all availability masks.
 
-It knows the inputs it sends, and asks the model as it is served: where the model refuses m* (revoked, or never known),
-m* is not fed.
+The attacker knows the inputs it sends and queries the model as served: if the model refuses m* (revoked, or never an
+input), m* is not fed.
 """
 
 from mbd.attacks.attack import Attack, AttackEvidence
@@ -14,9 +14,9 @@ NAME = "blackbox"
 
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
-    """Return how often the attribute is guessed from outputs, with m* fed and not fed."""
-    ways = (False,) if target_model.refuses(attack_context.rows, attack_context.modality) else (True, False)
-    seen = [target_model.extract(attack_context.rows, attack_context.modality, fed=fed).outputs for fed in ways]
+    """Return the accuracy of predicting the attribute from outputs, with m* fed and not fed."""
+    feeding = (False,) if target_model.refuses(attack_context.rows, attack_context.modality) else (True, False)
+    seen = [target_model.extract(attack_context.rows, attack_context.modality, fed=fed).outputs for fed in feeding]
     return guessed(
         NAME,
         guess([{**attack_context.known, "outputs": outputs} for outputs in seen], attack_context, NAME),

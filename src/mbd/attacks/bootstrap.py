@@ -1,10 +1,10 @@
-"""Intervals for what adversaries found, by resampling rows; all resamples at once.
+"""Confidence intervals of attack results, by resampling rows; all resamples at once.
 
 A resample is a weight for each row: how often it was drawn (b × n counts). Rows of one group (a speaker, a video) are
-drawn together, because they are alike; where there are fewer than 8 groups, row by row. Two suspects attacked on the
-same rows are compared under the same weights, so that what is hard about a row counts for neither:
+drawn together, because they are alike; with fewer than 8 groups, row by row. Two models attacked on the same rows are
+compared under the same weights, so that the difficulty of a row cancels out:
 
-    interval     percentiles of statistic(rows, W), moved away from the measure by √(g/(g−1)) for g groups
+    interval     percentiles of statistic(rows, W), widened around the measure by √(g/(g−1)) for g groups
     difference   the same for statistic(rows_a, W) − statistic(rows_b, W)
 """
 
@@ -29,7 +29,7 @@ def resample_weights(groups: Array | int, resamples: int, draw: np.random.Genera
 
 
 def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
-    """Return the measure of each resample; those of two suspects on the same rows belong together."""
+    """Return the measure of each resample; those of two models on the same rows are paired."""
     return evidence.statistic(evidence.rows, _weights(evidence, params))
 
 
@@ -42,7 +42,7 @@ def _weights(evidence: AttackEvidence, params: AttacksSettings) -> Array:
 
 
 def units(evidence: AttackEvidence) -> int:
-    """Return how many things are drawn in a resample: groups, or rows where there are too few groups."""
+    """Return the number of units drawn in a resample: groups, or rows if there are too few groups."""
     groups = len(evidence.rows) if evidence.groups is None else len(np.unique(evidence.groups))
     return groups if groups >= _FEWEST_GROUPS else len(evidence.rows)
 
@@ -52,7 +52,7 @@ def percentiles(value: float, values: Array, evidence: AttackEvidence, params: A
     count = units(evidence)
     widen = np.sqrt(count / max(count - 1, 1))
     tail = (1 - params.confidence) / 2
-    # A resample may lack a class altogether; it says nothing.
+    # A resample may lack a class altogether; it is left out.
     low, high = np.nanquantile(values, [tail, 1 - tail]) if np.isfinite(values).any() else (value, value)
     return Interval(value=value, low=value + float(low - value) * widen, high=value + float(high - value) * widen)
 

@@ -1,12 +1,12 @@
-"""Durability: whether a deletion survives what is done to a model before it is put to use.
+"""Durability: whether a deletion survives quantisation and pruning.
 
-A deletion that only hides may come undone when weights are rounded or thinned out. Each function returns the suspect
-with changed weights, and the adversaries run on it as on the original:
+A deletion that only hides may be undone when weights are rounded or pruned. Each function returns the model with
+changed weights, and the attacks run on it as on the original:
 
-    int8     w → s · round(w / s),  s = max|w| / 127 for each weight tensor (symmetric), biases and scalings as they are
+    int8     w → s · round(w / s),  s = max|w| / 127 for each weight tensor (symmetric), biases and scalings unchanged
     pruned   the smallest share of each weight tensor becomes 0
 
-Both are computed on the stored weights; inference itself stays in floating point, so no kernel of any device matters.
+Both are computed on the stored weights; inference stays in floating point, so device kernels do not matter.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ _LEVELS = 127
 
 
 def changed(target_model: TargetModel, variant: Variant, params: AttacksSettings) -> TargetModel:
-    """Return the suspect after quantisation or pruning."""
+    """Return the model after quantisation or pruning."""
     if variant == "int8":
         return _on_weights(target_model, to_int8_and_back)
     return _on_weights(target_model, lambda tensor: prune(tensor, params.pruned_share))
 
 
 def to_int8_and_back(tensor: Array) -> Array:
-    """Return the values that are left after symmetric quantisation of a tensor to 8 bits."""
+    """Return a tensor after symmetric quantisation to 8 bits and back."""
     scale = float(np.abs(tensor).max(initial=0)) / _LEVELS
     if scale == 0:
         return tensor

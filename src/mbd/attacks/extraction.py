@@ -1,8 +1,8 @@
-"""Running a backbone for an adversary: outputs over all availability masks, and everything computed on the way.
+"""Running a backbone for an attack: outputs over all availability masks, and all activations.
 
 Masks are all sets of the retained modalities that the model takes, the empty one only where m* is fed. A row is given
-what a mask names as far as the row has it; all it has, if that would be nothing. Outputs are scores, or logarithms of
-probabilities. Activations are those of rows with all they have.
+what a mask names as far as the row has it; everything it has, if that would be nothing. Outputs are scores, or
+logarithms of probabilities. Activations are those of rows with all they have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ Mask = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a model computes of some rows."""
+    """What a model computes for some rows."""
 
     masks: tuple[Mask, ...]
     """the modalities given, m* (where it was fed) aside; the last mask is everything"""
@@ -77,7 +77,7 @@ class Feeding:
 
 
 def extract(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> Extraction:
-    """Return all that a white-box adversary sees of `rows`."""
+    """Return everything that a white-box attack sees for `rows`."""
     masks = feeding.masks()
     outputs = answers(backbone, feeding, rows, masks)
     everything = feeding(rows, feeding.retained)
@@ -97,7 +97,7 @@ def answers(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, masks: Seque
 
 
 def reconstruct(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, entry: str) -> dict[str, Array]:
-    """Return what the backbone offers as the input `entry` of each row, where it is not given."""
+    """Return the backbone's reconstruction of the input `entry` of each row, if that is not given."""
     if not isinstance(backbone, JointBackbone):
         return {}
     network, inputs = backbone.network, feeding(rows, feeding.retained)
@@ -116,7 +116,7 @@ def reconstruct(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, entry: s
 def _logits(backbone: LoadedBackbone, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
     answered = np.ones(len(next(iter(features.values()))), bool)
     if isinstance(backbone, LatticeBackbone):
-        # A lattice has no answer to rows with modalities too rare to have any module.
+        # A lattice has no output for rows whose modalities are too rare to have a module.
         modules = [np.all([available[m] for m in tag], axis=0) for tag in backbone.modules]
         answered = np.any(modules, axis=0)
     given = {m: x[answered] for m, x in features.items()}
@@ -131,9 +131,9 @@ def _logits(backbone: LoadedBackbone, features: Mapping[str, Array], available: 
 def _joint_activations(
     backbone: JointBackbone, features: Mapping[str, Array], available: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Run every network on every row, also those that a prediction would leave out, and keep what each layer says."""
+    """Run every network on every row, including those that a prediction skips, and keep the output of each layer."""
     network = backbone.network
-    with torch.inference_mode(), _listening(network) as heard:
+    with torch.inference_mode(), _recording(network) as recorded:
         raw, there = backbone.to_tensors(features, available)
         inputs = network.standardise(raw, there)
         generated = {m: network.generate(m, inputs) for m in inputs} if network.shape.reconstruction else {}
@@ -145,24 +145,24 @@ def _joint_activations(
                 path.recomposition(specific + invariant)
                 path.back_translation(z)
         if not network.shape.fusion:
-            heard["embedding"] = z
-        return {name: to_array(heard[name]) for name in sorted(heard)}
+            recorded["embedding"] = z
+        return {name: to_array(recorded[name]) for name in sorted(recorded)}
 
 
 @contextmanager
-def _listening(network: nn.Module) -> Iterator[dict[str, Tensor]]:
+def _recording(network: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Within: what the linear layers of a network return, hidden ones rectified, is kept under their names."""
-    heard: dict[str, Tensor] = {}
+    recorded: dict[str, Tensor] = {}
 
     def listen(name: str, layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
         def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
-            heard[name] = torch.relu(output) if name.endswith(".hidden") else output
+            recorded[name] = torch.relu(output) if name.endswith(".hidden") else output
 
         return layer.register_forward_hook(keep)
 
     handles = [listen(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
     try:
-        yield heard
+        yield recorded
     finally:
         for handle in handles:
             handle.remove()

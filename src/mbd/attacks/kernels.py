@@ -1,8 +1,8 @@
-"""Linear adversaries on many layers at once: ridge on kernels, the kind of layer and the strength chosen out of fold.
+"""Linear attacks on many layers at once: ridge on kernels, with kind of layer and strength chosen out of fold.
 
 Each matrix of a view (activations of a layer, outputs under masks) gives a kernel k(i, j) = ⟨x_i, x_j⟩ / width of its
 standardised columns; ridge on the mean of kernels is ridge on all their columns, in which a wide layer counts no more
-than a narrow one. What the adversary itself has fed (`input.NAME`) may be in a view as well. For each kind of layer,
+than a narrow one. What the attacker itself fed (`input.NAME`) may be in a view as well. For each kind of layer,
 for all layers together, and for every strength λ in one batch:
 
     f(i) = Σ_j k(i, j) α_j,   α = (K + λ I)⁻¹ y
@@ -21,17 +21,17 @@ from mbd.tensors import Array
 
 View = Mapping[str, Array]
 INPUTS = "input"
-"""the kind of what the adversary has given the model"""
+"""the kind of the inputs that the attacker fed to the model"""
 
 _STRENGTHS = (0.3, 3.0, 30.0, 300.0)
 _REACH = 5.0
-_SURELY = 2.0  # standard errors
+_SIGNIFICANT = 2.0  # standard errors
 _CONSTANT = 1e-5  # a column that varies less, as a share of its size, is rounding
 
 
 @dataclass(frozen=True)
 class KernelRidge:
-    """What ridge says of the fit rows out of fold and of the scored rows (a column for each target)."""
+    """Predictions of ridge for the fit rows, out of fold, and for the scored rows (a column for each target)."""
 
     out_of_fold: Tensor
     scored: Tensor
@@ -48,35 +48,35 @@ def fit_kernels(view: View, targets: Tensor, weights: Tensor, attack_context: At
         return None
     stacked = torch.stack(list(found.values()))
     fitted = stacked[:, attack_context.fit]
-    said = _out_of_fold(fitted, targets, attack_context.folds)
-    kind, strength = _choose(((said - targets) ** 2).sum(-1) * weights, list(found))
+    predicted = _out_of_fold(fitted, targets, attack_context.folds)
+    kind, strength = _choose(((predicted - targets) ** 2).sum(-1) * weights, list(found))
     centre = targets.mean(0)
     ridge = _STRENGTHS[strength] * torch.eye(len(targets))
     scored = stacked[kind, attack_context.score] @ torch.linalg.solve(fitted[kind] + ridge, targets - centre) + centre
-    return KernelRidge(said[kind, strength], scored, fitted[-1], stacked[-1, attack_context.score])
+    return KernelRidge(predicted[kind, strength], scored, fitted[-1], stacked[-1, attack_context.score])
 
 
 def _choose(losses: Tensor, kinds: list[str]) -> tuple[int, int]:
     """Return the kind and the strength of least loss (kinds × strengths × n).
 
-    What the adversary knows anyway is chosen unless something else surely does better, so that of two models that add
-    nothing to it each is not given its own noise.
+    The inputs that the attacker knows are chosen unless another kind is significantly better, so that two models that
+    add nothing to them do not differ by noise.
     """
     means = losses.mean(-1)
     best = divmod(int(means.argmin()), len(_STRENGTHS))
     if INPUTS in kinds:
         place = kinds.index(INPUTS)
         plain = place, int(means[place].argmin())
-        if not surely_less(losses[best], losses[plain]):
+        if not significantly_less(losses[best], losses[plain]):
             return plain
     return best
 
 
-def surely_less(losses: Tensor, than: Tensor) -> Tensor:
-    """Whether losses are less than others of the same rows (… × n) by more than their difference varies by chance."""
+def significantly_less(losses: Tensor, than: Tensor) -> Tensor:
+    """Whether losses are below others of the same rows (… × n) by more than their difference varies by chance."""
     gain = than - losses
-    surely: Tensor = gain.mean(-1) > _SURELY * gain.std(-1) / gain.shape[-1] ** 0.5
-    return surely
+    significant: Tensor = gain.mean(-1) > _SIGNIFICANT * gain.std(-1) / gain.shape[-1] ** 0.5
+    return significant
 
 
 def _kernels(view: View, fit: Array) -> dict[str, Tensor]:
@@ -105,8 +105,8 @@ def _kind(name: str) -> str:
 
 
 def _out_of_fold(fitted: Tensor, targets: Tensor, folds: Array) -> Tensor:
-    """Return what ridge says of each row from the other folds (kinds × strengths × n × t)."""
-    said = fitted.new_zeros(len(fitted), len(_STRENGTHS), *targets.shape)
+    """Return the prediction of ridge for each row from the other folds (kinds × strengths × n × t)."""
+    predicted = fitted.new_zeros(len(fitted), len(_STRENGTHS), *targets.shape)
     for fold in np.unique(folds):
         held, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
         inside = fitted[:, others][:, None, :, others]
@@ -114,5 +114,5 @@ def _out_of_fold(fitted: Tensor, targets: Tensor, folds: Array) -> Tensor:
         centre = targets[others].mean(0)
         factor = torch.linalg.cholesky(inside + ridges)
         solved = torch.cholesky_solve((targets[others] - centre).expand(*factor.shape[:2], -1, -1), factor)
-        said[:, :, held] = fitted[:, held][:, None, :, others] @ solved + centre
-    return said
+        predicted[:, :, held] = fitted[:, held][:, None, :, others] @ solved + centre
+    return predicted

@@ -1,20 +1,20 @@
-"""Adversary `membership`: tells whether m* of a row was among the data that the model was trained on.
+"""Attack `membership`: predicts whether m* of a row was in the training data of the model.
 
 Members are train rows, non-members the attacked rows. That a row was trained on shows in a model through its other
-modalities and its label as well, and the reference has those too; so every score here is about m* alone. With what an
-outsider makes of the fit rows (ridge maps) as the honest expectation,
+modalities and its label as well, and the reference has those too; so every score here is about m* alone. With ridge
+maps fitted on the fit rows, without the model, as the expectation,
 
-    own_i       what m* of the row holds beyond what the retained modalities tell (whitened)
-    surprise_i  the label beyond what all modalities tell; or beyond what m* alone tells
+    own_i       the part of m* that the retained modalities do not predict (whitened)
+    surprise_i  the part of the label that all modalities, or m* alone, do not predict
 
-each signal asks whether the model knows the unpredictable:
+each signal measures whether the model has information about the unpredictable part:
 
-    reconstruction   cos(x̂_i, own_i)                               x̂: what the model offers as m* when it is not fed
+    reconstruction   cos(x̂_i, own_i)                               x̂: the model's reconstruction of m*, not fed
     loss             ⟨f(o_i, x_i) − mean_d f(o_i, x_d), surprise_i⟩   x_d: m* of other rows, swapped in
-    output           the same of m* alone, nothing else given
+    output           the same with m* alone as input
 
-A model that m* cannot reach, or whose answers are constant, scores 0 for every row: AUC ½, whatever else it remembers.
-Where the model offers no x̂, the adversary fits a ridge map from its activations.
+A model that m* cannot reach, or whose outputs are constant, scores 0 for every row: AUC ½, whatever else it memorised.
+If the model has no x̂, the attacker fits a ridge map from its activations.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ _TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Members and non-members, and what an outsider knows of them; `fit` and `score` are masks."""
+    """Members and non-members, and what is known of them without the model; `fit` is a mask."""
 
     rows: Rows
     member: Array
@@ -57,7 +57,7 @@ class Population:
 
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
-    """Tell members from non-members by m* alone."""
+    """Predict membership by m* alone."""
     people = population(attack_context)
     signals = _signals(target_model, attack_context, people)
     together = _combined([signal for family in signals.values() for signal in family], people)
@@ -78,7 +78,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
 
 @lru_cache(maxsize=1)
 def population(attack_context: AttackContext) -> Population:
-    """Return members and non-members of a setting; the suspects share them."""
+    """Return members and non-members of a context; all target models share them."""
     draw, m = attack_context.draw(NAME), attack_context.modality
     train, outside = attack_context.train, attack_context.rows
     if len(train) > attack_context.params.rows:
@@ -88,7 +88,7 @@ def population(attack_context: AttackContext) -> Population:
     fit = np.concatenate([_half(train.groups, draw), outside_fit])
     target = attack_context.standardise(rows.features[m])
     retained = np.hstack([rows.features[k] for k in attack_context.retained])
-    own = target - _told(retained, target, fit)
+    own = target - _predicted(retained, target, fit)
     covariance = np.cov(own[fit].T).reshape(target.shape[1], -1)
     spread = float(np.trace(covariance)) / len(covariance) + _TINY
     covariance = (1 - _SHRINK) * covariance + _SHRINK * spread * np.eye(len(covariance))
@@ -102,14 +102,14 @@ def population(attack_context: AttackContext) -> Population:
         fit=fit,
         own=_unit(own @ whiten),
         whiten=whiten,
-        surprise=labels - _told(everything, labels, fit),
-        surprise_alone=labels - _told(target, labels, fit),
+        surprise=labels - _predicted(everything, labels, fit),
+        surprise_alone=labels - _predicted(target, labels, fit),
         swapped=tuple(rows.features[m][draw.choice(donors, len(rows))] for _ in range(_DONORS)),
     )
 
 
 def _signals(target_model: TargetModel, attack_context: AttackContext, people: Population) -> dict[str, list[Array]]:
-    """Return by family what each signal says of each row: more for members."""
+    """Return the signals of each row by family; higher for members."""
     offered = [matrix - matrix[people.fit].mean(0) for matrix in _reconstructions(target_model, attack_context, people)]
     loss, output = _effects(target_model, attack_context, people)
     return {
@@ -121,7 +121,7 @@ def _signals(target_model: TargetModel, attack_context: AttackContext, people: P
 
 
 def _combined(signals: list[Array], people: Population) -> Array:
-    """Return the weighted sum of signals: each counts as far as it tells members among the fit rows, none against."""
+    """Return the weighted sum of signals, weighted by how well each separates members among the fit rows."""
     matrix = np.column_stack(signals)
     known, member = matrix[people.fit], people.member[people.fit]
     weights = np.maximum(known[member].mean(0) - known[~member].mean(0), 0) / np.maximum(known.var(0), _TINY)
@@ -130,7 +130,7 @@ def _combined(signals: list[Array], people: Population) -> Array:
 
 
 def _reconstructions(target_model: TargetModel, attack_context: AttackContext, people: Population) -> list[Array]:
-    """Return x̂ of each row, standardised: what the model offers, or else what its activations allow."""
+    """Return x̂ of each row, standardised: the model's own, or else a ridge map from its activations."""
     offered = target_model.reconstruct(people.rows, attack_context.modality)
     if offered:
         return [attack_context.standardise(matrix) for matrix in offered.values()]
@@ -139,7 +139,7 @@ def _reconstructions(target_model: TargetModel, attack_context: AttackContext, p
         return []
     known = attack_context.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS]
     target = attack_context.standardise(people.rows.features[attack_context.modality])
-    return [_told(np.hstack(list(inside.values())), target, known)]
+    return [_predicted(np.hstack(list(inside.values())), target, known)]
 
 
 def _effects(target_model: TargetModel, attack_context: AttackContext, people: Population) -> tuple[Array, Array]:
@@ -153,7 +153,7 @@ def _effects(target_model: TargetModel, attack_context: AttackContext, people: P
     return complete - np.mean([other[0] for other in others], axis=0), alone - np.mean([o[1] for o in others], axis=0)
 
 
-def _told(inputs: Array, targets: Array, fit: Array) -> Array:
+def _predicted(inputs: Array, targets: Array, fit: Array) -> Array:
     return fit_ridge(inputs[fit], targets[fit]).predict(inputs)
 
 

@@ -1,6 +1,6 @@
-"""Pathway adversary: whether anything in the model moves when m*'s input moves.
+"""Pathway attack: whether anything in the model moves when m*'s input moves.
 
-m* of the attacked rows is fed as it is, shuffled among the rows, and as noise of the same scale. A row moves if any
+m* of the attacked rows is fed unchanged, shuffled among the rows, and as noise of the same scale. A row moves if any
 output under any mask, or any activation, differs by more than rounding. A model that has no input for m* cannot move.
 """
 

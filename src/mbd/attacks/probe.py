@@ -1,13 +1,13 @@
-"""A small residual network that guesses a private attribute from what a model shows of each row.
+"""A small residual network that predicts a private attribute from the outputs or activations of a model.
 
-It starts from the linear probe f on the kernels of the view (:mod:`mbd.attacks.kernels`), and its block adds what is
-not linear, from the first principal components x of all that the view shows:
+It starts from the linear probe f on the kernels of the view (:mod:`mbd.attacks.kernels`), and its block adds a
+nonlinear part from the first principal components x of the view:
 
     h = x W_in,   g = a f + b + (h + relu(h W_1) W_2) w_out
 
-One member for each fold of the fit rows, all views and folds in one batch. Of all steps the one counts that has the
-least out-of-fold loss, the first unless a later one is surely better, and the members' mean guesses the scored rows.
-Both values of the attribute weigh the same, so that guessing blindly is right for half.
+One member for each fold of the fit rows, all views and folds in one batch. The step with the least out-of-fold loss
+counts, the first unless a later one is significantly better, and the members' mean predicts the scored rows. Both
+values of the attribute have the same weight, so a guess without information is right for half.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mbd.attacks.context import AttackContext
-from mbd.attacks.kernels import KernelRidge, View, fit_kernels, surely_less
+from mbd.attacks.kernels import KernelRidge, View, fit_kernels, significantly_less
 from mbd.tensors import Array
 
 _COMPONENTS = 16
@@ -31,7 +31,7 @@ _NEGLIGIBLE = 1e-4
 
 
 def guess(views: Sequence[View], attack_context: AttackContext, name: str) -> list[Array]:
-    """Return for each view what the probe makes of the scored rows: above 0 for the attribute 1, else for 0."""
+    """Return the prediction of the probe for the scored rows of each view: above 0 for the attribute 1, else for 0."""
     truth = torch.from_numpy(attack_context.attribute.values[attack_context.fit]).float()
     weights = truth / (2 * truth.mean()) + (1 - truth) / (2 * (1 - truth.mean()))
     targets = 2 * (truth - truth.mean())[:, None]  # centred, so that 0 lies between both values however common they are
@@ -44,7 +44,7 @@ def guess(views: Sequence[View], attack_context: AttackContext, name: str) -> li
 def _residual(
     starts: Sequence[KernelRidge], truth: Tensor, weights: Tensor, attack_context: AttackContext, name: str
 ) -> list[Array]:
-    """Train the networks of all views and folds together; return each view's guess of the scored rows."""
+    """Train the networks of all views and folds together; return each view's prediction for the scored rows."""
     folds = torch.from_numpy(
         np.equal.outer(np.unique(attack_context.folds), attack_context.folds)
     )  # held out by each member
@@ -67,7 +67,7 @@ def _residual(
         with torch.no_grad():
             now = (losses.view(n, k, -1) * folds).sum(1) * weights
             first = first if step else now
-            better = (now.mean(1) < best) & (surely_less(now, first) | (step == 0))
+            better = (now.mean(1) < best) & (significantly_less(now, first) | (step == 0))
             if better.any():
                 scores = _forward(network, x_scored, f_scored).view(n, k, -1).mean(1)
                 best, kept = torch.where(better, now.mean(1), best), torch.where(better[:, None], scores, kept)
@@ -105,7 +105,7 @@ def _components(start: KernelRidge) -> tuple[Tensor, Tensor]:
 
 
 def _network(members: int, inputs: int, draw: np.random.Generator) -> dict[str, Tensor]:
-    """Return the weights of all members; the last layer begins at zero, so that the linear probe speaks alone."""
+    """Return the weights of all members; the last layer begins at zero, so that training starts at the linear probe."""
 
     def normal(*shape: int) -> Tensor:
         values = draw.standard_normal((members, *shape)) / np.sqrt(shape[0])

@@ -1,4 +1,4 @@
-"""How well importance tells what removing a parameter really costs: the paper's appendix table and scatter, measured.
+"""How well importance predicts the cost of removing a parameter: the paper's appendix table and scatter, measured.
 
     ΔL_q = L(W − w_q e_q) − L(W)          true, for each parameter q of a sample; L: mean supervised loss on calibration
                                           rows, without the deleted modality
@@ -8,7 +8,7 @@
 
 Taking w_q out of a linear layer moves one of its outputs by −w_q x_q, so no weight is copied: that move is added to the
 layer's output, for many q at once (vmap), in float64. The sample is drawn from what the surgery edited, or, where the
-cut left it nothing to edit, from all weights and biases that predictions use.
+cut left nothing to edit, from all weights and biases that predictions use.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -41,7 +41,7 @@ _ROWS = 256
 
 
 class _FewRows(Calibration):
-    """The first of the calibration rows, for proxies and increments alike: these cost a pass for each parameter."""
+    """The first calibration rows, for proxies and increments alike: increments cost a pass for each parameter."""
 
     def _batches(self, starts: range, having: str | None, hidden: Collection[str]) -> Iterator[Batch]:
         for batch in islice(super()._batches(starts, having, hidden), 1):
@@ -50,7 +50,7 @@ class _FewRows(Calibration):
 
 @dataclass(frozen=True)
 class ProxyQuality:
-    """True increments of some parameters beside what both proxies say of them."""
+    """True increments of some parameters beside the values of both proxies."""
 
     increments: Array
     proxies: dict[str, Array]
@@ -86,7 +86,7 @@ class ProxyQuality:
 
 
 def proxy_quality(audit: AuditInput, params: AttacksSettings) -> ProxyQuality | None:
-    """Return how good the proxies are, where the model came out of a surgery; None otherwise, or if none are asked."""
+    """Return how good the proxies are after a surgery; None for other methods, or if no parameters are requested."""
     deletion = audit.after.deletion
     if audit.before is None or deletion is None or deletion.method != "surgery" or not params.proxy_parameters:
         return None
@@ -118,12 +118,12 @@ def measure(
 
     with torch.inference_mode():
         increments = np.concatenate([leave_one_out(network, loss, name, where) for name, where in chosen.items()])
-    told = {"swiftprune": proxies.swiftprune, "gauss_newton": proxies.gauss_newton}
+    both = {"swiftprune": proxies.swiftprune, "gauss_newton": proxies.gauss_newton}
     return ProxyQuality(
         increments,
         {
             proxy: np.concatenate([np.ravel(values[name])[where] for name, where in chosen.items()])
-            for proxy, values in told.items()
+            for proxy, values in both.items()
         },
         rows=proxies.rows,
         sampled_from="edited parameters" if edited else "all weights and biases that predictions use",
@@ -167,15 +167,15 @@ def _without(
 
 
 def spearman(one: Array, other: Array) -> float | None:
-    """Return the rank correlation, equals sharing their mean rank; None where one side does not vary."""
+    """Return the rank correlation, ties sharing their mean rank; None if one side does not vary."""
     if len(one) < 2 or min(np.ptp(one), np.ptp(other)) == 0:
         return None
     return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
 
 
 def _ranks(values: Array) -> Array:
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Array = (np.cumsum(count) - (count - 1) / 2)[place]
+    _, index, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Array = (np.cumsum(count) - (count - 1) / 2)[index]
     return ranks
 
 

@@ -1,12 +1,12 @@
-"""Reconstruction adversary: how much of m* itself can be had from what the model offers while m* is missing.
+"""Reconstruction attack: how much of m* itself can be recovered from the model while m* is missing.
 
-    offered   m* as the model makes it by itself: G_m(X^{∖m}, P^m), or what the recomposition makes of B_m(Z) + P^m. The
-              adversary fits one number, how far to trust it (0: guess the mean of m*), so all knowledge is the model's.
-    learnt    ridge from the activations to what m* holds beyond the retained modalities, m* fed and not fed. What the
-              retained modalities tell anyway belongs to them; any network that is given them would pass it on.
+    offered   the model's own reconstruction: G_m(X^{∖m}, P^m), or the recomposition of B_m(Z) + P^m. The attacker
+              fits one scale factor (0: guess the mean of m*), so all information is the model's.
+    learnt    ridge from the activations to the part of m* that the retained modalities do not predict, with m* fed and
+              not fed. The rest belongs to the retained modalities; any network that is given them would pass it on.
 
-R² = 1 − Σ‖x̂ − x‖² / Σ‖x − mean‖² on columns standardised as in the fit rows: 0 for who knows nothing. L_re of the paper
-is the mean of ‖x̂ − x‖²/d on the same scale; a model that generates no m* can only be taken to say the mean.
+R² = 1 − Σ‖x̂ − x‖² / Σ‖x − mean‖² on columns standardised as in the fit rows: 0 without information. L_re of the paper
+is the mean of ‖x̂ − x‖²/d on the same scale; a model that generates no m* is scored with the mean.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ NAME = "reconstruction"
 
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
-    """Return R² of m* as offered, and of what m* holds of its own as learnt from activations, fed and not fed."""
+    """Return R² of m* as offered, and of m*'s own part as learnt from activations, fed and not fed."""
     name = attack_context.modality
     offered = _offered(target_model, attack_context)
     evidence = [
@@ -44,7 +44,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
 def losses(target_model: TargetModel, attack_context: AttackContext) -> AttackEvidence:
     """Return L_re of m* of each scored row, by the model's generator as it is (the mean of m* where it has none).
 
-    The paper's ΔL_re is the difference of two suspects' means. This is no leakage measure: more is less leakage.
+    The paper's ΔL_re is the difference of the means of two models. This is not a leakage measure: more is less leakage.
     """
     generated = target_model.reconstruct(attack_context.rows, attack_context.modality).get("generator")
     target = attack_context.target[attack_context.score]
@@ -61,32 +61,32 @@ def _explained(measure: str, guess: Array, truth: Array, attack_context: AttackC
 
 
 def _offered(target_model: TargetModel, attack_context: AttackContext) -> Array:
-    """Return m* of each scored row by the offer that does best on the fit rows, trusted as far as it deserves there."""
+    """Return m* of each scored row by the reconstruction that does best on the fit rows, scaled to fit there."""
     best, guess = 0.0, np.zeros((len(attack_context.score), attack_context.target.shape[1]))
     target = attack_context.target[attack_context.fit]
     for offer in target_model.reconstruct(attack_context.rows, attack_context.modality).values():
-        said = attack_context.standardise(offer)
-        said = said - said[attack_context.fit].mean(0)
-        fitted = said[attack_context.fit]
-        trust = _trust(fitted, target)
-        gain = float((target**2).sum() - ((trust * fitted - target) ** 2).sum())
+        predicted = attack_context.standardise(offer)
+        predicted = predicted - predicted[attack_context.fit].mean(0)
+        fitted = predicted[attack_context.fit]
+        scale = _scale(fitted, target)
+        gain = float((target**2).sum() - ((scale * fitted - target) ** 2).sum())
         if gain > best:
-            best, guess = gain, trust * said[attack_context.score]
+            best, guess = gain, scale * predicted[attack_context.score]
     return guess
 
 
 def _learnt(seen: Extraction, attack_context: AttackContext) -> Array:
-    """Return what ridge tells of m*'s own part of the scored rows, from activations, trusted as far as it deserves."""
+    """Return the prediction of ridge from activations for m*'s own part of the scored rows, scaled to fit."""
     truth = torch.from_numpy(attack_context.own[attack_context.fit]).float()
     found = fit_kernels(seen.activations, truth, torch.ones(len(truth)), attack_context)
     if found is None:
         return np.zeros((len(attack_context.score), truth.shape[1]))
-    return _trust(found.out_of_fold.numpy(), truth.numpy()) * found.scored.numpy().astype(np.float64)
+    return _scale(found.out_of_fold.numpy(), truth.numpy()) * found.scored.numpy().astype(np.float64)
 
 
-def _trust(said: Array, truth: Array) -> float:
-    """Return the factor, at least 0, at which what was said comes closest to the truth."""
-    return max(float((said * truth).sum()) / max(float((said**2).sum()), 1e-12), 0.0)
+def _scale(predicted: Array, truth: Array) -> float:
+    """Return the factor, at least 0, that brings a prediction closest to the truth."""
+    return max(float((predicted * truth).sum()) / max(float((predicted**2).sum()), 1e-12), 0.0)
 
 
 ATTACK = Attack(attack, "how much of the deleted modality can be reconstructed from the model")

@@ -1,13 +1,13 @@
-"""Adversary `relearn`: how few rows of m* bring it back.
+"""Attack `relearn`: how few rows of m* bring it back.
 
-Someone gets hold of k rows with m* and the model, feeds m* wherever the model still has weights that read it (cut off
-from the outputs or not), and fits a ridge map from all activations: to the private attribute, and to what m* holds
-beyond the retained modalities. Several draws of k rows, all solved in one batch:
+The attacker has k rows with m* and the model, feeds m* wherever the model still has weights that read it (connected to
+the outputs or not), and fits a ridge map from all activations to the private attribute, and to the part of m* that the
+retained modalities do not predict. Several draws of k rows, all solved in one batch:
 
-    K = mean over the places of the model of Φ Φᵀ k / tr(Φ Φᵀ)     Φ: activations of the k rows, centred
+    K = mean over the layers of the model of Φ Φᵀ k / tr(Φ Φᵀ)     Φ: activations of the k rows, centred
     ŷ = K_new (K + λ)⁻¹ y                                          λ by least leave-one-out error (y_i − ŷ_i)/(1 − h_i)
 
-A model that never saw m* is worth no more to the adversary than the reference; what it is worth more is what it kept.
+A model that never saw m* helps the attacker no more than the reference does; any advantage is what it kept.
 """
 
 from collections.abc import Sequence
@@ -28,16 +28,16 @@ _ROUNDING = 1e-10
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return how well k rows of m* teach the attribute and m* itself, for each k of the parameters."""
-    places = list(target_model.extract(attack_context.rows, attack_context.modality, fed=True).activations.values())
+    layers = list(target_model.extract(attack_context.rows, attack_context.modality, fed=True).activations.values())
     attribute = 2.0 * attack_context.attribute.values[:, None] - 1
     truth, own = attribute[attack_context.score], attack_context.own[attack_context.score]
     counts = sorted({min(k, len(attack_context.fit)) for k in attack_context.params.relearn_rows})
     shots = [_shots(k, attack_context) for k in counts]
     evidence = []
-    for k, chosen, (kernel, across) in zip(counts, shots, kernels(places, attack_context, shots), strict=True):
+    for k, chosen, (kernel, across) in zip(counts, shots, kernels(layers, attack_context, shots), strict=True):
         known = attack_context.fit[chosen]
-        told, guessed = (few_shot(kernel, across, target[known]) for target in (attribute, attack_context.own))
-        hits = ((told > 0) == (truth > 0)).mean(0)
+        attributes, guessed = (few_shot(kernel, across, target[known]) for target in (attribute, attack_context.own))
+        hits = ((attributes > 0) == (truth > 0)).mean(0)
         errors = ((guessed - own) ** 2).sum(2).mean(0)
         evidence += [
             AttackEvidence(
@@ -67,7 +67,7 @@ def _shots(k: int, attack_context: AttackContext) -> Array:
 
 
 def kernels(
-    places: Sequence[Array], attack_context: AttackContext, shots: Sequence[Array]
+    layers: Sequence[Array], attack_context: AttackContext, shots: Sequence[Array]
 ) -> list[tuple[Array, Array]]:
     """Return for each array of shots the kernel of its rows (draws × k × k), and of scored rows with them."""
     found = [
@@ -75,12 +75,12 @@ def kernels(
         for chosen in shots
         for k in chosen.shape[1:]
     ]
-    for place in places:
-        middle = place[attack_context.fit].mean(0, dtype=np.float64)
-        fit, score = ((place[part] - middle).astype(np.float32) for part in (attack_context.fit, attack_context.score))
+    for layer in layers:
+        middle = layer[attack_context.fit].mean(0, dtype=np.float64)
+        fit, score = ((layer[part] - middle).astype(np.float32) for part in (attack_context.fit, attack_context.score))
         gram, cross = fit @ fit.T, score @ fit.T
-        # A place that says the same of all rows says nothing; dividing by its rounding errors would make it loud.
-        silent = _ROUNDING * float(middle @ middle)
+        # A layer that is constant over rows has no information; dividing by its rounding errors would amplify them.
+        floor = _ROUNDING * float(middle @ middle)
         for chosen, sums in zip(shots, found, strict=True):
             known = gram[chosen[:, :, None], chosen[:, None, :]].astype(np.float64)
             other = cross[:, chosen].swapaxes(0, 1).astype(np.float64)
@@ -88,16 +88,16 @@ def kernels(
             other += known.mean((1, 2), keepdims=True) - known.mean(1, keepdims=True) - other.mean(2, keepdims=True)
             known += known.mean((1, 2), keepdims=True) - known.mean(1, keepdims=True) - known.mean(2, keepdims=True)
             size = np.trace(known, axis1=1, axis2=2)[:, None, None] / chosen.shape[1]
-            unit = np.divide(1 / len(places), size, out=np.zeros_like(size), where=size > silent)
+            unit = np.divide(1 / len(layers), size, out=np.zeros_like(size), where=size > floor)
             for total, part in zip(sums, (known, other), strict=True):
                 total += unit * part  # noqa: PLW2901 -- in place
     return found
 
 
 def few_shot(kernel: Array, across: Array, targets: Array) -> Array:
-    """Return what ridge makes of the other rows (draws × n × t) after seeing `targets` (draws × k × t).
+    """Return the predictions of ridge for the other rows (draws × n × t), fitted on `targets` (draws × k × t).
 
-    Targets are known to be around 0: who learns nothing says 0, not the mean of a handful of rows.
+    Targets are known to be around 0: without information the prediction is 0, not the mean of a few rows.
     """
     values, vectors = np.linalg.eigh(kernel)
     values = np.maximum(values, 0)[:, :, None]

@@ -1,9 +1,9 @@
-"""The whole audit: every adversary on every model, the gate's decision, and all that belongs into `leakage.json`.
+"""The audit: every attack on every model, the gate's decision, and the content of `leakage.json`.
 
-The models are attacked with the same rows, halves and seeds; what a model computes of the rows is extracted once
-and shared by all adversaries. Each deleted modality is attacked by itself. Then everything is done again on the deleted
-model and the reference after rounding and pruning (`durability`): what comes back that way was never gone. What the old
-weights can do together with the new ones (`diff`) is told, and decides nothing.
+The models are attacked with the same rows, halves and seeds; outputs and activations are extracted once and shared by
+all attacks. Each deleted modality is attacked separately. All attacks run again on the deleted model and the reference
+after rounding and pruning (`durability`): what comes back that way was never gone. What the old weights reveal together
+with the new ones (`diff`) is informational and not part of the gate.
 """
 
 import time
@@ -33,13 +33,13 @@ from mbd.params import AttacksSettings
 from mbd.registry import ATTACKS
 from mbd.training.reproducibility import reproducible
 
-_DELTA = 1e-5  # at which an ε is bounded from below where none is claimed
-Suspects = Mapping[Role, TargetModel]
+_DELTA = 1e-5  # δ of the lower bound on ε if none is claimed
+TargetModels = Mapping[Role, TargetModel]
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit came to."""
+    """The result of an audit."""
 
     record: LeakageRecord
     proxy: ProxyQuality | None
@@ -48,14 +48,14 @@ class Audit:
 
 @dataclass
 class _Clock:
-    """How long each part took, and a bar that moves with them."""
+    """How long each part took, and a progress bar."""
 
     bar: "tqdm[NoReturn]"
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Time what happens within, and show that it happens."""
+        """Time a part and show it in the progress bar."""
         self.bar.set_description(name)
         start = time.perf_counter()
         yield
@@ -64,15 +64,15 @@ class _Clock:
 
 
 def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = False) -> Audit:
-    """Attack the models of a case and judge what was found."""
-    target_models = {role: _suspect(role, stored) for role, stored in audit.models.items()}
-    settings = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
-    jobs = 3 + len(settings) * (len(_attacks(params)) * (1 + len(params.variants)) + ("before" in target_models))
+    """Attack the models of an audit and judge the results."""
+    target_models = {role: _target_model(role, stored) for role, stored in audit.models.items()}
+    contexts = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
+    jobs = 3 + len(contexts) * (len(_attacks(params)) * (1 + len(params.variants)) + ("before" in target_models))
     with reproducible(1), threadpool_limits(1), tqdm(total=jobs, disable=not progress, unit="part") as bar:
         clock = _Clock(bar)
         with clock.part("invariants"):
             held = invariants(audit)
-        findings = [finding for attack_context in settings for finding in _attack(target_models, attack_context, clock)]
+        findings = [finding for attack_context in contexts for finding in _attack(target_models, attack_context, clock)]
         with clock.part("utility"):
             utilities = utility(audit, target_models, params)
         with clock.part("proxy quality"):
@@ -85,7 +85,7 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
         modalities=audit.gone,
         models={role: stored.record.sha256 for role, stored in audit.models.items()},
         data={"name": audit.data.manifest.name, "digest": canonical_digest(audit.data.digests())},
-        suite=_specification(settings, attacks, params, audit),
+        suite=_specification(contexts, attacks, params, audit),
         attacks=attacks,
         utility=measured_utility,
         invariants=tuple(held),
@@ -97,19 +97,19 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
     return Audit(record, quality, clock.seconds)
 
 
-def _suspect(role: Role, stored: StoredModel) -> TargetModel:
+def _target_model(role: Role, stored: StoredModel) -> TargetModel:
     try:
         return TargetModel.of(role, stored.record, stored.tensors)
     except (KeyError, RuntimeError) as error:
         raise DataError(
-            f"the weights are not those of a {stored.record.backbone} model of {', '.join(stored.record.modalities)}, "
+            f"these are not the weights of a {stored.record.backbone} model of {', '.join(stored.record.modalities)}, "
             "so it cannot be run",
             file=stored.folder / WEIGHTS,
-            hint="give a model folder as `mbd train` or `mbd delete` leaves it",
+            hint="give a model folder written by `mbd train` or `mbd delete`",
         ) from error
 
 
-def _attack(target_models: Suspects, attack_context: AttackContext, clock: _Clock) -> Iterator[GateFinding]:
+def _attack(target_models: TargetModels, attack_context: AttackContext, clock: _Clock) -> Iterator[GateFinding]:
     """Yield every measure of every attack on one modality."""
     released: dict[str, dict[Role, list[AttackEvidence]]] = {}
     for name in _attacks(attack_context.params):
@@ -155,7 +155,7 @@ def _added(params: AttacksSettings) -> dict[str, dict[str, str]]:
 
 
 def _specification(
-    settings: list[AttackContext], attacks: tuple[AttackRecord, ...], params: AttacksSettings, audit: AuditInput
+    contexts: list[AttackContext], attacks: tuple[AttackRecord, ...], params: AttacksSettings, audit: AuditInput
 ) -> dict[str, Any]:
     """Return what is needed to run the same attacks again."""
     deletion = audit.after.deletion
@@ -174,7 +174,7 @@ def _specification(
                 "ids_digest": canonical_digest(attack_context.rows.ids.tolist()),
                 "attribute": attack_context.attribute.origin,
             }
-            for attack_context in settings
+            for attack_context in contexts
         },
         "deletion": deletion
         and {

@@ -1,10 +1,10 @@
-"""The models under attack, and what an adversary who holds one of them sees when it runs.
+"""The models under attack, and what an attacker who has one of them sees when it runs.
 
-A suspect is opened as a white box: its backbone is fed directly, so a modality that was revoked but not cut out can
-still be put in. m* enters by the input of its name, and by every input that the data does not know: it may be m* by
+A target model is opened as a white box: its backbone is fed directly, so a modality that was revoked but not cut out
+can still be fed. m* enters by the input of its name, and by every input that the data does not know, which may be m* by
 another name. A model without such an input cannot be fed m*, and feeding it changes nothing.
 
-What comes out is extracted once for each set of rows and kept: the adversaries share it.
+Outputs and activations are extracted once for each set of rows and shared by all attacks.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class TargetModel:
 
     @classmethod
     def of(cls, role: Role, record: ModelRecord, tensors: Mapping[str, Array]) -> "TargetModel":
-        """Return the suspect that has these weights."""
+        """Return the model with these weights."""
         return cls(role, record, BACKBONES.get(record.backbone).load(record, tensors), tensors)
 
     def with_tensors(self, tensors: Mapping[str, Array]) -> "TargetModel":
@@ -54,29 +54,29 @@ class TargetModel:
         return not any(m in self.record.inputs for m in self.entries(rows, modality))
 
     def extract(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
-        """Return what the model computes of `rows`, with m* fed or not; the very same object if m* cannot be fed."""
+        """Return what the model computes for `rows`, with m* fed or not; the same object if m* cannot be fed."""
         fed = fed and bool(self.entries(rows, modality))
         key = (id(rows), modality, fed)
         if key not in self._kept:
-            # The rows are kept as well, so that no other rows can come to have their id.
+            # The rows are kept too, so that no other rows can get their id.
             self._kept[key] = rows, self.look(rows, modality, fed=fed)
         return self._kept[key][1]
 
     def look(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
-        """Return the same as :meth:`extract`, computed afresh and not kept."""
+        """Return the same as :meth:`extract`, computed again and not cached."""
         return extraction.extract(self.backbone, self._feeding(rows, modality, fed=fed), rows)
 
     def answers(self, rows: Rows, modality: str) -> tuple[Array, Array]:
-        """Return the outputs with m* fed (n × outputs): to all that the rows have, and to m* alone."""
+        """Return the outputs with m* fed (n × outputs): for all modalities of the rows, and for m* alone."""
         feeding = self._feeding(rows, modality, fed=True)
         both = extraction.answers(self.backbone, feeding, rows, (feeding.retained, ()))
         return both[:, 0], both[:, 1]
 
     def reconstruct(self, rows: Rows, modality: str) -> dict[str, Array]:
-        """Return what the model itself offers as m* of each row when m* is missing, in the units of the features.
+        """Return the model's own reconstruction of m* of each row when m* is missing, in the units of the features.
 
         `generator`: X̂ = G_m(X^{∖m}, P^m); `back-translation`: what the recomposition makes of B_m(Z) and P^m, up
-        to a factor, because B_m learns directions only. Empty where the model offers nothing.
+        to a factor, because B_m learns directions only. Empty if the model reconstructs nothing.
         """
         width = rows.features[modality].shape[1]
         wanted = [m for m in self.entries(rows, modality) if self.record.modalities[m] == width]

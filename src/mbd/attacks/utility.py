@@ -1,9 +1,8 @@
-"""What the deletion cost: each model on the retained modalities only, never on inputs that hold a deleted one.
+"""Utility: each model on the retained modalities only, never on inputs that contain a deleted one.
 
-The deleted model is set beside the reference and beside the full model given the same modalities. Regression: Acc2 and
-Pearson's r; classification: WA and UA (mean recall). Of each pair the second shows a model that always says the same,
-which the first alone would flatter where classes are uneven. All retained modalities together decide; each set of some
-of them is told.
+The deleted model is compared with the reference and with the full model given the same modalities. Regression: Acc2 and
+Pearson's r; classification: WA and UA (mean recall). The second metric of each pair exposes a constant model, which the
+first would flatter if classes are uneven. The gate judges all retained modalities together; subsets are informational.
 """
 
 from collections.abc import Mapping
@@ -52,7 +51,7 @@ def utility(
             utilities.append(UtilityMeasurement(metric, "+".join(pattern), margin, pattern == audit.retained, found))
     if not any(measured_utility.decides for measured_utility in utilities):
         raise DataError(
-            "no test row has any of the retained modalities, so nothing can be said of what the model is still worth",
+            "no test row has any of the retained modalities, so utility cannot be measured",
             file=audit.data.folder,
             hint="use a FeatureSet whose test rows have more than the deleted modalities",
         )
@@ -81,7 +80,7 @@ def _percent_right(rows: Array, weights: Array) -> Array:
 
 
 def _percent_recall(rows: Array, weights: Array) -> Array:
-    """Return the mean recall over the classes that are there."""
+    """Return the mean recall over the classes that occur."""
     own = rows[:, :1] == np.unique(rows[:, 0])
     hits, support = weights @ (own & (rows[:, :1] == rows[:, 1:])), weights @ own
     there = support > 0

@@ -1,9 +1,8 @@
-"""White-box adversary: guesses the private attribute of m* from the model's intermediate activations.
+"""White-box attack: predicts the private attribute of m* from the model's intermediate activations.
 
-The adversary knows the retained inputs as well, since it feeds them: what they tell of the attribute is no leak.
-Once with m* fed, where the model has any input for it (otherwise feeding changes nothing), and once with m* missing. A
-network of random weights that is fed m* passes it on as well: the numbers mean something only beside the reference,
-which takes no m*.
+The attacker feeds the retained inputs and so knows them: what they reveal of the attribute is not a leak. It runs with
+m* fed, if the model has any input for it (otherwise feeding changes nothing), and with m* missing. A network of random
+weights that is fed m* passes it on too: the numbers mean something only beside the reference, which takes no m*.
 """
 
 import numpy as np
@@ -19,7 +18,7 @@ NAME = "whitebox"
 
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
-    """Return how often the attribute is guessed from activations, with m* fed and not fed."""
+    """Return the accuracy of predicting the attribute from activations, with m* fed and not fed."""
     fed, hidden = (target_model.extract(attack_context.rows, attack_context.modality, fed=fed) for fed in (True, False))
     seen = [hidden] if fed is hidden else [fed, hidden]
     return guessed(
@@ -30,7 +29,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
 
 
 def guessed(attack: str, scores: list[Array], attack_context: AttackContext) -> list[AttackEvidence]:
-    """Return the evidence of guesses with m* fed and not fed; one guess stands for both if feeding changed nothing."""
+    """Return the evidence of guesses with m* fed and not fed; one guess is used for both if feeding changed nothing."""
     truth = attack_context.attribute.values[attack_context.score]
     evidence = []
     for how, score in zip(("fed", "not fed"), (scores[0], scores[-1]), strict=True):
