@@ -226,7 +226,7 @@ def test_deleting_again_and_deleting_two(before: ModelBefore) -> None:
 
 
 @pytest.mark.parametrize("epochs", [0, 1])
-def test_scaling_is_fitted_anew_to_the_retained_data(before: ModelBefore, epochs: int) -> None:
+def test_scaling_is_fitted_again_to_the_retained_data(before: ModelBefore, epochs: int) -> None:
     scaling = ["label_mean", "label_scale", *(f"modality.{m}.{part}" for m in ("text", "visual") for part in SCALING)]
     moved = {**before.tensors, **{name: before.tensors[name] + 5 for name in scaling}}
     settings = params(f"deletion.certified.finetune_epochs={epochs}")

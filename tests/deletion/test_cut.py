@@ -132,7 +132,7 @@ def test_a_modality_is_deleted_once_and_the_last_one_never(model_workspace: Path
     without = cut(*load_model(model_workspace / "model"), ["audio"])
     with pytest.raises(UsageError, match="audio was revoked"):
         cut(*without, ["audio"])
-    with pytest.raises(UsageError, match="at least one has to be left"):
+    with pytest.raises(UsageError, match="at least one must be left"):
         cut(*without, ["text", "visual"])
 
 

@@ -140,5 +140,5 @@ def test_rows_that_are_left_with_nothing_have_no_say(tmp_path: Path) -> None:
     given = calibration(model_before(patchy_home(tmp_path, {"text": none, "visual": some})))
     assert sum(len(batch["labels:"]) for batch in given.batches(hidden=["audio"])) == 6
     assert np.isfinite(importance(given, ["audio"], 0.99).gauss_newton["head.weight"]).all()
-    with pytest.raises(DataError, match="any of the modalities that are left"):
+    with pytest.raises(DataError, match="any of the retained modalities"):
         importance(given, ["audio", "visual"], 0.99)

@@ -1,1 +1,1 @@
-"""Deleting a modality: three methods, three kinds of guarantee, one outcome."""
+"""Deleting a modality: three methods with three kinds of guarantee."""

@@ -1,13 +1,13 @@
-r"""The calibration rows as a joint network takes them, batch by batch, and the losses that are measured on them.
+r"""The calibration rows as input of a joint network, batch by batch, and the losses measured on them.
 
     reconstruction of m   ‖G_m(X^{\m}, P^m) − X^m‖²      the paper's L_re^(m)(i), on the network's own scale
     prediction            ℓ(ŷ, y), and r₁ … r_K with Σ_i Σ_k ∇r_k ∇r_kᵀ the Gauss–Newton matrix of Σ_i ℓ
 
-Squared error has r = √2 ŷ; cross-entropy has r_k = √p_k · log p_k with √p_k held fixed. What is hidden, or missing in
-a row, is generated from the rest, as in every prediction.
+Squared error has r = √2 ŷ; cross-entropy has r_k = √p_k · log p_k with √p_k held fixed. Modalities that are hidden, or
+missing in a row, are generated from the rest, as in every prediction.
 
-Several processes (`torchrun`) share out the batches. Batches are the same whoever works them off, and sums over them
-are added in float64, so the sums are those of one process.
+Several processes (`torchrun`) share the batches. Batches do not depend on the process, and their sums are added in
+float64, so the result is that of one process.
 """
 
 from collections.abc import Collection, Iterator
@@ -54,7 +54,7 @@ class Calibration:
     def sums(
         self, losses: Losses, forms: tuple[Form, ...], *, having: str | None = None, hidden: Collection[str] = ()
     ) -> Sums:
-        """Return the sums over all batches, of which each process of the group has worked off its own."""
+        """Return the sums over all batches; each process of the group processes its share."""
         starts = self._starts[self.group.rank :: self.group.size]
         batches = self._batches(starts, having, hidden)
         own = sum_over_samples(self.network, losses, batches, forms, property_rows(self.network))
@@ -135,7 +135,7 @@ def _parts(network: nn.Module, batch: Batch) -> tuple[JointNetwork, dict[str, Te
 
 
 def property_rows(network: JointNetwork) -> dict[str, LayerRow]:
-    """Return where the property embeddings P^m go in: they are the last inputs of their generators."""
+    """Return where the property embeddings P^m enter: they are the last inputs of their generators."""
     if not (network.shape.property_pathway and network.shape.reconstruction):
         return {}
     columns = slice(-network.shape.property_dim, None)

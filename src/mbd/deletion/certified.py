@@ -1,13 +1,13 @@
-"""Method `certified`: what is left of the old weights is bounded by (ε, δ), and training does the rest.
+"""Method `certified`: (ε, δ) bounds what remains of the old weights, and fine-tuning restores utility.
 
-    W₁ = cut(W)                           nothing takes m* as input any more
+    W₁ = cut(W)                           no tensor reads m* any more
     W₂ = W₁ · min(1, C / ‖W₁‖)            all tensors that have seen a revoked modality, as one vector
     W₃ = W₂ + N(0, σ²)                    σ for (ε, δ) and Δ = 2C by the analytic Gaussian mechanism
     W₄ = W₃ / σ · (spread of a fresh start)
-    W₅ = fine-tuned on the retained modalities, to which the scaling of inputs and labels is fitted anew
+    W₅ = fine-tuned on the retained modalities; the scaling of inputs and labels is fitted to them again
 
-The guarantee is complete with W₃: what follows reads nothing of m* and cannot weaken it. It holds for any two weight
-vectors, so it has no room for what the old weights knew of the *retained* modalities either: for x with ‖x‖ ≤ C
+The guarantee is complete with W₃: the later steps do not read m* and cannot weaken it. It holds for any two weight
+vectors, so it also removes what the old weights learned from the *retained* modalities: for x with ‖x‖ ≤ C
 
     I(x; x + N(0, σ²)) ≤ C²/2σ² = ρ/4 nats      0.013 bits at ε = 1, 0.5 bits at ε = 8 (δ = 1e-5)
 
@@ -48,7 +48,7 @@ from mbd.training.trained import data_record
 def delete(
     request: DeletionTarget, before: ModelBefore, params: Params, *, key: NoiseKey | None = None
 ) -> DeletionOutcome:
-    """Carry out `request` on a joint model; `key` replaces the fresh noise key in tests."""
+    """Delete `request` from a joint model; `key` replaces the fresh noise key in tests."""
     settings, phases = params.deletion, Phases()
     _refuse_not_cut(before)
     sensitivity = of_ball(settings.certified.radius)
@@ -93,12 +93,12 @@ def delete(
 
 
 def cost(settings: DeletionSettings) -> float:
-    """Return ρ, what one such deletion costs its lineage."""
+    """Return ρ, the cost of one such deletion for its lineage."""
     return zcdp(analytic_sigma(settings.epsilon, settings.delta, 1.0), 1.0)
 
 
 def accounting(settings: DeletionSettings) -> dict[str, Any]:
-    """Return σ, ρ and ε, each by all the ways there are to compute it."""
+    """Return σ, ρ and ε, each by every formula for it."""
     epsilon, delta = settings.epsilon, settings.delta
     sensitivity = of_ball(settings.certified.radius).value
     sigma, classical = analytic_sigma(epsilon, delta, sensitivity), classical_sigma(epsilon, delta, sensitivity)
@@ -124,7 +124,7 @@ def add_noise(vector: dict[str, Array], sigma: float, key: NoiseKey) -> dict[str
 
 
 def fresh_size(noised: dict[str, Array], sigma: float) -> dict[str, Array]:
-    """Scale noised tensors to what training starts from: matrices spread by 1/√(3 inputs), vectors zero (float32)."""
+    """Scale noised tensors to the size of fresh weights: matrices spread by 1/√(3 inputs), vectors zero (float32)."""
     return {
         name: (array * (0.0 if array.ndim < 2 else 1 / (sigma * math.sqrt(3 * array.shape[-1])))).astype(np.float32)
         for name, array in noised.items()
@@ -144,8 +144,8 @@ def _guarantee(record: ModelRecord, sensitivity: Sensitivity, settings: Deletion
     return Guarantee(
         kind="empirical",
         assumptions=(
-            "The noise comes from deletion.noise_seed, a number that is written down: anyone can draw it again and "
-            "subtract it. Nothing is proven of this model; it serves to measure what such a deletion costs.",
+            "The noise comes from deletion.noise_seed, which is recorded: anyone can draw it again and subtract it. "
+            "Nothing is proven about this model; it serves to measure the cost of such a deletion.",
         ),
     )
 
@@ -153,23 +153,23 @@ def _guarantee(record: ModelRecord, sensitivity: Sensitivity, settings: Deletion
 def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: DeletionSettings) -> tuple[str, ...]:
     names, epsilon, delta = ", ".join(record.revoked), settings.epsilon, settings.delta
     return (
-        "Compared are this deletion and the same deletion carried out on any other weights of the same architecture, "
-        f"among them those of a model that never saw {names}. For every set of models, the probabilities to release "
-        f"one of them are within a factor e^{epsilon:g} and an addition of {delta:g} of each other.",
+        "The guarantee compares this deletion with the same deletion from any other weights of the same architecture, "
+        f"including those of a model that never saw {names}. For every set of models, the probabilities of releasing "
+        f"one of them differ by at most a factor e^{epsilon:g} and an addition of {delta:g}.",
         sensitivity.reason,
-        f"The vector holds every tensor whose provenance in model.json names {names}, and the provenance is true. Mean "
-        "and deviation by which inputs and labels are scaled are computed anew from the retained data.",
-        "Noise is Gaussian and independent on each coordinate: the key stream of ChaCha20 under a fresh key counts as "
-        "random, and arithmetic in float64 as exact.",
-        "What follows the noise (rescaling, fine-tuning, choice of the best epoch) reads the noised vector, the "
-        "retained modalities and labels, and nothing else, so it is post-processing.",
-        f"Which rows there are, their splits and labels are no part of {names}. They stay visible, and so do the "
+        f"The vector contains every tensor whose provenance in model.json names {names}, and the provenance is "
+        "correct. Mean and deviation that scale inputs and labels are recomputed from the retained data.",
+        "Noise is Gaussian and independent on each coordinate: the key stream of ChaCha20 under a fresh key is treated "
+        "as random, and float64 arithmetic as exact.",
+        "The steps after the noise (rescaling, fine-tuning, choice of the best epoch) read only the noised vector, the "
+        "retained modalities and the labels, so they are post-processing.",
+        f"Which rows exist, their splits and labels are not part of {names}. They remain visible, as do the "
         "architecture, the parameters of training and of this deletion, and what the retained modalities themselves "
-        f"say about {names}. None of the parameters was chosen by looking at {names}.",
-        "The statement is about the released weights and all that is computed from them. The norm before clipping is "
-        "not published, because no noise hides it. A digest of the old weights, where a record lists one, tells "
-        "whoever has these weights already that they are the ones, and nothing to anyone else.",
-        "The key of the noise is in escrow; the statement holds against everyone who does not have it."
+        f"reveal about {names}. No parameter was chosen by looking at {names}.",
+        "The guarantee covers the released weights and everything computed from them. The norm before clipping is not "
+        "published, because no noise hides it. A digest of the old weights, if a record lists one, identifies them to "
+        "those who already have them and reveals nothing to others.",
+        "The key of the noise is in escrow; the guarantee holds against everyone who does not have it."
         if settings.certified.escrow
         else "The key of the noise was overwritten in memory after use and stored nowhere.",
     )
@@ -178,7 +178,7 @@ def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: Deleti
 def _refuse_not_cut(before: ModelBefore) -> None:
     if built_in := [m for m in before.record.modalities if m in before.record.revoked]:
         raise UsageError(
-            f"{built_in[0]} was revoked from this model, but not cut out of it, so it cannot be fine-tuned without it",
+            f"{built_in[0]} was revoked from this model but not cut out, so the model cannot be fine-tuned without it",
             key="deletion.method",
             value="certified",
             hint="delete all of these modalities from the model before that deletion",

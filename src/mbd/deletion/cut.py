@@ -1,9 +1,9 @@
-"""The structural cut: what exists for a modality alone goes, and so does every input column that reads it.
+"""The structural cut: removes the tensors of a modality, and every input column that reads it.
 
 Which tensors and columns these are is read from the provenance in the model's record (`belongs_to` and `columns`), not
-from names, so the cut is right for any backbone whose record tells the truth. What is left has the shapes of a model
-trained without the modality, and takes no input of it. What the remaining values have seen (`sees`) does not change: a
-cut removes ways in and out, not what training left in shared weights.
+from names, so the cut is correct for any backbone whose record is. The result has the shapes of a model trained without
+the modality, and does not take it as input. What the remaining values have seen (`sees`) does not change: a cut removes
+inputs and outputs, not what training left in shared weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def requested(record: ModelRecord, modalities: Sequence[str]) -> tuple[str, ...]
         raise UsageError("no modality to delete was named", hint=f"the model takes {', '.join(record.inputs)}")
     if len(gone) == len(record.inputs):
         raise UsageError(
-            "a model without any modality cannot predict: at least one has to be left",
+            "a model without any modality cannot predict: at least one must be left",
             value=", ".join(gone),
             hint="withdraw the whole model instead",
         )
@@ -65,7 +65,7 @@ def cut_arrays(record: ModelRecord, arrays: Mapping[str, Array], modalities: Seq
 
 
 def kept_columns(entry: TensorRecord, modalities: Sequence[str]) -> Array:
-    """Tell for each column of a tensor (its last axis) whether it stays."""
+    """Return for each column of a tensor (its last axis) whether it stays."""
     kept = np.ones(entry.shape[-1], bool)
     for span in entry.columns:
         if span.reads in modalities:
@@ -74,14 +74,14 @@ def kept_columns(entry: TensorRecord, modalities: Sequence[str]) -> Array:
 
 
 def _refuse_unread(record: ModelRecord, gone: tuple[str, ...]) -> None:
-    """Refuse a model whose record does not say where a modality goes in: leaving ways in would be no cut."""
+    """Refuse a model whose record does not say which columns read a modality: they would be left in."""
     read = {span.reads for entry in record.tensors.values() for span in entry.columns}
     for modality in gone:
         if modality not in read:
             raise DataError(
                 f"the record lists no input columns that read {modality}, so nothing can be cut out of this model",
                 key=modality,
-                hint=_OTHER_WAYS,
+                hint=_OTHER_METHODS,
             )
 
 
@@ -90,9 +90,9 @@ def _cut_entry(name: str, entry: TensorRecord, gone: tuple[str, ...]) -> TensorR
         return entry
     _refuse_impossible(name, entry)
     kept = kept_columns(entry, gone)
-    place = np.concatenate([[0], np.cumsum(kept)])
+    moved = np.concatenate([[0], np.cumsum(kept)])
     columns = tuple(
-        ColumnRange(start=int(place[span.start]), stop=int(place[span.stop]), reads=span.reads)
+        ColumnRange(start=int(moved[span.start]), stop=int(moved[span.stop]), reads=span.reads)
         for span in entry.columns
         if span.reads not in gone
     )
@@ -100,7 +100,7 @@ def _cut_entry(name: str, entry: TensorRecord, gone: tuple[str, ...]) -> TensorR
 
 
 def _refuse_impossible(name: str, entry: TensorRecord) -> None:
-    """Refuse columns that lie outside the tensor or that read two things at once: they cannot be taken out."""
+    """Refuse columns outside the tensor, and columns that read two modalities: they cannot be removed."""
     spans = sorted(entry.columns, key=lambda span: (span.start, span.stop))
     width = entry.shape[-1] if entry.shape else 0
     outside = [span for span in spans if not 0 <= span.start <= span.stop <= width]
@@ -108,10 +108,10 @@ def _refuse_impossible(name: str, entry: TensorRecord) -> None:
     for span, why in [(s, f"the tensor has {width}") for s in outside] + [(s, "others overlap") for s in overlapping]:
         raise DataError(
             f"the record says that columns {span.start} … {span.stop - 1} read {span.reads}, but {why}: "
-            "there is nothing that could be cut",
+            "nothing can be cut",
             key=name,
-            hint=_OTHER_WAYS,
+            hint=_OTHER_METHODS,
         )
 
 
-_OTHER_WAYS = "a lattice is deleted from with deletion.method=exact; any other model has to be trained again"
+_OTHER_METHODS = "use deletion.method=exact for a lattice; train any other model again"

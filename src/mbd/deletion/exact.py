@@ -1,14 +1,14 @@
-"""Method `exact`: on the lattice, what has seen the modality is dropped, and what is left never saw it.
+"""Method `exact`: on the lattice, every tensor that saw the modality is dropped; the rest never saw it.
 
-Whole modalities: every tensor whose provenance names one goes. The rest is, bit for bit, the model that training
+Whole modalities: every tensor whose provenance names one is dropped. The rest is byte for byte the model that training
 without these modalities gives (ε = 0), which anyone with the data can check by training it.
 
-Named subjects: every module whose tag holds the modality is trained anew from the rows without these subjects'
-recordings of it; all other tensors stay as they are, and projections and strengths of the other modalities are taken
-from them. The result is, bit for bit, training without these recordings.
+Named subjects: every module whose tag contains the modality is trained again on the rows without these subjects'
+recordings of it; all other tensors stay unchanged, and projections and strengths of the other modalities are taken
+from them. The result is byte for byte that of training without these recordings.
 
-Nothing of training is kept for this. A module's fits need the Gram matrix of each fold, and it has as many numbers as
-the fold's rows: to store it beside the model would be to store the recordings. It is computed again from the data.
+No state of training is kept for this. A module's fits need the Gram matrix of each fold, which has as many numbers as
+the fold's rows: storing it beside the model would store the recordings. It is computed again from the data.
 """
 
 from dataclasses import replace
@@ -26,21 +26,21 @@ from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
 
 _ASSUMPTIONS = (
-    "The provenance in model.json is true: each tensor was computed from the data of the modalities it names and from "
-    "nothing else. Training without the modality gives the same bytes for every retained tensor; anyone who holds the "
-    "retained data can check this by training.",
-    "The architecture and the hyper-parameters were not chosen by looking at the deleted data.",
+    "The provenance in model.json is correct: each tensor was computed only from the data of the modalities it names. "
+    "Training without the modality gives the same bytes for every retained tensor; anyone who has the retained data "
+    "can check this by training.",
+    "The architecture and the hyperparameters were not chosen by looking at the deleted data.",
 )
 _OF_SUBJECTS = (
-    "The subjects' recordings of this modality are forgotten; their other modalities and their labels are not.",
+    "The subjects' recordings of this modality were deleted; their other modalities and their labels were not.",
 )
 
 
 def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
-    """Carry out `request` on a lattice model; the parameters that count are those the model was trained with."""
+    """Delete `request` from a lattice model; the parameters in effect are those the model was trained with."""
     del params
     if request.subjects:
-        return _forget_subjects(request, before)
+        return _delete_subjects(request, before)
     phases = Phases()
     with phases.phase("drop"):
         gone = set(request.modalities)
@@ -69,10 +69,10 @@ def _guarantee(*assumptions: str) -> Guarantee:
     return Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=(*_ASSUMPTIONS, *assumptions))
 
 
-def _forget_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOutcome:
+def _delete_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOutcome:
     if len(request.modalities) != 1:
         raise UsageError(
-            "subjects can be forgotten in one modality at a time",
+            "subjects can be deleted from one modality at a time",
             key="--modality",
             value=", ".join(request.modalities),
             hint="delete again for the next modality",
@@ -87,7 +87,7 @@ def _forget_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOu
         from mbd.training.lattice import FittedModalities, train_modules  # noqa: PLC0415 -- dropping modules needs no training
 
         spec = LatticeSettings.model_validate(record.spec)
-        anew, provenance, _ = train_modules(
+        retrained, provenance, _ = train_modules(
             rows,
             spec,
             seed=int(record.seed),
@@ -96,7 +96,7 @@ def _forget_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOu
             found=FittedModalities.in_model(before.tensors, [m for m in record.modalities if m != modality]),
         )
     kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
-    tensors: dict[str, Array] = {name: before.tensors[name] for name in kept} | anew
+    tensors: dict[str, Array] = {name: before.tensors[name] for name in kept} | retrained
     return DeletionOutcome(
         record=record.model_copy(update={"tensors": kept | provenance, "guarantee": _guarantee(*_OF_SUBJECTS)}),
         tensors=tensors,
@@ -104,7 +104,7 @@ def _forget_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOu
         facts={
             "subjects": len(request.subjects),
             "recordings_forgotten": int(theirs.sum()),
-            "retrained_tensors": len(anew),
+            "retrained_tensors": len(retrained),
             "kept_tensors": len(kept),
         },
         phases=phases,

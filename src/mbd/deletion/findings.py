@@ -1,4 +1,4 @@
-"""What there is to say about a surgery, its part of `deletion.json`: every threshold, count and quantity in effect."""
+"""The part of `deletion.json` about a surgery: every threshold, count and quantity in effect."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array
 
 STABLE_ROWS = 2000
-"""calibration rows from which on the paper calls its proxies stable"""
+"""number of calibration rows from which the paper calls its proxies stable"""
 
 LOW_ESTIMATE = (
-    "M is a low estimate, the largest third derivative along three directions and on a few rows. The true M may be "
-    "larger, and with it relative_proxy_error_bound, which is therefore no bound."
+    "M is a low estimate: the largest third derivative along three directions, on a few rows. The true M, and with it "
+    "relative_proxy_error_bound, may be larger, so the latter is not a bound."
 )
 
 _LARGEST_SAMPLE = 20_000
@@ -29,7 +29,7 @@ _QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
 
 
 def calibration_facts(manifest: Manifest, calibration: Calibration, found: Saliency) -> dict[str, Any]:
-    """Return how many calibration rows were asked for, are there and could be used."""
+    """Return how many calibration rows were requested, exist and could be used."""
     rows = len(calibration.split)
     return {
         "requested": manifest.calibration.requested,
@@ -75,7 +75,7 @@ class Chosen:
             "importance_threshold": selection.importance_threshold,
             "parameters": selection.parameters,
             "salient": selection.salient,
-            "note": None if selection.salient else "nothing that is left takes part in reconstructing the modality",
+            "note": None if selection.salient else "no remaining parameter takes part in reconstructing the modality",
             "candidates": selection.candidate_count,
             "limit": selection.limit,
             "chosen": selection.chosen,
@@ -85,7 +85,7 @@ class Chosen:
         }
 
     def proxy_facts(self, settings: SurgerySettings) -> dict[str, Any]:
-        """Return both proxies side by side, among the candidates or, where there are none, among all parameters."""
+        """Return both proxies, for the candidates or, if there are none, for all parameters."""
         one, other, chi = (
             self._sample(values)
             for values in (self.importance.swiftprune, self.importance.gauss_newton, self.importance.chi)
@@ -102,7 +102,7 @@ class Chosen:
         }
 
     def paper_facts(self, settings: SurgerySettings, third_derivative: float) -> dict[str, Any]:
-        """Return the quantities with which the paper argues."""
+        """Return the quantities that the paper argues with."""
         weights, chi = self._candidates(self.weights), self._candidates(self.importance.chi)
         return {
             "lipschitz_estimate": self.importance.largest_gradient,
@@ -120,7 +120,7 @@ class Chosen:
         return np.concatenate([np.zeros(0), *parts])
 
     def _sample(self, values: Mapping[str, Array]) -> Array:
-        """Return every n-th value, so that sorting them takes no time."""
+        """Return every n-th value, so that sorting is fast."""
         if self.selection.candidates:
             candidates = self._candidates(values)
             return candidates[:: -(-candidates.size // _LARGEST_SAMPLE)]

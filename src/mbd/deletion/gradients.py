@@ -2,12 +2,12 @@
 
 For each parameter w_q: Σ_i g_iq, Σ_i |g_iq| or Σ_i g_iq², with g_iq = ∂L_i/∂w_q. The closed forms of
 :mod:`mbd.deletion.layers` cost one forward, one backward and one product for each layer. Before they are trusted,
-Σ_i g_iq of a few samples is compared with what autograd says; a parameter for which both differ (a weight that is also
-used outside of its layer), and one of any other layer, goes through `torch.func`, sample by sample, and is listed.
+Σ_i g_iq of a few samples is compared with autograd; a parameter for which both differ (a weight that is also used
+outside its layer), and one of any other layer, goes through `torch.func`, sample by sample, and is listed.
 
-Sums are additive: a batch is worked off before the next is read, and the sums of shards add up to those of the whole.
+Sums are additive: a batch is finished before the next is read, and the sums of shards add up to those of the whole.
 Products have the network's precision and are added up in float64. Sums of |g| or g² in float32 are added without
-rounding that way, so the order of batches and how they are shared out are of no consequence.
+rounding that way, so the order of batches and their distribution to processes do not matter.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ _AGREES = 1e-4  # difference that rounding may explain, as a share of Σ|g|
 
 @dataclass
 class Sums:
-    """What is known of a loss after some samples."""
+    """Sums over the samples so far."""
 
     rows: int = 0
     totals: dict[Form, dict[str, Tensor]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def sum_over_samples(
 ) -> Sums:
     """Return the sums of the gradients of `losses`, whose k-th value for a sample is summed in the k-th form.
 
-    `rows` tells which parameters the network gives to every sample, and where.
+    `rows` names the parameters that the network gives to every sample, and where they enter.
     """
     call, sums, rows = _Call(network, losses), Sums(), rows or {}
     tried = False
@@ -102,7 +102,7 @@ class _Call(nn.Module):
 
 
 def _add(sums: Sums, call: _Call, batch: Batch, forms: tuple[Form, ...], rows: Mapping[str, LayerRow]) -> None:
-    """Add what a batch has to say."""
+    """Add the sums of a batch."""
     samples = _samples(batch)
     recorder = Recorder(call.network, samples, rows)
     with recorder.on():
@@ -155,8 +155,8 @@ def _without_closed_form(call: _Call, batch: Batch, rows: Mapping[str, LayerRow]
         if gradient is None and name not in closed:
             continue
         zero = torch.zeros_like(free[name])
-        told, scale = (closed[name].total(form) if name in closed else zero for form in ("plain", "absolute"))
-        if name not in covered or (told - (zero if gradient is None else gradient)).norm() > _AGREES * scale.norm():
+        found, scale = (closed[name].total(form) if name in closed else zero for form in ("plain", "absolute"))
+        if name not in covered or (found - (zero if gradient is None else gradient)).norm() > _AGREES * scale.norm():
             differs.add(name)
     return differs
 

@@ -6,7 +6,7 @@
 
 x_q is what w_q is multiplied with, S = Σ x² over the inputs of its row (a bias is multiplied with 1), both summed over
 the calibration rows; a parameter that no prediction uses has χ = 0. g and h are the gradient and the Gauss–Newton
-diagonal of the mean supervised loss. The rows come without the modality that goes: so the model will be used.
+diagonal of the mean supervised loss. The rows come without the deleted modality, as the model will be used.
 """
 
 from collections.abc import Collection, Mapping
@@ -44,7 +44,7 @@ def importance(calibration: Calibration, hidden: Collection[str], chi_max: float
     sums = calibration.sums(calibration.prediction(hidden), ("plain", *squares), hidden=hidden)
     if not sums.rows:
         raise DataError(
-            "no calibration row has any of the modalities that are left, so nothing can be measured about them",
+            "no calibration row has any of the retained modalities, so importance cannot be measured",
             file=calibration.split.folder,
             hint="use a FeatureSet whose calibration rows have more than the deleted modalities",
         )

@@ -1,7 +1,7 @@
-"""Per-sample gradients of a network in closed form: what one forward and one backward pass tell of every sample.
+"""Per-sample gradients of a network in closed form, from one forward and one backward pass.
 
-While a :class:`Recorder` is on, it notes for each use of a layer what went in and what came out; the gradient of the
-loss by what came out then holds the gradient of every sample i by the layer's parameters:
+While a :class:`Recorder` is on, it records input and output of each use of a layer; the gradient of the loss by the
+output then gives the gradient of every sample i by the layer's parameters:
 
     Linear       ∂L_i/∂W = Σ_t g_it x_itᵀ,   ∂L_i/∂b = Σ_t g_it        t: the uses of the layer for one sample
     LayerNorm    ∂L_i/∂w = Σ_t g_it ∘ x̂_it,  ∂L_i/∂b = Σ_t g_it
@@ -165,7 +165,7 @@ def _number(value: int, like: Tensor) -> Tensor:
 
 
 def with_closed_form(network: nn.Module, rows: Mapping[str, LayerRow]) -> set[str]:
-    """Return the names of the parameters whose gradients a :class:`Recorder` can tell."""
+    """Return the names of the parameters whose gradients a :class:`Recorder` can compute."""
     layers = {id(p) for layer in network.modules() if type(layer) in _LAYERS for p in layer.parameters()}
     return {name for name, parameter in network.named_parameters() if id(parameter) in layers} | set(rows)
 
@@ -174,7 +174,7 @@ _LAYERS = (nn.Linear, nn.LayerNorm)
 
 
 class Recorder:
-    """Notes every use of the layers of `network` that have a closed form, for a batch of `samples`."""
+    """Records every use of the layers of `network` that have a closed form, for a batch of `samples`."""
 
     def __init__(self, network: nn.Module, samples: int, rows: Mapping[str, LayerRow]) -> None:
         self._network, self._samples, self._rows = network, samples, rows
@@ -183,7 +183,7 @@ class Recorder:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Note what happens within."""
+        """Record within this context."""
         layers = [layer for layer in self._network.modules() if type(layer) in _LAYERS]
         hooks = [layer.register_forward_hook(self._note) for layer in layers]
         try:
@@ -205,7 +205,7 @@ class Recorder:
         else:
             own = {n: layer.weight.detach()[:, row.columns] for n, row in self._rows.items() if row.weight == weight}
             self._uses.append(_LinearUse(weight, bias, x, out, own))
-        return out.clone()  # an operation in place, further on, must not change what is noted here
+        return out.clone()  # an operation in place, further on, must not change what is recorded here
 
     def gradients(self, total: Tensor) -> dict[str, Gradient]:
         """Return the per-sample gradients of `total`, a sum over samples, by the name of the parameter."""

@@ -1,7 +1,7 @@
-"""What every deletion method takes and returns.
+"""The interface of a deletion method.
 
-A method is a module `mbd.deletion.METHOD` with `delete(request, original, params) -> Outcome`. It decides nothing about
-files: the step `delete` reads the model and the data, and writes the outcome.
+A method is a module `mbd.deletion.METHOD` with `delete(request, before, params) -> DeletionOutcome`. It reads and
+writes no files: the step `delete` reads the model and the data, and writes the outcome.
 """
 
 import time
@@ -34,7 +34,7 @@ class Phases:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time what happens within."""
+        """Time a phase."""
         start = time.perf_counter()
         try:
             yield
@@ -44,7 +44,7 @@ class Phases:
 
 @dataclass(frozen=True)
 class DeletionOutcome:
-    """The model after the deletion and everything there is to say about how it came about."""
+    """The model after the deletion, and the record of how it was made."""
 
     record: ModelRecord
     tensors: Mapping[str, Array]

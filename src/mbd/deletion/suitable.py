@@ -1,4 +1,4 @@
-"""Whether a request can be carried out: method and model, model and data, calibration apart from train and test.
+"""Whether a deletion is possible: method and model, model and data, calibration apart from train and test.
 
 This is decided here, before a method starts; methods do not check it again.
 """
@@ -16,7 +16,7 @@ from mbd.registry import METHODS
 
 
 def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> None:
-    """Refuse a method that does not work on the model's backbone, or does not forget single subjects."""
+    """Refuse a method that does not work on the model's backbone, or does not delete single subjects."""
     method, suitable = METHODS.get(name), methods_for(record.backbone)
     if name not in suitable:
         raise UsageError(
@@ -29,7 +29,7 @@ def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> 
         )
     if subjects and method.reads_for_subjects is None:
         raise UsageError(
-            f"the method {name} forgets whole modalities, not those of single subjects",
+            f"the method {name} deletes whole modalities, not those of single subjects",
             key="--subject",
             value=", ".join(subjects),
             hint="train with model.backbone=lattice and delete with deletion.method=exact",
@@ -65,7 +65,7 @@ def _refuse_calibration(data: FeatureSet) -> None:
     """Refuse a missing calibration split, or one that shares rows or groups with train or test."""
     if "calibration" not in data.manifest.splits:
         raise DataError(
-            "there is no calibration split, from which surgery finds out what to edit",
+            "there is no calibration split; surgery needs one to choose what to edit",
             file=data.folder / MANIFEST,
             hint="make the FeatureSet with features.calibration.size above 0, and train again",
         )

@@ -1,14 +1,14 @@
-"""Method `surgery`: the paper's Algorithm 1, and the structural cut that makes it do something.
+"""Method `surgery`: the paper's Algorithm 1, and the structural cut that makes it effective.
 
     saliency     s_q of the reconstruction of m*, on the calibration rows
-    cut          all that belongs to m* or reads it goes (unless `cut` is off)
-    importance   L_q of what is left
-    selection    at most r·|W| candidates of what is left
+    cut          removes all that belongs to m* or reads it (unless `cut` is off)
+    importance   L_q of the rest
+    selection    at most r·|W| candidates of the rest
     edit         w_q ← 0, or w_q + N(0, σ²) with the paper's σ = Δ √(2 ln(1.25/δ)) / ε and Δ = 2 ‖w_chosen‖
 
-With a backbone whose generators share nothing, the cut removes every parameter with s_q > 0, and nothing is left to be
-edited. Nothing here proves an (ε, δ): shared weights were trained with m*, and no bound is known of how far that moved
-them. So the guarantee is `empirical`, whatever the edit.
+With a backbone whose generators share nothing, the cut removes every parameter with s_q > 0, and nothing is left to
+edit. Nothing here proves an (ε, δ): shared weights were trained with m*, and no bound is known on how far that moved
+them. The guarantee is therefore `empirical`, whatever the edit.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ CUT = "with the structural cut"
 def delete(
     request: DeletionTarget, model_before: ModelBefore, params: Params, *, key: NoiseKey | None = None
 ) -> DeletionOutcome:
-    """Carry out `request` on a joint model; `key` replaces the fresh noise key in tests."""
+    """Delete `request` from a joint model; `key` replaces the fresh noise key in tests."""
     settings, phases = params.deletion.surgery, Phases()
     gone = requested(model_before.record, request.modalities)
     group = join_group()
@@ -94,7 +94,7 @@ def delete(
 
 
 def variant(settings: SurgerySettings) -> str:
-    """Return in words which algorithm was carried out."""
+    """Return a description of the algorithm."""
     if settings.cut:
         return CUT
     return AS_PRINTED if settings.order == "importance" else NOT_CUT
@@ -103,7 +103,7 @@ def variant(settings: SurgerySettings) -> str:
 def _released(
     model_before: ModelBefore, gone: tuple[str, ...], settings: SurgerySettings
 ) -> tuple[ModelRecord, dict[str, Array]]:
-    """Return the model that is to be edited; without the cut, the modality stays built in and is merely refused."""
+    """Return the model to edit; without the cut, the modality stays in the model and is only refused as input."""
     if settings.cut:
         record, tensors = cut(model_before.record, model_before.tensors, gone)
     else:
@@ -116,12 +116,12 @@ def _released(
 def edit(
     tensors: Mapping[str, Array], indices: Mapping[str, Array], settings: DeletionSettings, key: NoiseKey | None = None
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the tensors with the chosen positions zeroed or noised, and what there is to say about it."""
+    """Return the tensors with the chosen positions zeroed or noised, and the record of the edit."""
     chosen = {name: np.asarray(tensors[name]).ravel()[positions] for name, positions in indices.items()}
     if settings.surgery.edit == "zero" or not indices:
         return _replaced(tensors, indices, {name: np.zeros_like(old) for name, old in chosen.items()}), {
             "kind": "zero",
-            "note": "zeroing is not random, so no ε can belong to it",
+            "note": "zeroing is not random, so it has no ε",
         }
     norm = float(np.sqrt(sum(float(old.astype(np.float64) @ old.astype(np.float64)) for old in chosen.values())))
     sensitivity = 2 * norm
@@ -159,24 +159,24 @@ def _replaced(
 def _assumptions(gone: tuple[str, ...], settings: SurgerySettings) -> tuple[str, ...]:
     names = ", ".join(gone)
     structure = (
-        f"Everything that exists for {names} alone, and every input column that reads it, was removed: the model has "
-        f"no input for {names}."
+        f"Every tensor of {names} alone, and every input column that reads it, was removed: the model has no input for "
+        f"{names}."
         if settings.cut
-        else f"Nothing was removed: the model still has parameters and inputs of {names}; it merely refuses it."
+        else f"Nothing was removed: the model still has parameters and inputs of {names}; it only refuses the input."
     )
     return (
         structure,
-        f"The weights that are left were trained together with {names}. How far that moved them is not bounded, so "
+        f"The remaining weights were trained together with {names}. How far that moved them is not bounded, so "
         "neither zeroing nor noise on chosen coordinates makes the model (ε, δ)-indistinguishable from one that never "
         f"saw {names}, and no ε is claimed.",
-        f"That nothing of {names} can be got out of the model is for the attacks to show, each beside a model trained "
-        "without it.",
+        f"Whether {names} can be recovered from the model is measured by the attacks, each compared with a model "
+        "trained without it.",
         "The calibration rows, from which the edited coordinates were chosen, are neither train nor test rows.",
     )
 
 
 _SENSITIVITY = (
     "Δ = 2‖w‖ of the chosen weights: if the weights of a model that never saw the modality have at most the same norm "
-    "at these positions, both are at most Δ apart there. That is assumed, not proven; the positions themselves and the "
-    "norm depend on the data; and at all other positions both models differ freely."
+    "at these positions, the two differ by at most Δ there. This is assumed, not proven; the positions and the norm "
+    "depend on the data; and at all other positions the two models may differ without limit."
 )

@@ -1,17 +1,17 @@
-"""A lower bound on ε from attacks: how much the release of a model has been *shown* to reveal.
+"""A lower bound on ε from attacks: how much a released model has been *shown* to reveal.
 
-An adversary scores candidates, of which some are members. Whatever (ε, δ) holds, for each of his decisions
+An attacker scores candidates, some of which are members. If (ε, δ) holds, then for each decision
 
     TPR ≤ e^ε FPR + δ    and    TNR ≤ e^ε FNR + δ
 
-so rates that were measured bound ε from below. Two bounds, each of which holds with the confidence asked for:
+so measured rates bound ε from below. Two bounds, each with the requested confidence:
 
     rates     ε ≥ ln((TPR − δ) / FPR), ln((TNR − δ) / FNR)   with Clopper–Pearson: TPR from below, FPR from above
     one run   with V of r guesses right among m candidates that were members by a fair coin (Steinke et al. 2023):
               P(V ≥ v) ≤ P(B ≥ v) + 2mδ · max_i P(v − i ≤ B < v) / i,   B ~ Binomial(r, e^ε / (1 + e^ε))
 
 The decision is chosen on one half of the candidates and counted on the other, so the choice costs no confidence.
-A bound of 0 says that nothing was shown, not that nothing is revealed.
+A bound of 0 means that nothing was shown, not that nothing is revealed.
 """
 
 import math
@@ -26,7 +26,7 @@ from mbd.tensors import Array
 
 _THRESHOLDS = 64
 _GUESSED = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-_LARGEST = 50.0  # beyond it e^ε says "everything"
+_LARGEST = 50.0  # a larger ε is no limit in practice
 _STEPS = 60
 
 
@@ -82,7 +82,7 @@ def by_guesses(right: int, guesses: int, candidates: int, *, delta: float, confi
 
 
 def lower_bound(scores: Array, members: Array, *, delta: float, confidence: float, seed: int) -> Bound:
-    """Return the better of both bounds for scores of which more speaks for a member."""
+    """Return the better of both bounds for scores that are higher for members."""
     each = 1 - (1 - confidence) / 2
     order = stream(seed, "audit", "halves").permutation(len(scores))
     choosing, counting = ((scores[part], np.asarray(members, bool)[part]) for part in np.array_split(order, 2))
@@ -98,8 +98,8 @@ def lower_bound(scores: Array, members: Array, *, delta: float, confidence: floa
 
 
 def _rate_bounds(scores: Array, members: Array, thresholds: Array, delta: float, confidence: float) -> Array:
-    said = scores[:, None] >= thresholds
-    hits, alarms = said[members].sum(0), said[~members].sum(0)
+    positive = scores[:, None] >= thresholds
+    hits, alarms = positive[members].sum(0), positive[~members].sum(0)
     positives, negatives = int(members.sum()), int((~members).sum())
     return by_rates(hits, positives, alarms, negatives, delta=delta, confidence=confidence)
 
@@ -121,7 +121,7 @@ def _guess_bound(scores: Array, members: Array, share: float, delta: float, conf
 
 
 def _chance_of(right: int, guesses: int, candidates: int, epsilon: float, delta: float) -> float:
-    """Return how probable so many right guesses are at most, if (ε, δ) holds."""
+    """Return an upper bound on the probability of so many correct guesses if (ε, δ) holds."""
     binomial = _scipy().binom(guesses, 1 / (1 + math.exp(-epsilon)))
     below = np.cumsum(binomial.pmf(right - np.arange(1, right + 1)))
     surplus = float((below / np.arange(1, right + 1)).max()) if right else 0.0

@@ -1,7 +1,7 @@
-"""What the deletions of one lineage have cost so far, and whether another one fits.
+"""The privacy budget of a lineage: what its deletions have cost, and whether another one fits.
 
-A lineage is a trained model and all that deletions have made of it. Every noisy release of the same weights costs ρ,
-and costs add up: two deletions from the same model, both published, hide as much as one with less noise. (A deletion
+A lineage is a trained model and every model that deletions made from it. Every noisy release of the same weights costs
+ρ, and costs add up: two deletions from the same model, both published, hide as much as one with less noise. (A deletion
 from a model that is noised already gives away no more than that model did; it is added all the same.)
 
     with open_ledger(folder, lineage) as ledger:           # locked: one deletion of a lineage at a time
@@ -12,7 +12,7 @@ from a model that is noised already gives away no more than that model did; it i
 Each line of `LINEAGE.jsonl` is an entry with its digest and that of the one before it; the file only grows, and is
 replaced whole. A charge without a release (its deletion was killed) is taken up by the next run of the same one: it
 counts once. (If the new model is in place already, that run only settles the charge and draws no noise.) A charge with
-a release stands: deleting again, with fresh noise, is a second release and costs again.
+a release is final: deleting again, with fresh noise, is a second release and costs again.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ from mbd.privacy.gaussian import epsilon_by_gaussian
 
 
 class BudgetExhaustedError(MbdError):
-    """The lineage has no room for another deletion of this kind."""
+    """The budget of the lineage does not allow another deletion of this kind."""
 
     exit_code = ExitCode.REFUSED
 
@@ -127,7 +127,7 @@ class Ledger:
 def open_ledger(folder: Path, lineage: str, *, known: tuple[str, ...] = ()) -> Iterator[Ledger]:
     """Open and lock the ledger of a lineage (the SHA-256 of its first model), or begin one.
 
-    `known` are digests of entries that earlier deletion records vouch for; if one is missing, lines have been lost.
+    `known` are digests of entries that earlier deletion records list; if one is missing, lines have been lost.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{lineage}.jsonl"
@@ -135,7 +135,7 @@ def open_ledger(folder: Path, lineage: str, *, known: tuple[str, ...] = ()) -> I
         ledger = Ledger(file, lineage)
         digests = {entry.digest for entry in ledger.entries}
         if any(digest not in digests for digest in known):
-            raise _damaged(file, "an entry that an earlier deletion record vouches for is not in it")
+            raise _damaged(file, "an entry that an earlier deletion record lists is not in it")
         yield ledger
 
 
@@ -173,7 +173,7 @@ def _damaged(file: Path, how: str) -> DataError:
     return DataError(
         f"the budget ledger is damaged: {how}",
         file=file,
-        hint="bring the file back from a backup; without it nobody knows what the lineage has spent, "
+        hint="restore the file from a backup; without it the budget spent by the lineage is unknown, "
         "and no further deletion of it can be certified",
     )
 
@@ -186,9 +186,9 @@ def _locked(lock: Path, file: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise MbdError(
-                "another deletion of this lineage is at work",
+                "another deletion of this lineage is running",
                 file=file,
-                hint="wait until it is done, and run this again",
+                hint="wait until it has finished, and run this again",
             ) from error
         yield
     finally:

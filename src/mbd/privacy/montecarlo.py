@@ -1,4 +1,4 @@
-"""Does the accounting hold? Releases are drawn, and what they give away is counted (the paper's appendix figure).
+"""A check of the accounting by simulation: releases are drawn and their privacy loss counted (the paper's appendix).
 
 Vectors a and b at distance Δ are noised with σ₁, σ₂, …, one release after the other. The loss of releases z_k of a is
 

@@ -1,12 +1,12 @@
-"""Gaussian noise from a secret key that is forgotten once it has been used.
+"""Gaussian noise from a secret key that is destroyed after use.
 
     key_name = SHA-256(tag ‖ key ‖ name)      one stream for each tensor
     u        = ChaCha20(key_name), 53 bits each, in (0, 1]
     z        = √(−2 ln u₁) · (cos 2πu₂, sin 2πu₂)
 
-Whoever has the key can subtract the noise, so the key is fresh for each deletion, never in any output, and overwritten
-after use. What is published is a commitment, SHA-256(tag ‖ salt ‖ key): if the key is in escrow, it can be shown later
-that this very key was used; without the key the commitment says nothing.
+The key allows subtracting the noise, so it is fresh for each deletion, never in any output, and overwritten after use.
+A commitment, SHA-256(tag ‖ salt ‖ key), is published: if the key is in escrow, it can be shown later that this key was
+used; without the key the commitment reveals nothing.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ class NoiseKey:
         with os.fdopen(handle, "a", encoding="ascii") as stream:
             if os.fstat(handle).st_mode & 0o077:
                 raise UsageError(
-                    "others than its owner may use the escrow file",
+                    "the escrow file is accessible to others than its owner",
                     file=file,
                     key="deletion.certified.escrow",
                     hint=f"chmod 600 {file}",
@@ -100,9 +100,9 @@ def commit(key: bytes, salt: bytes) -> str:
 def one_time_key(
     escrow: Path | None = None, key: NoiseKey | None = None, public_seed: int | None = None
 ) -> Iterator[NoiseKey]:
-    """Give a fresh key (or `key`, or that of a public seed), in escrow first if that is wanted.
+    """Yield a fresh key (or `key`, or that of a public seed), after putting it in escrow if requested.
 
-    Afterwards it is destroyed, whatever happens.
+    It is destroyed afterwards in every case.
     """
     key = key or (NoiseKey.fresh() if public_seed is None else NoiseKey.public(public_seed))
     try:

@@ -1,4 +1,4 @@
-"""How far the deletion could have moved: the bound Δ that noise is calibrated to, and distances that were measured.
+"""Sensitivity: the bound Δ that noise is calibrated to, and measured distances.
 
 clipped to a ball of radius C     Δ = 2C, for any two vectors in it
 against a reference               ‖W − W^{-m}‖ inside and outside chosen coordinates: measured, never a bound
@@ -14,7 +14,7 @@ from mbd.tensors import Array
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """A bound on the L2 distance between two vectors that noise has to make alike, and why it holds, in words."""
+    """A bound on the L2 distance between two vectors that noise must make indistinguishable, and why it holds."""
 
     value: float
     reason: str
@@ -25,8 +25,8 @@ def of_ball(radius: float) -> Sensitivity:
     return Sensitivity(
         2 * radius,
         f"The vector is scaled down to an L2 norm of at most C = {radius:g} before noise is added. Any two vectors in "
-        f"that ball are at most 2C = {2 * radius:g} apart, whatever they were trained on and however: nothing is "
-        "assumed of the loss, of the data or of training.",
+        f"that ball are at most 2C = {2 * radius:g} apart, however they were trained: nothing is assumed about the "
+        "loss, the data or the training.",
     )
 
 
