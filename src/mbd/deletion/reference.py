@@ -74,7 +74,8 @@ def _refuse_unsuitable(record: ModelRecord, reference: ModelRecord) -> None:
     seen = {m for entry in reference.tensors.values() for m in entry.sees} & set(record.revoked)
     if seen or reference.revoked:
         raise DataError(
-            f"the reference has seen {', '.join(sorted(seen or reference.revoked))}, so it is none",
+            f"the reference model was trained on {', '.join(sorted(seen or reference.revoked))}; it cannot serve as a "
+            "reference",
             key="--reference",
             hint="a reference is trained --without the deleted modalities, not deleted from",
         )
