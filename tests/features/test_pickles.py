@@ -33,7 +33,7 @@ def loaded(data: bytes) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two values are equal in type and content, down to the bits of arrays."""
+    """Return whether two values are equal in type and content, down to the bits of arrays."""
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):

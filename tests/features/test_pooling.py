@@ -47,7 +47,7 @@ def test_a_row_without_frames_is_not_available(length: int | None) -> None:
 def test_what_is_not_finite_counts_as_zero_and_is_counted() -> None:
     bad = np.array([[[np.nan, 2.0], [-np.inf, np.inf]], [[np.nan, np.nan], [np.inf, np.nan]]])
     pooled = pool(bad)
-    assert pooled.mended == 7
+    assert pooled.corrected == 7
     assert pooled.vectors.tolist() == [[0.0, 2.0], ZERO]
     assert pooled.available.tolist() == [True, False]
 

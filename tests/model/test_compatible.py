@@ -1,4 +1,4 @@
-"""A model and data that do not belong together are told apart, with what differs."""
+"""A model and data that do not belong together are refused, with what differs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The joint backbone: any modalities, missing inputs, what can be looked into, a provenance that tells the truth."""
+"""The joint backbone: any modalities, missing inputs, what can be looked into, a provenance that is true."""
 
 from itertools import product
 

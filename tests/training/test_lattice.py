@@ -62,7 +62,7 @@ def test_training_without_a_modality_gives_the_same_bytes_for_all_that_is_left(
 
 
 def test_what_other_modalities_have_found_need_not_be_sought_again(tmp_path: Path) -> None:
-    """Classes, and rows that lack this or that: when some of visual goes, only modules with visual are trained anew."""
+    """Classes, and rows with gaps: when some of visual goes, only modules with visual are trained again."""
     rows = FeatureSet.open(synthetic_set(tmp_path / "set", "features.source.synthetic.classes=3")).split("train").load()
     place = np.arange(len(rows))
     available = {"text": place % 5 != 0, "audio": place % 7 != 1, "visual": place % 3 != 2}
@@ -72,10 +72,10 @@ def test_what_other_modalities_have_found_need_not_be_sought_again(tmp_path: Pat
         train_modules(replace(rows, available=bits), spec, seed=0, classes=3)[0] for bits in (available, fewer)
     )
     found = FittedModalities.in_model(before, ["text", "audio"])
-    anew = train_modules(replace(rows, available=fewer), spec, seed=0, classes=3, only="visual", found=found)[0]
-    assert 0 < len(anew) < len(before)
-    assert (before | anew).keys() == after.keys()
-    for name, tensor in (before | anew).items():
+    again = train_modules(replace(rows, available=fewer), spec, seed=0, classes=3, only="visual", found=found)[0]
+    assert 0 < len(again) < len(before)
+    assert (before | again).keys() == after.keys()
+    for name, tensor in (before | again).items():
         assert tensor.tobytes() == after[name].tobytes(), name
 
 

@@ -116,10 +116,10 @@ def test_an_ablated_part_has_no_term_and_every_parameter_left_has_a_gradient(on:
 
 def test_a_modality_that_no_row_of_the_batch_has_adds_nothing() -> None:
     network, batch = network_and_batch()
-    nobody = {**batch.available, "text": torch.zeros(N, dtype=torch.bool)}
-    hidden = {**batch.shown, "text": nobody["text"]}
+    without_text = {**batch.available, "text": torch.zeros(N, dtype=torch.bool)}
+    hidden = {**batch.shown, "text": without_text["text"]}
     inputs = {**batch.inputs, "text": torch.zeros(N, 5)}
-    gone = Batch(inputs, nobody, hidden, batch.labels, batch.masks)
+    gone = Batch(inputs, without_text, hidden, batch.labels, batch.masks)
     terms = objective(forward(network, gone, slice(0, N)), gone, network, "regression", ProcessGroup())
     terms["total"].backward()  # type: ignore[no-untyped-call]
     path = network.modality["text"]

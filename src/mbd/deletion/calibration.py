@@ -61,7 +61,7 @@ class Calibration:
         if self.group.size == 1:
             return own
         total = Sums()
-        for share in self.group.everyones(own.on_cpu()):
+        for share in self.group.gather_objects(own.on_cpu()):
             total += share
         return total
 

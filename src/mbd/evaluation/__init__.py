@@ -1,1 +1,1 @@
-"""What a prediction is worth: metrics, regimes, baselines."""
+"""Evaluation of predictions: metrics, regimes of missing modalities, baselines."""

@@ -1,4 +1,4 @@
-"""Ridge baselines on the rows that models are judged by.
+"""Ridge baselines on the rows that models are evaluated on.
 
 - :func:`ridge_baselines`: each modality alone and all together, what the summary of a data set shows;
 - :class:`PatternRidge`: one map for each availability pattern, fitted on the train rows that have the whole pattern;
@@ -68,7 +68,7 @@ class PatternRidge:
 
 @dataclass(frozen=True)
 class ImputedRidge:
-    """One ridge of all modalities, and what stands in for a missing one."""
+    """One ridge of all modalities, and what replaces a missing one."""
 
     fill: Mapping[str, Array]
     ridge: Ridge

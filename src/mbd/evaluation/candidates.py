@@ -13,7 +13,7 @@ from mbd.model.predictor import Model, load
 
 @dataclass(frozen=True)
 class Candidate:
-    """One method to judge: its folders and its models, by seed."""
+    """One method to evaluate: its folders and its models, by seed."""
 
     name: str
     folders: dict[str, Path]
@@ -31,7 +31,7 @@ def open_candidates(folders: Sequence[Path]) -> list[Candidate]:
 
 
 def method_names(folders: Sequence[Path]) -> list[str]:
-    """Name each folder by as few of its last parts as tell all of them apart."""
+    """Name each folder by as few of its last parts as make all names different."""
     parts = [folder.resolve().parts for folder in folders]
     if len(set(parts)) < len(parts):
         raise UsageError("the same model is given twice", key="--model", value=", ".join(map(str, folders)))

@@ -1,10 +1,10 @@
-"""What can be seen inside a backbone that has generators and property embeddings, and how to see it.
+"""Inspection of a backbone that has generators and property embeddings.
 
 - X̂^m, each modality of the test rows as generated from the others, as a t-SNE map, with the silhouette of the sentiment
   in the space before the map (positive if rows of one class lie closer to each other than to those of another);
 - how far μ̄^m, the invariant mean that P^m was aligned with, moves when the input is corrupted.
 
-A backbone that lacks these parts, or was trained without them, is passed over.
+A backbone that lacks these parts, or was trained without them, is skipped.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Inside(Protocol):
 
 
 def reconstructed(model: Model, rows: Rows) -> Array | None:
-    """Return the standardised reconstructions of all modalities side by side, or None if there are none to tell apart.
+    """Return the standardised reconstructions of all modalities side by side, or None if there are none to distinguish.
 
     The last modality that is left is generated from nothing: the same for every row.
     """

@@ -1,9 +1,9 @@
-"""The regimes under which a model is judged, and its metrics in each.
+"""The regimes under which a model is evaluated, and its metrics in each.
 
 - *full*: every row shows what it has;
 - *fixed patterns*: only the modalities of one set, for every non-empty proper set; their average is FIX;
 - *missing rates* η: a share η of all (row, modality) pairs is missing at random, at least one left for each row; their
-  average is MR. No rate above (M − 1)/M can be: the first one asked for above it is taken as that limit (η = 0.7 of
+  average is MR. No rate above (M − 1)/M is possible: the first one above it is taken as that limit (η = 0.7 of
   three modalities is 0.667, as in other work of the field), further ones, and rates below what the rows lack of
   themselves, are left out;
 - each of them again with a share of the rows *corrupted*.
@@ -67,7 +67,7 @@ class Regime:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """The rows and regimes that all methods of one evaluation are judged by."""
+    """The rows and regimes that all methods of one evaluation share."""
 
     task: Task
     rows: Rows

@@ -44,7 +44,7 @@ class EvaluatedMethod:
 
 @dataclass(frozen=True)
 class Results:
-    """All methods on one bench; the first method is the one that the evaluation is about."""
+    """All methods of one evaluation; the first one is the method under evaluation."""
 
     plan: EvaluationPlan
     methods: tuple[EvaluatedMethod, ...]
@@ -100,7 +100,7 @@ class Tested:
 
 
 def compare(ours: EvaluatedMethod, theirs: EvaluatedMethod, condition: Condition, metric: str) -> Comparison | None:
-    """Pair two methods by seed (a baseline stands beside every seed); None without any pair."""
+    """Pair two methods by seed (a baseline is paired with every seed); None without any pair."""
     a, b = ours.values(condition, metric), theirs.values(condition, metric)
     if theirs.baseline and b:
         b = dict.fromkeys(a, next(iter(b.values())))
@@ -111,7 +111,7 @@ def compare(ours: EvaluatedMethod, theirs: EvaluatedMethod, condition: Condition
 def to_metrics(results: Results) -> dict[str, Any]:
     """Return `metrics.json`: the first method's headline numbers on top, every regime of every method below.
 
-    The long part is a list, which `dvc metrics` passes over.
+    The long part is a list, which `dvc metrics` skips.
     """
     first = results.methods[0]
 

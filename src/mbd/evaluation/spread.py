@@ -43,7 +43,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def paired_t_test(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
-    """Compare two methods seed by seed; the two sequences stand in the same order of seeds."""
+    """Compare two methods seed by seed; the two sequences have the same order of seeds."""
     differences = np.subtract(ours, theirs, dtype=np.float64)
     if len(differences) != len(ours) or len(differences) != len(theirs):
         raise ValueError(f"{len(ours)} and {len(theirs)} values are no pairs")

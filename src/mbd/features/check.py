@@ -1,6 +1,6 @@
 """What has to be true of feature data before anything is written, each with an error of its own.
 
-Order matters to the reader of an error: shape first, then identity, then values, then the splits' relation.
+The order makes errors readable: shapes first, then ids, then values, then relations between splits.
 """
 
 from itertools import combinations
@@ -93,7 +93,7 @@ def _check_ids(split: str, rows: Rows) -> None:
     unique, counts = np.unique(rows.ids, return_counts=True)
     if (repeated := unique[counts > 1]).size:
         raise DataError(
-            f"{repeated.size} ids stand more than once in the split {split}",
+            f"{repeated.size} ids occur more than once in the split {split}",
             key=f"{split}_ids",
             value=repeated[0],
             hint="ids must be unique: a deletion for a subject has to find every row once",
@@ -158,7 +158,7 @@ def _check_disjoint(collection: Collection) -> None:
 
 
 def all_finite(array: Array) -> bool:
-    """Tell whether no value is NaN or infinite, without a mask of the whole array where possible."""
+    """Return whether no value is NaN or infinite, without a mask of the whole array where possible."""
     if array.dtype.kind != "f":
         return True
     # A sum is finite only if every term is; it can overflow for finite terms, so a bad one is looked at closely.

@@ -1,13 +1,13 @@
 """Conversation-emotion tuples: which place holds what.
 
 Every place is a dictionary by dialogue, with something for each utterance, or a list or set of dialogues. Projects
-add, drop and move places, so a place is told by what it holds:
+add, drop and move places, so a place is recognised by its content:
 
     ids        texts without spaces, all different        vectors     lists or arrays of numbers
     texts      other texts: speakers, sentences           speakers    vectors of one 1 and else 0
     labels     numbers                                    dialogues   names of dialogues
 
-Vectors are text, audio and visual in this order, and lists of dialogues train and test. What cannot be told for
+Vectors are text, audio and visual in this order, and lists of dialogues train and test. What cannot be recognised for
 certain (a second kind of label, a fourth kind of vector, a third list) is not guessed: the user names the places.
 """
 
@@ -22,7 +22,7 @@ LISTS = ("train", "valid", "test")
 _UNUSED = ("_", "speakers", "sentences")
 _VECTORS = {2: ("text", "audio"), 3: ("text", "audio", "visual")}
 _KEY = "features.source.iemocap.layout"
-_WAY_OUT = (
+_HINT = (
     f"name each place in {_KEY}, such as [ids, speakers, labels, text, audio, visual, sentences, train, test], "
     "with _ for one to leave out"
 )
@@ -47,7 +47,7 @@ def arrange(path: Path, content: object, layout: tuple[str, ...] | str) -> Place
             file=path,
             key=_KEY,
             value=", ".join(names),
-            hint=_WAY_OUT,
+            hint=_HINT,
         )
     places = {name: place for name, place in zip(names, content, strict=True) if name not in _UNUSED}
     _check(path, names, places)
@@ -65,10 +65,10 @@ def _recognised(path: Path, content: list[Any]) -> tuple[str, ...]:
     vectors = kinds.count("vectors")
     if (kinds.count("labels"), kinds.count("dialogues")) != (1, 2) or vectors not in _VECTORS:
         raise DataError(
-            "the places of the tuple cannot be told apart",
+            "the places of the tuple cannot be distinguished",
             file=path,
             value=", ".join(f"{place}: {kind}" for place, kind in enumerate(kinds)),
-            hint=_WAY_OUT,
+            hint=_HINT,
         )
     names = {"ids": iter(("ids",)), "labels": iter(("labels",)), "dialogues": iter(("train", "test"))}
     names["vectors"] = iter(_VECTORS[vectors])
@@ -122,7 +122,7 @@ def _check(path: Path, names: tuple[str, ...], places: Places) -> None:
     elif not modalities(places):
         problem = "no place is a modality"
     if problem:
-        raise DataError(problem, file=path, key=_KEY, value=", ".join(names), hint=_WAY_OUT)
+        raise DataError(problem, file=path, key=_KEY, value=", ".join(names), hint=_HINT)
     for name, place in places.items():
         kind, fits = ("list or set of dialogues", list | tuple | set | frozenset | np.ndarray)
         if name not in LISTS:
@@ -133,5 +133,5 @@ def _check(path: Path, names: tuple[str, ...], places: Places) -> None:
                 file=path,
                 key=_KEY,
                 value=type(place).__name__,
-                hint=_WAY_OUT,
+                hint=_HINT,
             )

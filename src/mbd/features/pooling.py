@@ -20,12 +20,12 @@ _CHUNK_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Pooled:
-    """A vector for each row, and what was met on the way."""
+    """A vector for each row, and what was corrected or left out."""
 
     vectors: Array
     available: Array
     """rows with at least one frame that holds anything"""
-    mended: int
+    corrected: int
     """values that were NaN or infinite and count as 0"""
     left_out: int
     """rows with frames beyond the length given for them"""
@@ -37,20 +37,20 @@ def pool(sequences: Array, lengths: Array | None = None) -> Pooled:
     exact = np.dtype(np.float32 if sequences.dtype.kind == "f" and sequences.dtype.itemsize <= 4 else np.float64)
     step = max(1, _CHUNK_BYTES // max(1, frames * dim * exact.itemsize))
     vectors, available = np.zeros((rows, dim), np.float32), np.zeros(rows, bool)
-    mended = left_out = 0
+    corrected = left_out = 0
     for begin in range(0, rows, step):
         here = slice(begin, begin + step)
         part = _pool_chunk(sequences[here].astype(exact), None if lengths is None else lengths[here])
         vectors[here], available[here] = part.vectors, part.available
-        mended, left_out = mended + part.mended, left_out + part.left_out
-    return Pooled(vectors, available, mended, left_out)
+        corrected, left_out = corrected + part.corrected, left_out + part.left_out
+    return Pooled(vectors, available, corrected, left_out)
 
 
 def _pool_chunk(x: Array, lengths: Array | None) -> Pooled:
-    mended = 0
+    corrected = 0
     if not all_finite(x):
         wrong = ~np.isfinite(x)
-        mended = int(wrong.sum())
+        corrected = int(wrong.sum())
         x[wrong] = 0
     filled = (x != 0).any(axis=2)
     begin, end = _extent(filled)
@@ -63,7 +63,7 @@ def _pool_chunk(x: Array, lengths: Array | None) -> Pooled:
     # A sum over frames adds whole frames one after the other, so it has the same bits on every machine.
     with np.errstate(over="ignore"):
         mean = (x.sum(axis=1, dtype=np.float64) / np.maximum(end - begin, 1)[:, None]).astype(np.float32)
-    return Pooled(mean, (filled & inside).any(axis=1), mended, int(left_out.sum()))
+    return Pooled(mean, (filled & inside).any(axis=1), corrected, int(left_out.sum()))
 
 
 def _extent(filled: Array) -> tuple[Array, Array]:

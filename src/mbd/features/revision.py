@@ -23,7 +23,7 @@ from mbd.remote_errors import ErrorKind, classify_error
 from mbd.urls import without_credentials
 
 Prepare = Callable[[Path], Collection[str]]
-"""makes a fetched folder plain, where it is; returns the modalities that nobody can read any more"""
+"""makes a fetched folder plain, where it is; returns the modalities that can no longer be read"""
 _NOT_THERE = (
     "the data of the revision is neither in the DVC remote nor in the cache",
     "`dvc push` it from a machine that has it, or name another remote with --dvc-remote",
@@ -49,7 +49,7 @@ class DataRevision:
     path: str
     manifest_digest: str
     unreadable: tuple[str, ...] = ()
-    """modalities that are missing, because nobody can read them any more"""
+    """modalities that are missing, because they can no longer be read"""
 
 
 def as_it_is(_: Path) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Collection:
-    """What a source has read: splits of rows, and what there is to say about them."""
+    """What a source has read: splits of rows, with notes."""
 
     name: str
     task: Task

@@ -1,1 +1,1 @@
-"""The model: two backbones, one checkpoint format, one way to predict."""
+"""The model: two backbones, one checkpoint format, one interface to predict."""

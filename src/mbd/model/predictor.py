@@ -1,4 +1,4 @@
-"""Predicting with any model: which modalities a row may bring, and what comes out.
+"""Prediction with any model, and the description of its backbone.
 
 `load(folder).predict(features, available)` takes any subset of the model's modalities, row by row. A modality that
 was revoked, or that the model never had, is refused, not ignored.

@@ -9,34 +9,34 @@ from mbd.registry import ATTACKS
 
 
 class AttacksSettings(Settings):
-    """The attack suite, and what the gate lets pass."""
+    """The attack suite and the thresholds of the gate."""
 
     seed: Seed = 0
-    """seed of halves, probes and bootstrap"""
+    """seed of the fit and score halves, the probes and the bootstrap"""
     splits: Annotated[tuple[Name, ...], Field(min_length=1)] = ("test",)
-    """splits whose rows are attacked: none that the models were trained on"""
+    """splits whose rows are attacked; the models must not be trained on them"""
     rows: Count = 1000
-    """attacked rows at most"""
+    """largest number of attacked rows"""
     least_rows: Count = 20
-    """with fewer scored rows than this there is no audit: intervals would be so wide that everything passes"""
+    """fewest scored rows of an audit; with fewer, intervals are so wide that everything passes"""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     """confidence of every interval"""
     resamples: Count = 1000
     """resamples of the bootstrap"""
     relearn_rows: Annotated[tuple[Count, ...], Field(min_length=1)] = (8, 32, 128)
-    """how many rows with the modality an adversary gets who wants to teach it again"""
+    """numbers of rows with the modality from which the relearning attack teaches it again"""
     variants: tuple[Literal["int8", "pruned"], ...] = ("int8", "pruned")
-    """what is done to the models before they are attacked once more"""
+    """transformations of the models after which all attacks run again"""
     pruned_share: Annotated[float, Field(ge=0, lt=1)] = 0.3
-    """share of each weight tensor, the smallest values, that pruning removes before the attacks run once more"""
+    """share of each weight tensor that pruning sets to zero, the smallest values first"""
     tolerance: NonNegative = 0.03
-    """how much an attack on the deleted model may surely exceed the reference, or fall below it"""
+    """largest difference between an attack on the deleted model and on the reference, at the given confidence"""
     utility_margin: NonNegative = 3.0
-    """points of accuracy on the retained modalities that may surely be lost to the reference and to the full model"""
+    """largest loss of accuracy on the retained modalities, in points, against the reference and the full model"""
     correlation_margin: NonNegative = 0.1
-    """how much of Pearson's r (regression) that may surely be lost"""
+    """largest loss of Pearson's r (regression), likewise"""
     proxy_parameters: Annotated[int, Field(ge=0)] = 300
-    """surgery: parameters whose true leave-one-out increment is set beside their importance; 0: none"""
+    """surgery: number of parameters whose importance is compared with the true leave-one-out increment; 0: none"""
     also: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """further attacks, from installed packages: {name: options}; the built-in ones always run"""
     figures: bool = True

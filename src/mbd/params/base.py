@@ -1,4 +1,4 @@
-"""What every section of the parameters has in common."""
+"""Base class and common types of all sections of the parameters."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Settings(BaseModel):
-    """A frozen group of parameters that knows all its keys."""
+    """A frozen section of the parameters; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 

@@ -1,4 +1,4 @@
-"""Parameters of the certificate: who signs, who is trusted, how long it stands."""
+"""Parameters of the certificate: who signs, who is trusted, when it is audited again."""
 
 from typing import Annotated
 
@@ -15,10 +15,10 @@ class CertificateSettings(Settings):
     log_signer: str = "file:build/keys/log.pem"
     """URI of the key that signs the log's checkpoints"""
     trust: str = "build/keys/trust.json"
-    """file of the keys that are trusted, with threshold and validity windows"""
+    """trust file: the trusted keys, with threshold and validity windows"""
     model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "sentiment"
     """name under which the model is published"""
     private: str = "build/private"
-    """folder (mode 0700) for what opens a certificate's commitments; never published, never part of a bundle"""
+    """folder (mode 0700) for the openings of commitments; never published, never part of a bundle"""
     reaudit_days: Count = 90
-    """days after which the deleted model is to be attacked again"""
+    """days until the deleted model has to be audited again"""

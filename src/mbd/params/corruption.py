@@ -8,7 +8,7 @@ from mbd.params.base import NonNegative, Settings, Share
 
 
 class CorruptionSettings(Settings):
-    """Damage done to a share of the rows of a split."""
+    """Damage to a share of the rows of a split."""
 
     share: Share = 0.1
     """share of rows damaged (paper: 10 %)"""
@@ -21,4 +21,4 @@ class CorruptionSettings(Settings):
     typos: Share = 0.1
     """share of characters misspelt; at feature level the share of entries taken from another row"""
     reorder: Annotated[int, Field(ge=0)] = 3
-    """how far tokens or entries may move; 0: not at all"""
+    """largest distance by which tokens or entries move; 0: none"""

@@ -12,9 +12,9 @@ class SurgerySettings(Settings):
     """Algorithm 1 and the structural cut."""
 
     order: Literal["saliency", "importance"] = "saliency"
-    """which candidates go first: most salient | least important (as printed)"""
+    """order of the candidates: most salient first | least important first (as printed in the paper)"""
     threshold: Literal["quantile", "absolute"] = "quantile"
-    """how the two thresholds are read"""
+    """whether the two thresholds are quantiles or absolute values"""
     saliency_threshold: NonNegative = 0.1
     """η_s when thresholds are absolute"""
     importance_threshold: NonNegative = 0.05
@@ -24,13 +24,13 @@ class SurgerySettings(Settings):
     importance_quantile: Share = 1.0
     """candidates lie below this quantile of importance"""
     edit: Literal["zero", "noise"] = "zero"
-    """what happens to a chosen parameter"""
+    """edit of a selected parameter"""
     cut: bool = True
     """also remove everything private to the modality and every input column that reads it"""
     budget: Annotated[float, Field(gt=0, le=0.05)] = 0.03
     """r, the share of all parameters that may be edited (at most 0.05)"""
     importance: Literal["swiftprune", "gauss_newton"] = "swiftprune"
-    """which importance orders and thresholds (both are always computed)"""
+    """importance used for order and threshold (both are always computed)"""
     chi_max: Annotated[float, Field(gt=0, lt=1)] = 0.99
     """χ_max, clip of the activation ratio"""
 
@@ -43,7 +43,7 @@ class CertifiedSettings(Settings):
     finetune_epochs: Annotated[int, Field(ge=0)] = 10
     """epochs of fine-tuning without the deleted modality"""
     escrow: str | None = None
-    """file (mode 0600) that keeps the noise keys for a court or an auditor; null: keys are destroyed"""
+    """file (mode 0600) that keeps the noise keys for an auditor; null: keys are destroyed"""
 
 
 class DeletionSettings(Settings):
@@ -52,15 +52,15 @@ class DeletionSettings(Settings):
     method: Annotated[str, AfterValidator(METHODS.check)] = "surgery"
     """surgery | certified (both joint) | exact (lattice), or a method that an installed package adds"""
     epsilon: Positive = 1.0
-    """ε_mod asked for"""
+    """ε_mod, the privacy budget of one deletion"""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     """δ_mod"""
     budget_limit: Positive = 8.0
-    """cumulative ε of one lineage at which deletions stop"""
+    """largest cumulative ε of a lineage; further deletions are refused"""
     ledgers: str = "build/ledgers"
     """folder with the budget ledger of each lineage; all deletions must use the same one"""
     noise_seed: Seed | None = None
-    """studies only: noise that anyone can draw again, so nothing is guaranteed and no certificate given"""
+    """studies only: reproducible noise; no guarantee and no certificate"""
     surgery: SurgerySettings = SurgerySettings()
     certified: CertifiedSettings = CertifiedSettings()
     options: dict[str, Any] = Field(default_factory=dict)

@@ -45,7 +45,7 @@ class IemocapSettings(Settings):
     """How a conversation-emotion tuple pickle is read."""
 
     layout: tuple[str, ...] | Literal["auto"] = "auto"
-    """what stands at each place: ids, labels, train, valid, test, a modality, or _ to leave out; auto: recognised"""
+    """content of each place: ids, labels, train, valid, test, a modality, or _ to leave out; auto: recognised"""
     valid_share: Share = 0.1
     """share of the training rows that becomes the valid split, by dialogue, where the file has none"""
 
@@ -56,17 +56,17 @@ class MediaSettings(Settings):
     text_encoder: str = "bert-base-uncased"
     """local folder or hub id of the text encoder"""
     text_revision: str | None = None
-    """full commit that a hub id is pinned to (required for one)"""
+    """full commit of a hub id (required for one)"""
     visual_encoder: str = "microsoft/resnet-18"
     """local folder or hub id of the image encoder"""
     visual_revision: str | None = None
-    """full commit that a hub id is pinned to (required for one)"""
+    """full commit of a hub id (required for one)"""
     frames: Count = 8
     """frames sampled evenly from each video"""
     sample_rate: Annotated[int, Field(ge=8000, le=48000)] = 16000
     """Hz that audio is resampled to"""
     workers: Count | None = None
-    """rows decoded and encoded side by side, whatever the number the vectors are the same; null: one for each core"""
+    """rows decoded and encoded in parallel (the vectors do not depend on it); null: one for each core"""
     cache: str = "build/cache/media"
     """folder of vectors already computed, by digest of file and encoder"""
 
@@ -77,15 +77,15 @@ class SourceSettings(Settings):
     kind: Annotated[str, AfterValidator(SOURCES.check)] = "synthetic"
     """synthetic | npz | mmsa | csd | iemocap | media, or a source that an installed package adds"""
     path: str | None = None
-    """file or folder to read (all kinds but synthetic)"""
+    """file or folder to read; not for synthetic"""
     preset: Literal["mosi", "mosei", "iemocap"] = "mosi"
     """shape of the synthetic data"""
     modalities: tuple[Name, ...] | None = None
     """modalities to take; null: all that the source has"""
     task: Task | None = None
-    """regression | classification, where the source does not say; null: classification if labels are integers"""
+    """regression | classification; null: as the source says, else classification if labels are integers"""
     group_pattern: str | None = r"^(.+?)(?:\$_\$|_)[^_$]+$"
-    """what part of an id (the first parenthesis) names its video or speaker, if the source does not say; null: none"""
+    """regular expression whose first group is the video or speaker of an id, for sources without groups; null: none"""
     synthetic: SyntheticSettings = SyntheticSettings()
     mmsa: MmsaSettings = MmsaSettings()
     csd: CsdSettings = CsdSettings()
@@ -119,26 +119,26 @@ def _recognises(kind: str, path: Path) -> bool:
 
 
 class CalibrationSettings(Settings):
-    """The rows on which deletion looks at the model; disjoint from all other splits."""
+    """The rows from which deletion computes saliency and importance; disjoint from all other splits."""
 
     size: Annotated[int, Field(ge=0)] = 5000
-    """rows asked for (paper: 5,000); what was really used is recorded"""
+    """rows requested (paper: 5,000); the manifest records how many were used"""
     share: Share = 0.15
-    """at most this share of the train rows is given up when the source has no calibration split"""
+    """largest share of the train rows that becomes the calibration split of a source without one"""
 
 
 class DamageSettings(Settings):
-    """A damaged twin of the data: of one split a share of the rows is damaged while reading.
+    """A damaged copy of the data: a share of the rows of one split is damaged while reading.
 
     Raw frames, sound and text are damaged where the source has them (media), their feature-level equivalents otherwise.
     """
 
     split: Literal["valid", "test"] | None = None
-    """split of which a share of the rows is damaged: raw where the source has raw media, else vectors; null: none"""
+    """split in which a share of the rows is damaged: raw media where the source has them, else vectors; null: none"""
     corruption: CorruptionSettings = CorruptionSettings()
 
     def note(self, level: Literal["raw", "features"], rows: int) -> dict[str, Any]:
-        """Return what the notes of a data set say of this damage, done to `rows` rows."""
+        """Return the entry of the notes about this damage to `rows` rows."""
         return {"split": self.split, "rows": rows, "level": level, **self.corruption.model_dump(mode="json")}
 
 
@@ -146,7 +146,7 @@ class FeaturesSettings(Settings):
     """Feature data."""
 
     seed: Seed = 0
-    """seed of synthetic data, of the splits that are drawn here and of damage"""
+    """seed of synthetic data, drawn splits and damage"""
     label_range: tuple[float, float] = (-3.0, 3.0)
     """regression labels outside are an error"""
     source: SourceSettings = SourceSettings()

@@ -21,7 +21,7 @@ class LossesSettings(Settings):
     temperature: Positive = 0.1
     """τ of the contrastive loss"""
     margin: NonNegative = 0.01
-    """ε of L_app, the deviation of P^m from μ̄^m that costs nothing"""
+    """ε of L_app, the deviation of P^m from μ̄^m without penalty"""
     orthogonality: Literal["squared", "absolute"] = "squared"
     """form of L_or (the signed inner product of the paper has no lower bound)"""
     decomposition_weight: NonNegative = 20.0
@@ -51,18 +51,18 @@ class JointSettings(Settings):
 
 
 class LatticeSettings(Settings):
-    """Our backbone: a module for every non-empty set of modalities, each in closed form."""
+    """The backbone for exact deletion: a module for every non-empty set of modalities, each in closed form."""
 
     folds: Annotated[int, Field(ge=2)] = 5
-    """folds of the out-of-fold error by which everything is chosen"""
+    """folds of the cross-validation by which everything is chosen"""
     components: Count = 256
     """principal directions kept of each modality"""
     landmarks: Annotated[int, Field(ge=0)] = 256
-    """drawn points to which the kernel part compares a row; 0: ridge alone"""
+    """landmarks of the kernel ridge, drawn at random; 0: ridge alone"""
     lengths: tuple[Positive, ...] = (1.0, 2.0)
     """kernel lengths ℓ to choose from"""
     trust: NonNegative = 0.05
-    """κ, how much a difference in out-of-fold error counts when modules answer together"""
+    """κ, weight of differences in out-of-fold error when modules are averaged"""
 
 
 class ModelSettings(Settings):
@@ -103,11 +103,11 @@ class TrainingSettings(Settings):
     clip_norm: Positive = 5.0
     """gradients are clipped to this norm"""
     modality_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.3
-    """joint: probability with which each modality of a row is hidden in a step, so that missing ones are nothing new"""
+    """joint: probability that a modality of a row is hidden in a step, so that the model learns missing inputs"""
     threads: Count = 1
-    """CPU threads (part of the recipe: another number rounds sums in another order)"""
+    """CPU threads; another number rounds sums differently and gives other bytes"""
     snapshot_epochs: Count = 5
-    """epochs between snapshots, from which a killed run goes on"""
+    """epochs between snapshots, from which a killed run continues"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: a GPU if there is one"""
     mixed_precision: bool = False
@@ -115,7 +115,7 @@ class TrainingSettings(Settings):
 
 
 class EvaluationSettings(Settings):
-    """What is measured."""
+    """What `mbd evaluate` measures."""
 
     missing_rates: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
     """missing rates η"""

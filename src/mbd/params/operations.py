@@ -40,45 +40,45 @@ class StoreSettings(Settings):
     endpoint: Url | None = None
     """S3 endpoint; null: Amazon's"""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
-    """longest wait for an answer"""
+    """timeout of a request"""
     retries: Annotated[int, Field(ge=0, le=20)] = 5
-    """how often a request that fails by the server's or the network's fault is made again, after growing pauses"""
+    """retries of a request that fails because of the server or the network, with growing pauses"""
     part_mebibytes: Annotated[int, Field(ge=5, le=1024)] = 16
-    """size of the parts in which larger files go to S3"""
+    """size of the parts of multipart uploads to S3"""
     lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = "GOVERNANCE"
-    """Object Lock of certificates, where the bucket has it: GOVERNANCE | COMPLIANCE (nobody can lift it); null: none"""
+    """Object Lock of certificates, where the bucket has it: GOVERNANCE | COMPLIANCE (cannot be lifted); null: none"""
     lock_days: Annotated[int, Field(ge=1, le=36500)] = 365
     """days that a certificate stays locked"""
 
 
 class RequestsSettings(Settings):
-    """Requests to forget, and what is revoked where nobody names a modality."""
+    """Deletion requests, and the modality that is revoked by default."""
 
     modality: Name = "audio"
-    """what dvc.yaml and the pipelines revoke unless told otherwise"""
+    """modality that dvc.yaml and the pipelines revoke unless another is given"""
     due_days: Count = 30
-    """days within which a request is to be carried out"""
+    """days within which a request has to be carried out"""
     lease_seconds: Count = 600
-    """time after which the work of a crashed worker is taken over; a living one renews its lease"""
+    """time after which another worker takes over from a crashed one; a running worker renews its lease"""
 
 
 class MonitoringSettings(Settings):
-    """What Prometheus is told, and how."""
+    """Metrics for Prometheus, and how they are delivered."""
 
     mode: Literal["none", "push", "textfile"] = "none"
-    """how steps report when they have ended: none | push (to a Pushgateway) | textfile (for a node exporter)"""
+    """how steps report their metrics: none | push (to a Pushgateway) | textfile (for a node exporter)"""
     pushgateway: Url | None = None
     """URL of a Prometheus Pushgateway (user and password: PUSHGATEWAY_USER, PUSHGATEWAY_PASSWORD); null: none"""
     textfile: str = "build/metrics"
     """folder of the textfiles; also where metrics go that could not be pushed"""
     job: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,63}$")] = "mbd"
-    """job under which steps report"""
+    """job label of the metrics of steps"""
     timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
-    """longest wait for the Pushgateway"""
+    """timeout of the Pushgateway"""
     schedules: dict[Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")], Count] = Field(default_factory=dict)
-    """{command: seconds between its scheduled runs}, as {request-run: 86400}; two without success raise an alert"""
+    """{command: seconds between scheduled runs}, as {request-run: 86400}; two missed or failed runs raise an alert"""
     scan_seconds: Annotated[float, Field(gt=0, le=86400)] = 60.0
-    """pause between two looks of the exporter at the store"""
+    """pause between two scans of the store by the exporter"""
 
     @model_validator(mode="after")
     def _has_a_gateway(self) -> "MonitoringSettings":
@@ -88,19 +88,19 @@ class MonitoringSettings(Settings):
 
 
 class PurgeSettings(Settings):
-    """Removing every copy of the old weights, and keeping them away."""
+    """Removal of every copy of the old weights."""
 
     features: bool = False
-    """whether the deleted modality's feature files and cached vectors go, too"""
+    """also remove the feature files and cached vectors of the deleted modality"""
     also: tuple[Digest, ...] = ()
-    """SHA-256 of further files that go: exports, dumps, models of other experiments"""
+    """SHA-256 of further files to remove: exports, dumps, models of other experiments"""
     keys: bool = False
-    """whether the deleted modality's data keys are destroyed: no encrypted model that took it can be read then"""
+    """also destroy the data keys of the deleted modality: no encrypted model that took it can be read afterwards"""
     folders: tuple[Url, ...] = ()
     """further places to search: folders, file:// or s3:// URLs (model registries, exports, backups, clones)"""
     kfp_root: str = "build/kfp"
     """folder with the outputs of pipelines that ran on this machine"""
     shared_caches: bool = False
-    """whether to remove from a DVC cache that other repositories may use, too"""
+    """also remove from a DVC cache that other repositories may use"""
     tombstones: str | None = "build/tombstones"
-    """digests that no step may read or write: a file, or the URL of a store; null: steps do not look"""
+    """digests that no step may read or write: a file, or the URL of a store; null: not checked"""

@@ -47,7 +47,7 @@ class RetriesSettings(Settings):
     """What happens when a step fails."""
 
     count: Annotated[int, Field(ge=0)] = 2
-    """how often a step is tried again (never after a refusal of the gate)"""
+    """retries of a step (never after a refusal by the gate)"""
     backoff_seconds: NonNegative = 30
     """wait before the first retry; doubles each time"""
 
@@ -60,7 +60,7 @@ class PlatformSettings(Settings):
     namespace: str | None = None
     """namespace of runs, where the installation has several users"""
     experiment: str = "missing-by-design"
-    """experiment that runs are filed under"""
+    """experiment of the runs"""
     pipeline_root: Annotated[str, Field(pattern=r"^[a-z0-9]+://")] | None = None
     """where Kubeflow keeps artifacts; null: the cluster's default"""
     service_account: str | None = None
@@ -71,28 +71,28 @@ class PlatformSettings(Settings):
     """image of steps that train when gpu.limit is above 0"""
     gpu: GpuSettings = GpuSettings()
     cpu: str = "1"
-    """CPUs that a step asks for"""
+    """CPU request of a step"""
     memory: str = "4Gi"
-    """memory that a step asks for and may use"""
+    """memory request and limit of a step"""
     timeout_seconds: Count = 21600
-    """longest run of one step"""
+    """timeout of one step"""
     retries: RetriesSettings = RetriesSettings()
     secrets: dict[str, dict[str, str]] = Field(default_factory=dict)
     """secret: {key: environment variable}; credentials of store, DVC remote, Pushgateway"""
     keys_secret: str | None = None
     """secret with the signing keys, mounted read-only at keys_path; null: none"""
     keys_path: str = "/workspace/build/keys"
-    """where certificate.signers expects the keys in a container"""
+    """folder of certificate.signers in a container"""
     state_claim: str | None = None
     """persistent volume claim with the budget ledgers, mounted at state_path; certified deletions need one"""
     state_path: str = "/workspace/build/ledgers"
-    """where deletion.ledgers is in a container"""
+    """folder of deletion.ledgers in a container"""
     data_keys_claim: str | None = None
     """persistent volume claim with the wrapped data keys, mounted at data_keys_path; shredding.enabled needs one"""
     data_keys_path: str = "/workspace/build/shredding"
-    """where shredding.keys is in a container"""
+    """folder of shredding.keys in a container"""
     wrapper_secret: str | None = None
     """secret with the key that wraps data keys, mounted read-only at wrapper_path; null: a KMS wraps"""
     wrapper_path: str = "/workspace/build/wrapper"
-    """where shredding.wrapper expects that key in a container"""
+    """folder of shredding.wrapper in a container"""
     features: RevisionSettings = RevisionSettings()

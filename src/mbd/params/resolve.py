@@ -159,5 +159,5 @@ def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
         file=file,
         key=key,
         value=None if isinstance(value, dict) else repr(value),
-        hint=f"`mbd params` prints every parameter with its meaning ({error.error_count()} to mend)",
+        hint=f"`mbd params` prints every parameter with its meaning ({error.error_count()} to correct)",
     )

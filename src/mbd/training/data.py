@@ -1,6 +1,6 @@
 """The rows that training works on: in memory, standardised, as tensors on the device.
 
-A row that has none of the modalities in use (all it had was left out by `--without`) is passed over.
+A row that has none of the modalities in use (all it had was left out by `--without`) is skipped.
 """
 
 from dataclasses import dataclass

@@ -49,7 +49,7 @@ class ProcessGroup:
         for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
 
-    def everyones(self, value: T) -> list[T]:
+    def gather_objects(self, value: T) -> list[T]:
         """Return what each process gives, in their order; anything that can be pickled."""
         if self.size == 1:
             return [value]

@@ -4,8 +4,8 @@ While training, each modality of each row is hidden with probability `modality_d
 nothing new at test time. The best epoch is the one of least MAE (cross-entropy for classes) on the valid rows as they
 are.
 
-What may look like a border case is none: a modality that is constant, or that no train row has, is zero once
-standardised and adds nothing; if there is but one class, or all train labels are equal, the model learns to say that.
+Border cases need no special treatment: a modality that is constant, or that no train row has, is zero once
+standardised and adds nothing; with one class, or with equal train labels, the model learns to predict just that.
 
 Fine-tuning continues from given weights with the same objective and draws; the scaling of inputs and labels is fitted
 again to the data given.
@@ -43,7 +43,7 @@ from mbd.training.trained import Trained, data_record
 
 
 def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
-    """Train on `feature_set`; `work` keeps the snapshot from which a killed run goes on."""
+    """Train on `feature_set`; `work` keeps the snapshot from which a killed run continues."""
     group = join_group()
     with reproducible(params.training.threads):
         run = JointRun(feature_set, params, group)
@@ -68,7 +68,7 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
 
 
 class JointRun:
-    """One training: the network, its data, and how far it has come."""
+    """One training: the network, its data, and its progress."""
 
     def __init__(self, feature_set: FeatureSet, params: Params, group: ProcessGroup) -> None:
         manifest, train = feature_set.manifest, rows_with_something(feature_set, "train")
@@ -100,7 +100,7 @@ class JointRun:
         return "valid_cross_entropy" if self.task == "classification" else "valid_mae"
 
     def start(self, snapshots: Snapshots) -> None:
-        """Go on from the snapshot, if every process has the same one."""
+        """Continue from the snapshot, if every process has the same one."""
         found = snapshots.load()
         done = len(found.history) if found else 0
         least, most = self.group.smallest(done, self.device), -self.group.smallest(-done, self.device)
@@ -210,7 +210,7 @@ def finetune(
     """Return the weights after `epochs` epochs on `feature_set`, which has the model's modalities, and the losses."""
     if list(feature_set.modalities.items()) != list(record.modalities.items()):
         raise ValueError(f"the model takes {dict(record.modalities)}, the data has {feature_set.modalities}")
-    # No snapshot is ever due: it would put weights on the disk that nobody accounts for.
+    # No snapshot is ever due: it would write weights to the disk that no record lists.
     training = params.training.model_copy(update={"epochs": epochs, "snapshot_epochs": max(epochs, 1)})
     model = params.model.model_copy(update={"joint": JointSettings.model_validate(record.spec)})
     with reproducible(training.threads):

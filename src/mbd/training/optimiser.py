@@ -57,7 +57,7 @@ class Optimiser:
         return {name: to_array(buffer) for name, buffer in state.items() if buffer is not None}
 
     def restore(self, momentum: Mapping[str, Array]) -> None:
-        """Go on with this momentum."""
+        """Continue with this momentum."""
         for name, buffer in momentum.items():
             parameter = self._parameters[name]
             self._sgd.state[parameter]["momentum_buffer"] = torch.tensor(buffer, device=parameter.device)

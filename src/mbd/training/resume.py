@@ -1,4 +1,4 @@
-"""A killed training goes on from its last snapshot, and ends with the bytes of an undisturbed one.
+"""A killed training continues from its last snapshot, and ends with the bytes of an undisturbed one.
 
 A snapshot is one safetensors file, written whole or not at all: the weights, the momentum, the best weights so far and,
 as JSON, the losses of the epochs done. All draws depend on the epoch alone, so there is no random state to keep.
@@ -37,7 +37,7 @@ class Snapshots:
         self._file, self._key = folder / "snapshot.safetensors", key
 
     def save(self, training_state: TrainingState) -> None:
-        """Replace the snapshot by `course`."""
+        """Replace the snapshot by `state`."""
         state = json.dumps({"key": self._key, "history": training_state.history})
         tensors = {_STATE: np.frombuffer(state.encode(), np.uint8)}
         for kind, group in _groups(training_state).items():

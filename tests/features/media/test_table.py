@@ -47,10 +47,10 @@ HEADER = "id,label,split,transcript,group\n"
     [
         ("id,split,transcript\n", "the column label is missing", None),
         ("id,label,split,group\n", "there is no column with media", None),
-        ("id,id,label,split,video\n", "the column id stands twice in the header", None),
+        ("id,id,label,split,video\n", "the column id is twice in the header", None),
         ("", "the column id is missing", None),
         (HEADER, "the CSV has a header and no rows", None),
-        (HEADER + "a,1,train,hi,g\na,2,test,ho,h\n", "the id stands already in line 2", "line 3, column id"),
+        (HEADER + "a,1,train,hi,g\na,2,test,ho,h\n", "the id is already in line 2", "line 3, column id"),
         (HEADER + "a,1,train,hi,g\n,2,test,ho,h\n", "an id is empty", "line 3, column id"),
         (HEADER + "a,1,trian,hi,g\n", "there is no such split", "line 2, column split"),
         (HEADER + "a,1,train,hi,\n", "a group is empty", "line 2, column group"),

@@ -141,7 +141,7 @@ def test_what_cannot_be_told_apart_is_asked_for(tmp_path: Path) -> None:
     found["text2"] = {dialogue: [2 * vector for vector in vectors] for dialogue, vectors in found["text"].items()}
     order = ["speakers", "labels", "text", "text2", "audio", "visual", "sentences", "train", "test", "valid"]
     file = written(tmp_path, found, *order)
-    with pytest.raises(DataError, match="cannot be told apart") as refusal:
+    with pytest.raises(DataError, match="cannot be distinguished") as refusal:
         read(file)
     assert "1: labels, 2: vectors, 3: vectors, 4: vectors" in str(refusal.value)
     assert "features.source.iemocap.layout" in str(refusal.value)
@@ -222,5 +222,5 @@ def test_train_needs_enough_dialogues_for_a_valid_split(tmp_path: Path) -> None:
 def test_another_pickle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a tuple of dictionaries by dialogue"):
         read(write(tmp_path / "d.pkl", {"train": {}}))
-    with pytest.raises(DataError, match="cannot be told apart"):
+    with pytest.raises(DataError, match="cannot be distinguished"):
         read(write(tmp_path / "d.pkl", (1, [2], {"a": None})))

@@ -1,4 +1,4 @@
-"""From raw clips to a FeatureSet with real encoders; killed, it goes on where it was; twice, it does nothing anew."""
+"""From raw clips to a FeatureSet with real encoders; a killed run continues, and a second run computes nothing."""
 
 import os
 import shutil
@@ -76,7 +76,7 @@ def read(media: Path, cache: Path, *more: str, table: str = "table.csv") -> Coll
 
 
 def edited(media: Path, name: str, edit: dict[int, str], columns: str | None = None) -> str:
-    """Write the table anew with some lines replaced (the header is line 1)."""
+    """Write the table again with some lines replaced (the header is line 1)."""
     lines = (media / "table.csv").read_text().splitlines()
     for line, text in edit.items():
         lines[line - 1] = text

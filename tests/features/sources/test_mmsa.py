@@ -90,7 +90,7 @@ def test_clips_of_one_video_are_one_group(tmp_path: Path) -> None:
     assert groups[:5].tolist() == ["train_v0"] * 4 + ["train_v1"]
 
 
-def test_the_whole_step_writes_a_feature_set_with_what_was_mended(tmp_path: Path) -> None:
+def test_the_whole_step_writes_a_feature_set_with_what_was_corrected(tmp_path: Path) -> None:
     content = mmsa()
     content["train"]["audio"][:2, 0, 0] = -np.inf
     content["test"]["vision"][3, 1, :4] = np.nan

@@ -56,7 +56,7 @@ def share_mask(shape: tuple[int, ...], share: float, rng: np.random.Generator) -
 def local_order(shape: tuple[int, ...], distance: int, rng: np.random.Generator) -> Array:
     """Return for each row of a matrix of this shape a random order of its columns, none further than `distance` away.
 
-    Column i gets the key i + u with u uniform in [0, distance + 1), and keys are sorted: whatever stands more than
+    Column i gets the key i + u with u uniform in [0, distance + 1), and keys are sorted: what is more than
     `distance` places further right has a greater key.
     """
     keys = np.arange(shape[1]) + (distance + 1) * rng.random(shape)

@@ -34,7 +34,7 @@ def read_frames(path: Path, count: int) -> Array:
                 break
         if size is None:
             raise _undecodable(path, "it holds no picture")
-        # A container can announce pictures that are never shown: the last one that was stands for them.
+        # A container can announce pictures that are never shown: the last one that was shown is used instead.
         if ordinal not in chosen:
             chosen[ordinal] = _upright_rgb(frame, size)
     return np.stack([chosen[min(number, ordinal)] for number in wanted])
@@ -91,5 +91,5 @@ def _undecodable(path: Path, why: str) -> DataError:
     return DataError(
         f"the file cannot be decoded: {why}",
         value=path,
-        hint="mend the file, or empty the cell: then the row goes without this modality",
+        hint="repair the file, or empty the cell: then the row lacks this modality",
     )

@@ -1,6 +1,6 @@
-"""The three encoders as values: what decides their vectors, and how they are loaded once one is missing.
+"""The three encoders: what determines their vectors, and how they are loaded when a vector is missing.
 
-A vector is the outcome of decode → (damage) → encode. The digest of an encoder covers all that decides it but the
+A vector is the outcome of decode → (damage) → encode. The digest of an encoder covers all that determines it but the
 content: weights, configuration, sampling, the versions of what decodes and computes, and the damage, if any.
 """
 
@@ -31,7 +31,7 @@ class MediaDamage:
     """
 
     name: str
-    """all that tells this damage from another: kind, strength, seed"""
+    """what identifies this damage: kind, strength, seed"""
     apply: Callable[[Any, str], Any]
     """content and its digest (to draw random numbers by) → damaged content"""
 

@@ -91,7 +91,7 @@ def extract(
     kept = VectorCache(cache / encoder.modality, encoder.digest)
     unique: dict[str, Content] = {}
     for content in filter(None, contents):
-        unique.setdefault(content.digest, content)  # the first cell that names a content stands for it
+        unique.setdefault(content.digest, content)  # errors name the first cell that has this content
     title = f"{encoder.modality}, damaged" if encoder.damage else encoder.modality
     with tqdm(total=len(unique), desc=title, unit="row", disable=None) as bar:
         vectors = {digest: vector for digest in unique if (vector := kept.get(digest)) is not None}

@@ -1,6 +1,6 @@
 """Pictures as an image encoder wants them: resized, cropped in the middle, scaled and normalised.
 
-What it wants stands in its `preprocessor_config.json`; without one, it is what ImageNet models are used to. Read are
+What it expects is in its `preprocessor_config.json`; without one, it is what ImageNet models are used to. Read are
 `size` (a number, `shortest_edge`, or `height` and `width`), `crop_pct` (ConvNeXT's: the shortest edge becomes
 size / crop_pct and the middle is cropped; from 384 on the picture is squeezed instead), `crop_size`, `resample`
 (2 bilinear, 3 bicubic, both with antialiasing), `rescale_factor`, `image_mean`, `image_std` and their `do_…` switches.

@@ -37,7 +37,7 @@ class MediaTable:
         return len(self.lines)
 
     def place(self, row: int, column: str) -> str:
-        """Say where a cell stands."""
+        """Return where a cell is."""
         return f"line {self.lines[row]}, column {column}"
 
     def error(self, row: int, column: str, problem: str, hint: str | None = None) -> DataError:
@@ -96,7 +96,7 @@ def _check_header(file: Path, header: tuple[str, ...]) -> None:
         raise DataError("there is no column with media", file=file, value=", ".join(header), hint=hint)
     for name in (*NEEDED, *OPTIONAL):
         if header.count(name) > 1:
-            raise DataError(f"the column {name} stands twice in the header", file=file, hint=hint)
+            raise DataError(f"the column {name} is twice in the header", file=file, hint=hint)
 
 
 def _check_rows(table: MediaTable) -> None:
@@ -107,7 +107,7 @@ def _check_rows(table: MediaTable) -> None:
         if not name:
             raise table.error(row, "id", "an id is empty")
         if name in first:
-            raise table.error(row, "id", f"the id stands already in line {table.lines[first[name]]}", "ids are unique")
+            raise table.error(row, "id", f"the id is already in line {table.lines[first[name]]}", "ids are unique")
         first[name] = row
     for row, split in enumerate(table.columns["split"]):
         if split not in SPLITS:

@@ -17,7 +17,7 @@ from mbd.features.pickles.machine import Machine
 from mbd.features.pickles.reader import DamagedError
 
 _SHOWN = 20
-_WAY_OUT = (
+_HINT = (
     "nothing in it was run: only containers, text, numbers and plain numpy arrays are read. If you trust its maker, "
     "load it where it was made and save it as such (or with numpy.savez, for features.source.kind=npz)"
 )
@@ -38,7 +38,7 @@ def load_pickle(path: Path) -> object:
     if machine.refused:
         shown = ", ".join(list(machine.refused)[:_SHOWN])
         more = f" and {len(machine.refused) - _SHOWN} more" if len(machine.refused) > _SHOWN else ""
-        raise DataError(f"this pickle is more than data: it asks for {shown}{more}", file=path, hint=_WAY_OUT)
+        raise DataError(f"this pickle is more than data: it asks for {shown}{more}", file=path, hint=_HINT)
     return value
 
 

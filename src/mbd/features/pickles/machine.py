@@ -134,7 +134,7 @@ class Machine:
 
     def _counted(self, layout: struct.Struct, make: Callable[[bytes], Any]) -> None:
         begin, end = self._read.span(layout)
-        # Below the mark stands what is being filled. If that is an array, its content is not copied.
+        # What is being filled is below the mark. If that is an array, its content is not copied.
         below = self._marks[-1][-1:] if self._marks else ()
         if end - begin >= _VIEWED and make in _CONTENT and any(map(takes_content, below)):
             self._stack.append(memoryview(self._read.data)[begin:end])

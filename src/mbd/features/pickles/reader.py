@@ -107,7 +107,7 @@ class Reader:
         return self.at - count, self.at
 
     def floats(self, begin: int) -> list[float]:
-        """Read all the floats that stand side by side from the opcode at `begin`; some files hold millions of them."""
+        """Read all consecutive floats from the opcode at `begin`; some files hold millions of them."""
         run = _FLOATS.match(self.data, begin)
         if run is None:
             raise DamagedError(_CUT_OFF)

@@ -1,4 +1,4 @@
-"""What a name in a pickle may stand for: containers, numbers, text and plain numpy arrays, built here from the bytes.
+"""What a name in a pickle may mean: containers, numbers, text and plain numpy arrays, built here from the bytes.
 
 The names are the few that Python 2 and 3 and numpy 1 and 2 write for such values. None of them is looked up or
 called: each has a builder in `BUILDERS` that takes the arguments the file gives, checks them and makes the value
@@ -30,7 +30,7 @@ class UnusableError(Exception):
 
 
 class Blank:
-    """Stands where something was refused."""
+    """A placeholder for what was refused."""
 
 
 BLANK = Blank()
@@ -223,7 +223,7 @@ def _scalar(arguments: Arguments) -> Any:  # noqa: ANN401 -- any of numpy's scal
 
 
 def takes_content(value: object) -> bool:
-    """Tell whether `value` waits for the content of an array, which may then be a view of the file."""
+    """Return whether `value` waits for the content of an array, which may then be a view of the file."""
     return type(value) is Unfinished or (type(value) is Named and value.build is _frombuffer)
 
 

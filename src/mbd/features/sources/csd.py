@@ -3,7 +3,7 @@
 Each interval of the label file is an utterance and becomes a row `video_k`; its label is the first column (in
 MOSEI: sentiment). The row's vector of a modality is the mean of the modality's vectors in that video, weighted by
 the seconds that they share with the utterance; without any overlap the modality is unavailable. NaN and ±inf
-(COVAREP has −inf) are set to zero. What was mended or left out is counted in the notes.
+(COVAREP has −inf) are set to zero. What was corrected or left out is counted in the notes.
 """
 
 import re
@@ -94,10 +94,10 @@ def _collection(
 
 
 def _align(modality: str, sequence: Sequence, utterances: _Utterances) -> tuple[Array, Array, dict[str, int]]:
-    """Return a modality's vector for each utterance, which of them have one, and what was mended."""
+    """Return a modality's vector for each utterance, which of them have one, and what was corrected."""
     videos, begins, sizes = np.unique(utterances.videos, return_index=True, return_counts=True)
     matrix, available = np.zeros((0, 0), dtype=np.float32), np.zeros(len(utterances.videos), dtype=bool)
-    mended = absent = 0
+    corrected = absent = 0
     for video, begin, size in tqdm(zip(videos, begins, sizes, strict=True), modality, len(videos), disable=None):
         found = sequence.video(str(video))
         if found is None:
@@ -109,7 +109,7 @@ def _align(modality: str, sequence: Sequence, utterances: _Utterances) -> tuple[
         if features.shape[1] != matrix.shape[1]:
             raise sequence.wrong(str(video), f"it has {features.shape[1]} columns, other videos {matrix.shape[1]}")
         bad = ~np.isfinite(features)
-        mended += int(bad.sum())
+        corrected += int(bad.sum())
         features[bad] = 0.0
         here = slice(begin, begin + size)
         means, seconds = overlap_means(utterances.intervals[here], intervals, features)
@@ -121,7 +121,7 @@ def _align(modality: str, sequence: Sequence, utterances: _Utterances) -> tuple[
             file=sequence.path,
             hint="check that this sequence, the labels and the folds are of one data set, with intervals in seconds",
         )
-    counts = {f"{modality}: NaN or infinite values set to zero": mended, f"{modality}: videos without it": absent}
+    counts = {f"{modality}: NaN or infinite values set to zero": corrected, f"{modality}: videos without it": absent}
     return matrix, available, counts
 
 
@@ -164,7 +164,7 @@ def _sequence_files(folder: Path, own: CsdSettings, asked: tuple[str, ...] | Non
             raise DataError("there is no .csd file beside the labels", file=folder, key="features.source.path")
         if len(files) < len(paths) or not all(re.match("[a-z]", modality) for modality in files):
             raise DataError(
-                "the files cannot be told apart as modalities by their names",
+                "the names of the files do not give different modalities",
                 file=folder,
                 value=", ".join(path.name for path in paths),
                 hint="name the modalities in features.source.csd.sequences",

@@ -4,8 +4,8 @@ Such a file is a tuple of dictionaries by dialogue and of lists of dialogues, mo
 
     ids, speakers, labels, text, audio, visual, sentences, train, test
 
-with one id, label and vector of each modality for each utterance of a dialogue (`mbd.features.dialogues` tells the
-places apart). Dialogues are the groups. Where the file has no valid split, one is carved out of train by dialogue.
+with one id, label and vector of each modality for each utterance of a dialogue (`mbd.features.dialogues` recognises the
+places). Dialogues are the groups. Where the file has no valid split, one is carved out of train by dialogue.
 """
 
 import re

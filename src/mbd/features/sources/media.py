@@ -137,7 +137,7 @@ def _files(table: MediaTable, columns: Mapping[str, str]) -> list[Path]:
 
 
 def _contents(table: MediaTable, modality: str, column: str, digests: Mapping[Path, str]) -> list[Content | None]:
-    """Return what stands behind each cell of a column, None where it is empty."""
+    """Return the content that each cell of a column names, None where it is empty."""
 
     def content(row: int, cell: str) -> Content | None:
         if not cell:
@@ -153,7 +153,7 @@ def _contents(table: MediaTable, modality: str, column: str, digests: Mapping[Pa
 
 
 def _damaged_rows(table: MediaTable, params: FeaturesSettings) -> Array:
-    """Tell for each row of the table whether it is damaged: the rows that would be if there were only vectors."""
+    """Return for each row of the table whether it is damaged: the same rows as for a source of vectors."""
     members = np.array(table.columns["split"]) == params.damage.split
     damaged = np.zeros(len(table), dtype=bool)
     damaged[members] = corrupted_rows(int(members.sum()), params.damage.corruption.share, params.seed)

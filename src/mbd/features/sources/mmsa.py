@@ -32,7 +32,7 @@ from mbd.tensors import Array
 _ENTRIES = {"text": "text", "audio": "audio", "visual": "vision"}
 _MOST_CLASSES = 1000
 _POLARITIES = ("Negative", "Neutral", "Positive")
-_WAY_OUT = "give a feature file of MMSA (such as aligned_50.pkl or unaligned_50.pkl)"
+_HINT = "give a feature file of MMSA (such as aligned_50.pkl or unaligned_50.pkl)"
 
 
 def read(params: FeaturesSettings) -> Collection:
@@ -66,7 +66,7 @@ class _Split:
     name: str
     entries: dict[Any, Any]
 
-    def wrong(self, key: str, problem: str, value: object = None, hint: str = _WAY_OUT) -> DataError:
+    def wrong(self, key: str, problem: str, value: object = None, hint: str = _HINT) -> DataError:
         """Return the error of one entry."""
         return DataError(problem, file=self.path, key=f"{self.name}.{key}", value=value, hint=hint)
 
@@ -112,7 +112,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
             "an MMSA file is a dictionary with train, valid and test",
             file=path,
             value=_described(content),
-            hint=_WAY_OUT,
+            hint=_HINT,
         )
     named = {SPLIT_ALIASES.get(name, name): entries for name, entries in content.items() if isinstance(name, str)}
     missing = [split for split in ("train", "valid", "test") if split not in named]
@@ -121,7 +121,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
             f"the split {missing[0]} is missing",
             file=path,
             value=f"there is {', '.join(str(name) for name in content) or 'none'}",
-            hint=_WAY_OUT,
+            hint=_HINT,
         )
     for name in (split for split in SPLITS if split in named):
         if not isinstance(named[name], dict):
@@ -130,7 +130,7 @@ def _splits(path: Path, content: object) -> list[_Split]:
                 file=path,
                 key=name,
                 value=_described(named[name]),
-                hint=_WAY_OUT,
+                hint=_HINT,
             )
     return [_Split(path, split, named[split]) for split in SPLITS if split in named]
 
@@ -161,7 +161,7 @@ def _rows(split: _Split, labels: Array, modalities: tuple[str, ...], notes: dict
         pooled = pool(sequences, _lengths(split, key, sequences, notes))
         features[modality], available[modality] = pooled.vectors, pooled.available
         for what, count in (
-            ("values that were NaN or infinite, set to 0", pooled.mended),
+            ("values that were NaN or infinite, set to 0", pooled.corrected),
             ("rows with frames beyond their length", pooled.left_out),
             ("rows without the modality", int((~pooled.available).sum())),
         ):

@@ -84,7 +84,7 @@ def _read_arrays(path: Path) -> dict[str, Array]:
 
 
 def _stored(mapped: mmap.mmap, entry: zipfile.ZipInfo) -> memoryview:
-    """Return the bytes of an entry as they stand in the archive."""
+    """Return the bytes of an entry as they are in the archive."""
     # The local header's name and extra field may differ in length from the directory's.
     name_length, extra_length = struct.unpack_from("<HH", mapped, entry.header_offset + 26)
     start = entry.header_offset + 30 + name_length + extra_length
@@ -130,7 +130,7 @@ def _objects(path: Path, entry: zipfile.ZipInfo) -> DataError:
 
 
 def _keys_of(split: str, arrays: dict[str, Array]) -> dict[str, str]:
-    """Map what stands behind the split's name to the key of the array."""
+    """Map what follows the split's name to the key of the array."""
     found = {}
     for key in arrays:
         match = _KEY.match(key)

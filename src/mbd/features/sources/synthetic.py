@@ -1,4 +1,4 @@
-"""Source `synthetic`: data whose sentiment is shared and whose modalities have secrets of their own.
+"""Source `synthetic`: data with a shared sentiment and private factors in each modality.
 
 For row i and modality m, with u, w, V, a fixed random directions of length √d_m:
 

@@ -5,7 +5,7 @@ ones start their search from their strengths. Factorisations run on one thread, 
 number of threads; several modules run side by side instead. So for every m, training without m gives the same bytes
 for every module that is left.
 
-The same holds for recordings of m: without some of them, only what has seen m is trained anew, and what the other
+The same holds for recordings of m: without some of them, only what has seen m is trained again, and what the other
 modalities have found alone (:class:`FittedModalities`) is still what training would find.
 """
 
@@ -98,7 +98,7 @@ def train_modules(
     `found` is known from an earlier training with the same rows of these modalities, and is not sought again.
     """
     with threadpool_limits(limits=1):
-        state = _Course(rows, spec, seed, classes, found or FittedModalities())
+        state = _LatticeTraining(rows, spec, seed, classes, found or FittedModalities())
         wanted = [tag for tag in tags(rows.features) if only is None or only in tag]
         modules = state.train(wanted, progress)
     own = {m: p for m, p in state.projections.items() if only is None or only == m}
@@ -135,7 +135,7 @@ def assign_folds(groups: Array, folds: int, seed: int) -> Array:
     return assigned
 
 
-class _Course:
+class _LatticeTraining:
     """One training: the rows' coordinates, and what single modalities have found so far."""
 
     def __init__(self, rows: Rows, spec: LatticeSettings, seed: int, classes: int, found: FittedModalities) -> None:
