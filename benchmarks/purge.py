@@ -61,12 +61,12 @@ def fill(s3: S3, bucket: str, count: int) -> None:
         region_name="us-east-1",
         config=Config(s3={"addressing_style": "path"}, max_pool_connections=WRITERS, parameter_validation=False),
     )
-    client.create_bucket(BucketPlace=bucket)
-    client.put_bucket_versioning(BucketPlace=bucket, VersioningConfiguration={"Status": "Enabled"})
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
 
     def put(number: int) -> None:
         which = number % FILES if number < count - KEPT else number
-        client.put_object(BucketPlace=bucket, Key=name(which), Body=body(which))
+        client.put_object(Bucket=bucket, Key=name(which), Body=body(which))
 
     with ThreadPoolExecutor(WRITERS) as pool:
         for _ in pool.map(put, range(count)):

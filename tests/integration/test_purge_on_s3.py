@@ -51,8 +51,8 @@ def environment(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict
 def bucket(s3: S3) -> str:
     """A bucket that keeps versions."""
     name = f"purge-{uuid.uuid4().hex[:8]}"
-    s3.client().create_bucket(BucketPlace=name)
-    s3.client().put_bucket_versioning(BucketPlace=name, VersioningConfiguration={"Status": "Enabled"})
+    s3.client().create_bucket(Bucket=name)
+    s3.client().put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
     return name
 
 
@@ -72,15 +72,15 @@ def purge_workspace(
     # A plain delete, as by hand: all versions of the object stay.
     (key,) = {entry["Key"] for entry in versions(s3, bucket) if holds(s3, bucket, entry, purge_workspace.old_weights())}
     body = (model_workspace.folder / "model" / WEIGHTS).read_bytes()
-    s3.client().put_object(BucketPlace=bucket, Key=key, Body=body)
-    s3.client().delete_object(BucketPlace=bucket, Key=key)
-    s3.client().put_object(BucketPlace=bucket, Key="kubeflow/run-1/train/model/weights", Body=body)
+    s3.client().put_object(Bucket=bucket, Key=key, Body=body)
+    s3.client().delete_object(Bucket=bucket, Key=key)
+    s3.client().put_object(Bucket=bucket, Key="kubeflow/run-1/train/model/weights", Body=body)
     return purge_workspace
 
 
 def versions(s3: S3, bucket: str) -> list[dict[str, Any]]:
     """Return every version in a bucket, delete markers apart."""
-    pages = s3.client().get_paginator("list_object_versions").paginate(BucketPlace=bucket)
+    pages = s3.client().get_paginator("list_object_versions").paginate(Bucket=bucket)
     return [entry for page in pages for entry in page.get("Versions", [])]
 
 
@@ -88,7 +88,7 @@ def holds(s3: S3, bucket: str, entry: dict[str, Any], sha256: str) -> bool:
     """Whether a version has these bytes."""
     import hashlib
 
-    body = s3.client().get_object(BucketPlace=bucket, Key=entry["Key"], VersionId=entry["VersionId"])["Body"].read()
+    body = s3.client().get_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])["Body"].read()
     return hashlib.sha256(body).hexdigest() == sha256
 
 
@@ -128,7 +128,7 @@ def test_no_version_holds_an_old_byte_and_nothing_else_has_changed(
         assert ref in text
     for entry in old:
         with pytest.raises(ClientError):
-            client.get_object(BucketPlace=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
+            client.get_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
     after = {(entry["Key"], entry["VersionId"], entry["ETag"]) for entry in versions(s3, bucket)}
     assert after == others
     assert holding([weights], *here) == []
@@ -172,7 +172,7 @@ def test_denied_removals_are_reported_and_done_once_allowed(
         "Resource": [f"arn:aws:s3:::{bucket}/dvc/*"],
     }
     policy = json.dumps({"Version": "2012-10-17", "Statement": [denied]})
-    s3.client().put_bucket_policy(BucketPlace=bucket, Policy=policy)
+    s3.client().put_bucket_policy(Bucket=bucket, Policy=policy)
     code, text = purge(purge_workspace, s3, bucket, "--receipt", purge_workspace.receipt, "--yes")
     assert (code, "erasure: partial" in text) == (1, True), text
     assert "get s3:DeleteObject and s3:DeleteObjectVersion" in text
@@ -185,7 +185,7 @@ def test_denied_removals_are_reported_and_done_once_allowed(
     assert (verdict.verified, verdict.claims["erasure"]["claim"]) == (True, "partial")
     assert bucket not in json.dumps(verdict.claims)
 
-    s3.client().delete_bucket_policy(BucketPlace=bucket)
+    s3.client().delete_bucket_policy(Bucket=bucket)
     code, text = purge(purge_workspace, s3, bucket, "--receipt", purge_workspace.receipt, "--yes")
     assert (code, "erasure: complete" in text) == (0, True), text
     assert not [entry for entry in versions(s3, bucket) if holds(s3, bucket, entry, purge_workspace.old_weights())]
@@ -208,12 +208,10 @@ def remote_in(s3: S3, bucket: str, *, by_name: bool = True) -> BucketPlace:
 
 def test_object_lock_is_reported_with_a_hint(s3: S3, targets: Targets, environment: dict[str, str]) -> None:
     client, bucket = s3.client(), f"locked-{uuid.uuid4().hex[:8]}"
-    client.create_bucket(BucketPlace=bucket, ObjectLockEnabledForBucket=True)
+    client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
     until = datetime.now(UTC) + timedelta(hours=1)
-    client.put_object(
-        BucketPlace=bucket, Key=KEY, Body=OLD, ObjectLockMode="GOVERNANCE", ObjectLockRetainUntilDate=until
-    )
-    client.put_object(BucketPlace=bucket, Key=KEY, Body=OLD)
+    client.put_object(Bucket=bucket, Key=KEY, Body=OLD, ObjectLockMode="GOVERNANCE", ObjectLockRetainUntilDate=until)
+    client.put_object(Bucket=bucket, Key=KEY, Body=OLD)
     (finding,) = remove_all([remote_in(s3, bucket)], targets)
     assert (finding.found, finding.stayed) == (2, 1)
     (obstacle,) = finding.obstacles
@@ -229,13 +227,13 @@ def test_buckets_without_or_with_suspended_versioning_are_purged(
 ) -> None:
     client = s3.client()
     if status == "never":
-        client.create_bucket(BucketPlace=bucket + "-plain")
+        client.create_bucket(Bucket=bucket + "-plain")
         bucket += "-plain"
-    client.put_object(BucketPlace=bucket, Key=KEY, Body=OLD)
+    client.put_object(Bucket=bucket, Key=KEY, Body=OLD)
     if status == "Suspended":
-        client.put_bucket_versioning(BucketPlace=bucket, VersioningConfiguration={"Status": "Suspended"})
-        client.put_object(BucketPlace=bucket, Key=KEY, Body=OLD)
-    client.put_object(BucketPlace=bucket, Key="files/md5/ff/" + "f" * 30, Body=OLD[:-1])
+        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+        client.put_object(Bucket=bucket, Key=KEY, Body=OLD)
+    client.put_object(Bucket=bucket, Key="files/md5/ff/" + "f" * 30, Body=OLD[:-1])
     place = remote_in(s3, bucket)
     (finding,) = remove_all([place], targets)
     assert (finding.found, finding.stayed) == ((1, 0) if status == "never" else (2, 0))
@@ -248,7 +246,7 @@ def test_objects_without_digests_in_their_names_are_found_by_content(
 ) -> None:
     client = s3.client()
     for name, body in (("build/model.bin", OLD), ("build/model.bin", OLD[::-1]), ("build/other.bin", OLD[:-1])):
-        client.put_object(BucketPlace=bucket, Key=name, Body=body)
+        client.put_object(Bucket=bucket, Key=name, Body=body)
     (finding,) = remove_all([remote_in(s3, bucket, by_name=False)], targets)
     assert (finding.found, finding.stayed) == (1, 0)
     assert len(versions(s3, bucket)) == 2
@@ -259,11 +257,11 @@ def test_parts_of_unfinished_uploads_are_removed(
 ) -> None:
     client = s3.client()
     for key in (KEY, "files/md5/ff/" + "f" * 30):
-        upload = client.create_multipart_upload(BucketPlace=bucket, Key=key)["UploadId"]
-        client.upload_part(BucketPlace=bucket, Key=key, UploadId=upload, PartNumber=1, Body=OLD)
+        upload = client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
+        client.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=1, Body=OLD)
     (finding,) = remove_all([remote_in(s3, bucket)], targets)
     assert (finding.found, finding.stayed) == (1, 0)
-    left = client.list_multipart_uploads(BucketPlace=bucket)["Uploads"]
+    left = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
     assert [upload["Key"] for upload in left] == ["files/md5/ff/" + "f" * 30]
 
 
@@ -274,8 +272,8 @@ def test_a_purge_killed_between_batches_completes_when_run_again(
 
     client = s3.client()
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: client.put_object(BucketPlace=bucket, Key=KEY, Body=OLD), range(2300)))
-    client.put_object(BucketPlace=bucket, Key="files/md5/ff/" + "f" * 30, Body=b"another")
+        list(pool.map(lambda _: client.put_object(Bucket=bucket, Key=KEY, Body=OLD), range(2300)))
+    client.put_object(Bucket=bucket, Key="files/md5/ff/" + "f" * 30, Body=b"another")
 
     def killed() -> None:
         place = remote_in(s3, bucket)

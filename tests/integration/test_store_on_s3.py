@@ -322,10 +322,10 @@ def test_a_wrong_clock_is_named(s3: S3, buckets: dict[str, str]) -> None:
 import datetime, botocore.auth, botocore.compat
 late = lambda *a, **k: datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(hours=1)
 botocore.auth.get_current_datetime = late
-from mbd.params.operations import Store
+from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 try:
-    open_store("s3://{buckets["plain"]}", Store(endpoint="{s3.endpoint}")).create("a", b"")
+    open_store("s3://{buckets["plain"]}", StoreSettings(endpoint="{s3.endpoint}")).create("a", b"")
 except Exception as error:
     print(error)
 """
@@ -479,9 +479,9 @@ def test_a_writer_killed_while_uploading_leaves_no_object_and_can_start_again(
     (tmp_path / "large").write_bytes(stream(0, "large").bytes(11 << 20))
     code = f"""
 from pathlib import Path
-from mbd.params.operations import Store
+from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
-store = open_store("s3://{buckets["plain"]}/killed", Store(endpoint="{proxy.endpoint}", part_mebibytes=5))
+store = open_store("s3://{buckets["plain"]}/killed", StoreSettings(endpoint="{proxy.endpoint}", part_mebibytes=5))
 store.create("large", Path("{tmp_path / "large"}"))
 """
     proxy.calm()
