@@ -76,9 +76,9 @@ def configure(level: int | None = None, form: LogFormat | None = None) -> None:
         _HANDLER.setFormatter(_FORMATS[form])
 
 
-def progress_bar(**options: Any) -> "tqdm[Any]":  # noqa: ANN401 -- tqdm's
+def progress_bar(*, shown: bool = True, **options: Any) -> "tqdm[Any]":  # noqa: ANN401 -- tqdm's
     """Return a progress bar, visible only on a terminal and only where messages of level INFO are shown as text."""
     from tqdm import tqdm  # noqa: PLC0415 -- only what is used
 
-    shown = _ROOT.isEnabledFor(logging.INFO) and not isinstance(_HANDLER.formatter, _Json)
+    shown = shown and _ROOT.isEnabledFor(logging.INFO) and not isinstance(_HANDLER.formatter, _Json)
     return tqdm(**{"file": sys.stderr, **options, "disable": None if shown else True})

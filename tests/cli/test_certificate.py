@@ -42,7 +42,7 @@ class CertificateWorkspace:
         attacks = [] if kind == "subjects" else ["--leakage", model_workspace.leakage(kind)]
         deletion, evaluation = model_workspace.deletion(kind), model_workspace.evaluation(kind)
         done = self.run("certify", "--deletion", deletion, "--evaluation", evaluation, *attacks, "--out", bundle)
-        self.run("publish", "--certificate", bundle, "--model", deletion, self.store)
+        self.run("publish", bundle, "--model", deletion, self.store)
         return done.output.split()[1]
 
 

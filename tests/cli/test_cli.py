@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from mbd.cli import COMMANDS, run_command
+from mbd.cli import COMMANDS, group, run_command
+from mbd.errors import EXIT_CODES
 from tests.features.build import npz_arrays, small_collection, write_npz
 
 HEAVY = ("torch", "kfp", "dvc", "boto3", "transformers", "numpy", "pydantic", "scipy", "sklearn", "h5py")
@@ -105,8 +107,9 @@ def test_features_prints_a_summary_and_logs_where_it_was_written(tmp_path: Path)
     settings = [f"features.source.path={file}", "features.source.kind=npz", "features.calibration.share=0.5"]
     result = mbd("features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
     assert result.returncode == 0, result.stderr
-    for part in ("text 5, audio 3, visual 4", "calibration", "ridge on test", "non_negative_percent", "written to"):
+    for part in ("text 5, audio 3, visual 4", "calibration", "ridge on test", "non_negative_percent"):
         assert part in result.stdout
+    assert result.stderr == f"written to {tmp_path / 'out'}\n"
 
 
 def test_params_prints_every_parameter_and_the_digest(tmp_path: Path) -> None:
@@ -126,3 +129,81 @@ def test_an_interrupted_command_ends_with_130_and_without_a_traceback(capsys: py
         run_command(endless, "endless", [])
     assert end.value.code == 130
     assert capsys.readouterr().err.endswith("error: interrupted; nothing half-written is left, run the command again\n")
+
+
+def test_a_declined_confirmation_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    def decline() -> None:
+        raise click.Abort
+
+    with pytest.raises(SystemExit) as end:
+        run_command(decline, "decline", [])
+    assert end.value.code == 1
+    assert capsys.readouterr().err == "error: aborted, nothing was done\n"
+
+
+def test_ctrl_c_ends_a_running_command_with_130(tmp_path: Path) -> None:
+    script = "import os, signal; import mbd.files\n"  # a step that is interrupted while it writes
+    script += "from mbd.steps import features\n"
+    script += "features.convert = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+    script += "from mbd.cli import main; main(['features', '--out', 'out'])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/faq.md", "docs/commands.md"])
+def test_exit_codes_are_documented_as_they_are(page: str) -> None:
+    text = " ".join((Path(__file__).parents[2] / page).read_text(encoding="utf-8").split())
+    assert EXIT_CODES in text
+
+
+def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that is not a group, by its full name."""
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=name)
+        for below in command.list_commands(context):
+            if found := command.get_command(context, below):
+                yield from leaves(found, f"{name} {below}")
+
+
+WITHOUT_JSON = {
+    "mbd exporter": "its page is in Prometheus's format",
+    "mbd pipeline run": "its result is the steps' outputs",
+    "mbd purge check-push": "git calls it and reads its exit code",
+    "mbd purge hook install": "it prints the file that it wrote",
+}
+
+
+def test_every_command_that_prints_a_result_has_json() -> None:
+    without = {n for n, c in leaves(group, "mbd") if "as_json" not in {p.name for p in c.params}}
+    assert without == WITHOUT_JSON.keys()
+
+
+def test_a_shared_option_is_the_same_in_every_command() -> None:
+    found: dict[str, set[str]] = {"--store": set(), "--json": set(), "--trust": set()}
+    for _, command in leaves(group, "mbd"):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.opts[0] in found:
+                found[parameter.opts[0]].add((parameter.help or "").partition(" [default")[0])
+    assert all(len(helps) == 1 for helps in found.values()), found
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    environment = {"_MBD_COMPLETE": "bash_complete", "COMP_WORDS": "mbd cert", "COMP_CWORD": "1"}
+    assert completed(environment) == ["plain,certify", "plain,certificate"]
+    environment |= {"COMP_WORDS": "mbd certificate revoke --re", "COMP_CWORD": "3"}
+    assert completed(environment) == ["plain,--reason"]
+
+
+def completed(environment: dict[str, str]) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", "from mbd.cli import main; main()"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return done.stdout.split()

@@ -40,7 +40,7 @@ def settings(authority: CertificateAuthority) -> list[str]:
 def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority, tmp_path: Path) -> None:
     url, out, model = f"file://{tmp_path}/store", tmp_path / "published", authority.model_workspace.deletion("exact")
     done = mbd(
-        *("publish", "--certificate", authority.bundle("exact"), "--model", model, "--store", url, "--out", out),
+        *("publish", authority.bundle("exact"), "--model", model, "--store", url, "--out", out),
         *settings(authority),
     )
     assert done.returncode == 0, done.stderr
@@ -76,7 +76,7 @@ def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateA
     assert done.returncode == 4
     assert done.stdout.startswith("NOT VERIFIED: certificate ")
     assert "there is no trust file" in done.stdout
-    assert "Nothing that this certificate says can be relied on." in done.stdout
+    assert "Do not rely on this certificate." in done.stdout
     (tmp_path / CERTIFICATE).write_text("{}")
     done = mbd("verify", tmp_path, "--trust", authority.trust_file, "--json")
     assert done.returncode == 4
@@ -89,7 +89,7 @@ def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateA
         (["verify", "nowhere"], 5, "there is no certificate in this folder"),
         (["verify", "ftp://x/y"], 2, "there is no store named 'ftp'"),
         (["verify", "nowhere", "--reproduce"], 2, "--reproduce and --features DIR belong together"),
-        (["publish", "--certificate", "nowhere", "--model", "nowhere"], 5, "there is no readable trust file"),
+        (["publish", "nowhere", "--model", "nowhere"], 5, "there is no readable trust file"),
     ],
 )
 def test_wrong_usage_is_an_error(arguments: list[str], code: int, said: str) -> None:
@@ -116,7 +116,7 @@ main()
         command = [sys.executable, "-c", bare, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    publishing = ("publish", "--certificate", authority.bundle("exact"), "--model", model, "--store", url, "--out", out)
+    publishing = ("publish", authority.bundle("exact"), "--model", model, "--store", url, "--out", out)
     done = run(*publishing, *settings(authority))
     assert done.returncode == 0, done.stderr
     done = run("verify", url, "--model", model, "--trust", authority.trust_file)

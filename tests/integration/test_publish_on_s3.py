@@ -78,7 +78,7 @@ def options(authority: CertificateAuthority, s3: S3, *more: str) -> list[str]:
 def published(authority: CertificateAuthority, s3: S3, url: str, out: Path, *more: str) -> Receipt:
     """Publish by the command line; return the receipt."""
     bundle, model = authority.bundle("exact"), authority.model_workspace.deletion("exact")
-    given: list[str | Path] = ["--certificate", bundle, "--model", model, "--store", url, "--out", out]
+    given: list[str | Path] = [bundle, "--model", model, "--store", url, "--out", out]
     done = mbd("publish", *given, *options(authority, s3, *more), environment=s3.environment)
     assert done.returncode == 0, done.stderr
     return Receipt.model_validate_json((out / RECEIPT).read_bytes())
@@ -223,7 +223,6 @@ def test_wrong_credentials_are_a_clear_error(
     commands: list[list[str | Path]] = [
         [
             "publish",
-            "--certificate",
             authority.bundle("exact"),
             "--model",
             authority.model_workspace.deletion("exact"),

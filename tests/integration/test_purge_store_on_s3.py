@@ -124,7 +124,6 @@ def authority(
     purge_workspace.repository.dvc("push", "--quiet")
     authority = PurgeAuthority(purge_workspace, s3, *names)
     given = (
-        "--certificate",
         purge_workspace.authority.bundle("surgery"),
         "--model",
         model_workspace.deletion("surgery"),

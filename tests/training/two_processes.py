@@ -20,4 +20,4 @@ def run_by_two(folder: Path, *arguments: str) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("written to") == 1
+    assert result.stderr.count("written to") == 1

@@ -28,6 +28,7 @@ from mbd.attacks.utility import utility
 from mbd.errors import DataError
 from mbd.files import canonical_digest
 from mbd.formats.leakage import AttackRecord, LeakageRecord, Variant
+from mbd.logs import progress_bar
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params import AttacksSettings
 from mbd.registry import ATTACKS
@@ -68,7 +69,7 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
     target_models = {role: _target_model(role, stored) for role, stored in audit.models.items()}
     contexts = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
     jobs = 3 + len(contexts) * (len(_attacks(params)) * (1 + len(params.variants)) + ("before" in target_models))
-    with reproducible(1), threadpool_limits(1), tqdm(total=jobs, disable=not progress, unit="part") as bar:
+    with reproducible(1), threadpool_limits(1), progress_bar(total=jobs, shown=progress, unit="part") as bar:
         clock = _Clock(bar)
         with clock.part("invariants"):
             held = invariants(audit)

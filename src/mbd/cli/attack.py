@@ -1,31 +1,29 @@
 """`mbd attack`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER
+from mbd.cli.options import FOLDER, JSON, MODALITIES, features, print_result
 
 if TYPE_CHECKING:
     from mbd.params import Params
 
+_LOG = logging.getLogger(__name__)
+
 
 @click.command()
-@click.option("--features", type=FOLDER, required=True, help="FeatureSet that the models were made from.")
-@click.option("--before", type=FOLDER, help="Model that was deleted from; none if it is gone, as in a later audit.")
-@click.option("--after", type=FOLDER, required=True, help="Model that should have forgotten.")
+@features()
+@click.option("--before", type=FOLDER, help="Model before the deletion; may be left out in a later audit.")
+@click.option("--after", type=FOLDER, required=True, help="Model after the deletion.")
 @click.option("--reference", type=FOLDER, required=True, help="Model trained without the modality.")
-@click.option(
-    "--modality",
-    "modalities",
-    required=True,
-    multiple=True,
-    metavar="MODALITY",
-    help="Modality that was deleted; repeatable, one for each.",
-)
-@click.option("--out", type=FOLDER, required=True, help="Folder to write findings, report and figures to.")
+@MODALITIES
+@options.out("measurements, report and figures")
+@JSON
 @with_params
 def command(
     params: "Params",
@@ -35,11 +33,14 @@ def command(
     reference: Path,
     modalities: tuple[str, ...],
     out: Path,
+    as_json: bool,
 ) -> None:
-    """Attack a model that should have forgotten a modality; exit code 3 if the gate refuses it."""
+    """Attack a model after a deletion; exit code 3 if the gate refuses it."""
+    from mbd.files import read_json
     from mbd.steps import attack
 
-    def show(summary: str) -> None:
-        click.echo(f"{summary}\n\nwritten to {out}")
+    def show(summary: str) -> None:  # called for a refused model as well
+        print_result(read_json(out / "leakage.json"), summary, as_json=as_json)
+        _LOG.info("written to %s", out)
 
     attack.run(params, features, before, after, reference, modalities, out, show=show, progress=True)

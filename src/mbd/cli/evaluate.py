@@ -1,34 +1,35 @@
 """`mbd evaluate`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER
+from mbd.cli.options import FOLDER, JSON, features, model, print_result
 
 if TYPE_CHECKING:
     from mbd.params import Params
 
+_LOG = logging.getLogger(__name__)
+
 
 @click.command()
-@click.option("--features", type=FOLDER, required=True, help="FeatureSet to evaluate on.")
-@click.option(
-    "--model",
-    "models",
-    type=FOLDER,
-    required=True,
-    multiple=True,
-    help="Model folder, or a folder of seed-* models; repeatable, one for each method.",
-)
+@features()
+@model("Model folder, or a folder of seed-* models; repeatable, one for each method.", "models", multiple=True)
 @click.option("--against", type=FOLDER, help="Model folder that the others are tested against (paired t-test).")
-@click.option("--out", type=FOLDER, required=True, help="Folder to write metrics, tables and figures to.")
+@options.out("metrics, tables and figures")
+@JSON
 @with_params
-def command(params: "Params", features: Path, models: tuple[Path, ...], against: Path | None, out: Path) -> None:
-    """Measure models with every set of modalities missing, at random or by pattern, clean and corrupted."""
+def command(
+    params: "Params", features: Path, models: tuple[Path, ...], against: Path | None, out: Path, as_json: bool
+) -> None:
+    """Evaluate models with every set of modalities missing, at random or by pattern, clean and corrupted."""
     from mbd.report.evaluation import evaluation_summary
     from mbd.steps import evaluate
 
-    click.echo(evaluation_summary(evaluate.run(params, features, models, out, against=against)))
-    click.echo(f"\nwritten to {out}")
+    result = evaluate.run(params, features, models, out, against=against)
+    print_result(result, evaluation_summary(result), as_json=as_json)
+    _LOG.info("written to %s", out)

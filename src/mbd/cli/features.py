@@ -1,24 +1,29 @@
 """`mbd features`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER
+from mbd.cli.options import JSON, print_result
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
     from mbd.params import Params
 
+_LOG = logging.getLogger(__name__)
+
 
 @click.command()
-@click.option("--out", type=FOLDER, required=True, help="Folder to write the FeatureSet to.")
-@click.option("--dvc-repo", metavar="URL", help="Bring a FeatureSet from this DVC repository instead of a source.")
+@options.out("the FeatureSet")
+@click.option("--dvc-repo", metavar="URL", help="Fetch a FeatureSet from this DVC repository instead of a source.")
 @click.option("--dvc-rev", metavar="REV", help="Its branch, tag or commit [default: HEAD].")
 @click.option("--dvc-path", metavar="PATH", help="Folder of the FeatureSet in that repository.")
 @click.option("--dvc-remote", metavar="NAME", help="DVC remote to read from [default: the repository's].")
+@JSON
 @with_params
 def command(
     params: "Params",
@@ -27,10 +32,11 @@ def command(
     dvc_rev: str | None,
     dvc_path: str | None,
     dvc_remote: str | None,
+    as_json: bool,
 ) -> None:
-    """Bring feature data of any source into one checked form, a FeatureSet.
+    """Convert feature data of any source to a FeatureSet, and validate it.
 
-    The source is features.source of the parameters: synthetic data, unless they say otherwise, as by
+    The source is the parameter features.source: synthetic data by default; for other data, for example
     --set features.source.kind=npz --set features.source.path=FILE.
     """
     from mbd.steps import features
@@ -43,13 +49,13 @@ def command(
     else:
         from mbd.shredding.vault import made_plain
 
-        prepare = made_plain(params.shredding, lambda text: click.echo(text, err=True))
+        prepare = made_plain(params.shredding, _LOG.warning)
         summary = features.run_revision(out, dvc_repo, dvc_rev or "HEAD", dvc_path, dvc_remote, prepare)
-    click.echo(summary.to_text())
-    click.echo(f"\nwritten to {out}")
+    print_result(summary, summary.to_text(), as_json=as_json)
+    _LOG.info("written to %s", out)
 
 
 def _refuse_without_repository(options: dict[str, str | None]) -> None:
     for name, value in options.items():
         if value is not None:
-            raise UsageError(f"{name} says nothing without --dvc-repo", key=name, value=value)
+            raise UsageError(f"{name} needs --dvc-repo", key=name, value=value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FOLDER
+from mbd.cli.options import FOLDER, JSON, print_result
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
 @command.command("compile")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @click.option("--out", type=FOLDER, default="pipelines", show_default=True, help="Folder to write NAME.yaml to.")
+@JSON
 @with_params
-def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None:
+def compile_command(params: "Params", names: tuple[str, ...], out: Path, as_json: bool) -> None:
     """Write pipelines (default: all) as the YAML that Kubeflow takes."""
-    for file in _pipelines("compiling").write(names, params.platform, out):
-        click.echo(f"written to {file}")
+    files = list(_pipelines("compiling").write(names, params.platform, out))
+    print_result(files, "\n".join(f"written to {file}" for file in files), as_json=as_json)
 
 
 @command.command()
@@ -108,13 +109,17 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be sen
 @_ARGUMENT
 @_TITLE
 @_DRY_RUN
+@JSON
 @with_params
-def submit(params: "Params", name: str, title: str | None, dry_run: bool, **asked: tuple[str, ...]) -> None:
+def submit(
+    params: "Params", name: str, title: str | None, dry_run: bool, as_json: bool, **asked: tuple[str, ...]
+) -> None:
     """Run a pipeline on the cluster; the same submission again finds the run that is there."""
     cluster = _pipelines("cluster")
     given = _pipelines("arguments").given(name, params, **asked)
     wanted = cluster.submission(name, params.platform, given, title=title)
-    _send(wanted, None if dry_run else lambda: cluster.Cluster(params.platform).submit(name, wanted))
+    send = None if dry_run else lambda: cluster.Cluster(params.platform).submit(name, wanted)
+    _send(wanted, send, as_json=as_json)
 
 
 @command.command()
@@ -126,6 +131,7 @@ def submit(params: "Params", name: str, title: str | None, dry_run: bool, **aske
 @click.option("--cron", help="When: five fields as in crontab, or six with the second first.")
 @click.option("--disable", is_flag=True, help="Stop the schedule of this name instead.")
 @_DRY_RUN
+@JSON
 @with_params
 def schedule(
     params: "Params",
@@ -134,39 +140,40 @@ def schedule(
     cron: str | None,
     disable: bool,
     dry_run: bool,
+    as_json: bool,
     **asked: tuple[str, ...],
 ) -> None:
-    """Run a pipeline on the cluster again and again; a schedule of the same name is updated."""
+    """Run a pipeline on the cluster by a schedule; a schedule of the same name is updated."""
     cluster = _pipelines("cluster")
     if disable:
-        for job in cluster.Cluster(params.platform).disable(title or f"mbd-{name}"):
-            click.echo(f"disabled: {job}")
+        jobs = list(cluster.Cluster(params.platform).disable(title or f"mbd-{name}"))
+        print_result({"disabled": jobs}, "\n".join(f"disabled: {job}" for job in jobs), as_json=as_json)
         return
     if cron is None:
         raise UsageError("a schedule needs a time", key="--cron", hint="for example --cron '0 3 * * *'")
     given = _pipelines("arguments").given(name, params, **asked)
     when = _pipelines("schedule").checked_cron(cron)
     wanted = cluster.submission(name, params.platform, given, cron=when, title=title)
-    _send(wanted, None if dry_run else lambda: cluster.Cluster(params.platform).schedule(name, wanted))
+    send = None if dry_run else lambda: cluster.Cluster(params.platform).schedule(name, wanted)
+    _send(wanted, send, as_json=as_json)
 
 
 @command.command()
+@JSON
 @with_params
-def status(params: "Params") -> None:
+def status(params: "Params", as_json: bool) -> None:
     """List runs and schedules of the experiment on the cluster."""
-    for kind, entries in _pipelines("cluster").Cluster(params.platform).status().items():
-        click.echo(f"{kind}: {len(entries)}")
-        for entry in entries:
-            click.echo("  " + "  ".join(entry.values()))
+    found = _pipelines("cluster").Cluster(params.platform).status()
+    lines = []
+    for kind, entries in found.items():
+        lines += [f"{kind}: {len(entries)}", *("  " + "  ".join(entry.values()) for entry in entries)]
+    print_result(found, "\n".join(lines), as_json=as_json)
 
 
-def _send(wanted: Any, send: "Callable[[], tuple[str, str]] | None") -> None:  # noqa: ANN401 -- of `pipelines`
-    from dataclasses import asdict
-
-    from mbd.files import to_json
-
+def _send(wanted: Any, send: "Callable[[], tuple[str, str]] | None", *, as_json: bool) -> None:  # noqa: ANN401 -- of `pipelines`
     if send is None:
-        click.echo(to_json(asdict(wanted)), nl=False)
+        print_result(wanted, "", as_json=True)
         return
     outcome, identifier = send()
-    click.echo(f"{outcome}: {wanted.name} ({identifier})")
+    result = {"outcome": outcome, "name": wanted.name, "id": identifier}
+    print_result(result, f"{outcome}: {wanted.name} ({identifier})", as_json=as_json)

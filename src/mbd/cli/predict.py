@@ -1,20 +1,23 @@
 """`mbd predict`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER
+from mbd.cli.options import JSON, features, model, print_result
 
 if TYPE_CHECKING:
     from mbd.params import Params
 
+_LOG = logging.getLogger(__name__)
+
 
 @click.command()
-@click.option("--features", type=FOLDER, required=True, help="FeatureSet with the rows to score.")
-@click.option("--model", type=FOLDER, required=True, help="Model folder.")
+@features()
+@model()
 @click.option("--split", default="test", show_default=True, help="Split whose rows are scored.")
 @click.option("--available", metavar="M,M,…", help="Use only these modalities [default: all that a row has].")
 @click.option(
@@ -23,14 +26,17 @@ if TYPE_CHECKING:
     required=True,
     help="File to write: Parquet if its name ends with .parquet, else CSV.",
 )
+@JSON
 @with_params
-def command(params: "Params", features: Path, model: Path, split: str, available: str | None, out: Path) -> None:
-    """Score rows with a model, from whatever modalities each row has."""
+def command(
+    params: "Params", features: Path, model: Path, split: str, available: str | None, out: Path, as_json: bool
+) -> None:
+    """Score rows with a model, from the modalities that each row has."""
     from mbd.steps import predict
 
     names = None if available is None else [name.strip() for name in available.split(",") if name.strip()]
     done = predict.run(features, model, out, split=split, available=names)
-    click.echo(f"{done.rows} rows of {done.split} from {', '.join(done.modalities)}")
+    print_result(done, f"{done.rows} rows of {done.split} from {', '.join(done.modalities)}", as_json=as_json)
     if done.without_prediction:
-        click.echo(f"{done.without_prediction} rows have none of these: their prediction is empty", err=True)
-    click.echo(f"written to {out}")
+        _LOG.warning("%d rows have none of these modalities: their prediction is empty", done.without_prediction)
+    _LOG.info("written to %s", out)

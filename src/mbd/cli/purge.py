@@ -1,13 +1,16 @@
 """`mbd purge`."""
 
+import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mbd.cli import options
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FOLDER
+from mbd.cli.options import FILE, FOLDER, JSON, STORE, YES, existing_store, print_result
+from mbd.errors import ExitCode
 
 if TYPE_CHECKING:
     from mbd.formats.purge import PurgeRecord
@@ -16,37 +19,38 @@ if TYPE_CHECKING:
     from mbd.purge.scan import Scan
     from mbd.steps.purge import PurgePlan
 
-_STORE = click.option("--store", metavar="URL", help="file://FOLDER or s3://BUCKET[/PREFIX] [default: store.url].")
-_YES = click.option("--yes", is_flag=True, help="Remove without asking.")
+_LOG = logging.getLogger(__name__)
 _SHOWN = 20
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
+@click.option("--receipt", type=FILE, help="Receipt of the publication, as `mbd publish --out` wrote it.")
 @click.option(
-    "--receipt",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Receipt of the publication, as `mbd publish --out` wrote it.",
+    "--deletion", type=FOLDER, help="Model after the deletion; needed if the certificate hides the old digests."
 )
-@click.option("--deletion", type=FOLDER, help="Deleted model; needed where the certificate hides the old digests.")
-@_STORE
-@click.option("--features", is_flag=True, help="Remove the deleted modality's feature files, too (purge.features).")
+@STORE
+@click.option(
+    "--with-features", is_flag=True, help="Remove the feature files of the deleted modality as well (purge.features)."
+)
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
-@_YES
-@click.option("--out", type=FOLDER, help="Folder to write purge.json to, besides certificate.private.")
+@YES
+@options.out("purge.json, besides certificate.private,", required=False)
+@JSON
 @with_params
-def command(
+def command(  # noqa: PLR0917 -- options
     params: "Params",
     receipt: Path | None,
     deletion: Path | None,
     store: str | None,
-    features: bool,
+    with_features: bool,
     dry_run: bool,
     yes: bool,
     out: Path | None,
+    as_json: bool,
 ) -> None:
-    """Remove every copy of the old weights from every place, prove it, and keep them away.
+    """Remove every copy of the old weights from every place, prove it, and keep them from coming back.
 
-    Exit code 1 if something is left or could not be searched; run it again when that is mended.
+    Exit code 1 if a copy is left or a place could not be searched; solve that and run it again.
     """
     if click.get_current_context().invoked_subcommand:
         return
@@ -54,52 +58,53 @@ def command(
         raise click.UsageError("--receipt FILE is missing")
     from mbd.steps import purge
 
-    if features:
+    if with_features:
         params = params.model_copy(update={"purge": params.purge.model_copy(update={"features": True})})
-    url = store or params.store.url
+    url = existing_store(params, store).url
     plan = purge.plan(params, receipt, url, deletion)
-    if dry_run or not yes:
-        _show_inventory(plan, plan.inventory())
     if dry_run:
+        inventory = plan.inventory()
+        print_result(inventory, _inventory_text(plan, inventory), as_json=as_json)
         return
     if not yes:
-        click.confirm("\nremove all of these, for good?", abort=True)
+        click.echo(_inventory_text(plan, plan.inventory()), err=as_json)
+        click.confirm("\nremove all of these, for good?", abort=True, err=as_json)
     done = purge.run(params, plan, url, out)
-    _show_record(done.record)
-    click.echo(f"statement {done.statement}, in the log")
-    click.echo(f"\nwritten to {out or done.proof}")
+    text = f"{_record_text(done.record)}\nstatement {done.statement}, in the log"
+    print_result({"statement": done.statement, "record": done.record}, text, as_json=as_json)
+    _LOG.info("written to %s", out or done.proof)
     done.refuse_incomplete()
 
 
 @command.command()
-@_STORE
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-@click.option("--remove", is_flag=True, help="Remove what is found, after asking.")
-@_YES
+@STORE
+@JSON
+@click.option("--remove", is_flag=True, help="Remove what was found, after confirmation.")
+@YES
 @with_params
 def scan(params: "Params", store: str | None, as_json: bool, remove: bool, yes: bool) -> None:
-    """Look for purged files that have come back. Exit code 1 if there are any, or if a place cannot be searched."""
+    """Search for purged files that have come back. Exit code 1 if there are any, or if a place cannot be searched."""
     from mbd.steps import purge
 
-    url = store or params.store.url
+    url = existing_store(params, store).url
     found = purge.scan(params, url)
     if remove and found.resurrections:
-        click.echo(_scan_in_words(found), err=as_json)
+        click.echo(_scan_text(found), err=as_json)
         if not yes:
             click.confirm("\nremove all of these, for good?", abort=True, err=as_json)
         found = purge.remove_resurrections(params, url)
-    click.echo(found.to_json() if as_json else _scan_in_words(found), nl=not as_json)
+    print_result(found, _scan_text(found), as_json=as_json)
     if not found.clean:
-        sys.exit(1)
+        sys.exit(ExitCode.FAILURE)
 
 
 @command.group()
 def hook() -> None:
-    """Let no purged file out: the git hook."""
+    """Install the git hook that refuses to push purged files."""
 
 
 @hook.command()
-@_STORE
+@STORE
 @with_params
 def install(params: "Params", store: str | None) -> None:
     """Install a pre-push hook in the git repository of this folder; after `dvc install`, if you use that."""
@@ -109,7 +114,7 @@ def install(params: "Params", store: str | None) -> None:
 
 
 @command.command("check-push")
-@_STORE
+@STORE
 @click.argument("remote", nargs=-1)
 @with_params
 def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> None:
@@ -122,40 +127,38 @@ def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> 
     push_hook.check_push(Path(), tombstones, sys.stdin if not sys.stdin.isatty() else ())
 
 
-def _show_inventory(plan: "PurgePlan", findings: list["PlaceInventory"]) -> None:
+def _inventory_text(plan: "PurgePlan", findings: list["PlaceInventory"]) -> str:
     from mbd.report.text import table
 
     what = ", ".join(f"{count} {kind}" for kind, count in plan.purged.targets.counts.items())
-    click.echo(f"to be removed: every copy of {what}")
     rows = [[f.place.kind, f.found, f.size, f.place.where] for f in findings]
-    click.echo(table(["place", "copies", "bytes", "where"], rows))
+    lines = [f"to be removed: every copy of {what}", table(["place", "copies", "bytes", "where"], rows)]
     for finding in findings:
         for copy in finding.copies[:_SHOWN]:
-            click.echo(f"  {copy.what:<16} {copy.name}{f' version {copy.version}' if copy.version else ''}")
-        for obstacle in finding.obstacles:
-            click.echo(f"  {finding.place.kind}: {obstacle.reason}: {obstacle.detail}\n    {obstacle.hint}")
-    for needed in plan.purged.excepted:
-        click.echo(f"  stays: features {needed.sha256}, needed by the model {needed.by} ({needed.where})")
-    for ref in plan.purged.refs:
-        click.echo(f"  names such files, and stays: {ref}")
+            lines.append(f"  {copy.what:<16} {copy.name}{f' version {copy.version}' if copy.version else ''}")
+        lines += [_obstacle_text(finding.place.kind, obstacle) for obstacle in finding.obstacles]
+    return "\n".join([*lines, *_kept(plan.purged)])
 
 
-def _show_record(record: "PurgeRecord") -> None:
+def _record_text(record: "PurgeRecord") -> str:
     from mbd.report.text import table
 
     rows = [[p.kind, p.found, p.removed, p.left, "yes" if p.gone else "NO", p.where] for p in record.places]
-    click.echo(table(["place", "found", "removed", "left", "clean", "where"], rows))
-    for place in record.places:
-        for obstacle in place.obstacles[:_SHOWN]:
-            click.echo(f"  {place.kind}: {obstacle.reason}: {obstacle.detail}\n    {obstacle.hint}")
-    for needed in record.excepted:
-        click.echo(f"  stays: features {needed.sha256}, needed by the model {needed.by} ({needed.where})")
-    for ref in record.refs:
-        click.echo(f"  names purged files, and stays: {ref}")
-    click.echo(f"\nerasure: {record.erasure.claim}. {record.erasure.note}")
+    lines = [table(["place", "found", "removed", "left", "clean", "where"], rows)]
+    lines += [_obstacle_text(place.kind, each) for place in record.places for each in place.obstacles[:_SHOWN]]
+    return "\n".join([*lines, *_kept(record), f"\nerasure: {record.erasure.claim}. {record.erasure.note}"])
 
 
-def _scan_in_words(found: "Scan") -> str:
+def _obstacle_text(kind: str, obstacle: Any) -> str:  # noqa: ANN401 -- found, or as recorded
+    return f"  {kind}: {obstacle.reason}: {obstacle.detail}\n    {obstacle.hint}"
+
+
+def _kept(purge: Any) -> list[str]:  # noqa: ANN401 -- planned, or as recorded
+    features = [f"  kept: features {e.sha256}, needed by the model {e.by} ({e.where})" for e in purge.excepted]
+    return [*features, *(f"  kept, though it names purged files: {ref}" for ref in purge.refs)]
+
+
+def _scan_text(found: "Scan") -> str:
     lines = [f"{found.tombstones} tombstones, {len(found.places)} places: {len(found.resurrections)} resurrections"]
     for one in found.resurrections:
         version = f" version {one.version}" if one.version else ""

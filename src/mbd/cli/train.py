@@ -1,20 +1,24 @@
 """`mbd train`."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER
+from mbd.cli.options import JSON, features, print_result
 
 if TYPE_CHECKING:
     from mbd.params import Params
 
+_LOG = logging.getLogger(__name__)
+
 
 @click.command()
-@click.option("--features", type=FOLDER, required=True, help="FeatureSet to train on.")
-@click.option("--out", type=FOLDER, required=True, help="Folder to write the model to.")
+@features()
+@options.out("the model")
 @click.option(
     "--without",
     multiple=True,
@@ -22,11 +26,14 @@ if TYPE_CHECKING:
     help="Train as if the data had no such modality; repeatable.",
 )
 @click.option("--seeds", metavar="N,N,…", help="Train one model for each seed, in OUT/seed-N.")
+@JSON
 @with_params
-def command(params: "Params", features: Path, out: Path, without: tuple[str, ...], seeds: str | None) -> None:
-    """Train a model; run again after a kill, it goes on where it was.
+def command(
+    params: "Params", features: Path, out: Path, without: tuple[str, ...], seeds: str | None, as_json: bool
+) -> None:
+    """Train a model; an interrupted training continues when it is run again.
 
-    model.backbone says which: joint (for surgery and certified deletion) or lattice (for exact deletion).
+    model.backbone chooses the kind: joint (for surgery and certified deletion) or lattice (for exact deletion).
     """
     from mbd.steps import train
 
@@ -36,8 +43,8 @@ def command(params: "Params", features: Path, out: Path, without: tuple[str, ...
     else:
         results = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
     if results:  # under torchrun only the first process has some
-        click.echo(train.to_text(results))
-        click.echo(f"\nwritten to {out}")
+        print_result(results, train.to_text(results), as_json=as_json)
+        _LOG.info("written to %s", out)
 
 
 def _numbers(text: str) -> list[int]:

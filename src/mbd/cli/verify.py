@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER
+from mbd.cli.options import JSON, TRUST, features, model, print_result
 
 if TYPE_CHECKING:
     from mbd.certificate.verify import Verdict
@@ -18,15 +18,11 @@ _MARKS = {"passed": "passed", "failed": "FAILED", "not checkable": "not checkabl
 
 @click.command()
 @click.argument("bundle")
-@click.option("--model", type=FOLDER, help="Model folder to hold against the certificate.")
-@click.option(
-    "--trust",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File of the keys that you trust, got by a way of your own [default: certificate.trust].",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
+@model("Model folder to compare with the certificate.", required=False)
+@TRUST
+@JSON
 @click.option("--reproduce", is_flag=True, help="Train without the modality and compare bits (exact deletions).")
-@click.option("--features", type=FOLDER, help="Data to reproduce from; the deleted modality is not needed.")
+@features(required=False, help="FeatureSet for --reproduce; the deleted modality is not needed.")
 @with_params
 def command(
     params: "Params",
@@ -39,8 +35,8 @@ def command(
 ) -> None:
     """Verify a certificate: a bundle's folder, or the URL of a store or of a certificate in it.
 
-    Exit code 0 only if every check passed or does not apply here; 4 if one failed, or if nobody's signature could be
-    checked because there is no trust file.
+    Exit code 0 only if every check passed or does not apply; 4 if one failed, or if signatures could not be checked
+    because there is no trust file.
     """
     from mbd.errors import ExitCode
     from mbd.steps import verify
@@ -48,7 +44,7 @@ def command(
     if reproduce != (features is not None):
         raise click.UsageError("--reproduce and --features DIR belong together")
     verdict = verify.run(params, bundle, model=model, trust=trust, features=features)
-    click.echo(verdict.to_json() if as_json else _in_words(verdict), nl=not as_json)
+    print_result(verdict, _in_words(verdict), as_json=as_json)
     if not verdict.verified:
         sys.exit(ExitCode.UNVERIFIED)
 
@@ -64,19 +60,15 @@ def _headline(verdict: "Verdict") -> list[str]:
 
     head = f"{verdict.decision.upper()}: certificate {verdict.certificate or 'unreadable'}"
     if not verdict.verified:
-        whys = [f"  {check.name}: {check.reason}" for check in verdict.problems]
-        return [head, *whys, "  Nothing that this certificate says can be relied on."]
+        reasons = [f"  {check.name}: {check.reason}" for check in verdict.problems]
+        return [head, *reasons, "  Do not rely on this certificate."]
     claims, guarantee = verdict.claims, verdict.claims["guarantee"]
     proven = "" if guarantee["epsilon"] is None else f", ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}"
     what = ", ".join(claims["modalities"]) + (" of some subjects" if claims["scope"] == "subjects" else "")
     held = any(check.name == f"digest of {WEIGHTS}" and check.outcome == "passed" for check in verdict.checks)
     return [
         head,
-        *(
-            []
-            if held
-            else ["  The certificate alone: no weights were held against it, so it says nothing of any model."]
-        ),
+        *([] if held else ["  Only the certificate was verified: no model was compared with it (--model)."]),
         f"  {what} deleted from {claims['model']} by the method {claims['method']}: {guarantee['kind']}{proven}",
         f"  weights {claims['weights']}",
         f"  copies of the old weights erased: {claims['erasure']['claim']}",

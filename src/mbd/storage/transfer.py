@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from tqdm import tqdm
-
 from mbd.errors import DataError, MbdError, VerificationError
 from mbd.files import sha256_file
+from mbd.logs import progress_bar
 
 CHUNK = 1 << 20
 _LARGE = 1 << 24
@@ -64,7 +63,7 @@ def progress(what: str, size: int) -> Iterator[Callable[[int], object]]:
     if size < _LARGE:
         yield lambda _: None
         return
-    with tqdm(total=size, desc=what, unit="B", unit_scale=True, disable=None) as bar:
+    with progress_bar(total=size, desc=what, unit="B", unit_scale=True) as bar:
         yield bar.update
 
 

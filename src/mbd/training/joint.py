@@ -11,20 +11,19 @@ Fine-tuning continues from given weights with the same objective and draws; the 
 again to the data given.
 """
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mbd import __version__
 from mbd.errors import MbdError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest
 from mbd.formats.model import ModelRecord
+from mbd.logs import progress_bar
 from mbd.model.joint import empty_network, provenance, to_tensor_dict
 from mbd.model.losses import task_loss
 from mbd.model.networks import JointNetwork
@@ -112,9 +111,8 @@ class JointRun:
     def finish(self, snapshots: Snapshots, progress: bool) -> None:
         """Train the epochs that are left."""
         done, epochs = len(self.state.history), self.training.epochs
-        hidden = None if progress and self.group.rank == 0 else True  # None: shown on a terminal only
-        bar = tqdm(total=epochs, initial=done, desc="training", unit="epoch", file=sys.stderr, disable=hidden)
-        with bar:
+        shown = progress and self.group.rank == 0
+        with progress_bar(total=epochs, initial=done, desc="training", unit="epoch", shown=shown) as bar:
             for epoch in range(done, epochs):
                 row = {"epoch": epoch, **self._epoch(epoch), self.criterion: self._valid_score(epoch)}
                 best = min((old[self.criterion] for old in self.state.history), default=float("inf"))

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from mbd.errors import DataError
 from mbd.features.media.encoders import Encoder, Loaded
 from mbd.files import sha256_file, write_file
+from mbd.logs import progress_bar
 from mbd.tensors import Array
 
 _DIGEST_BYTES = 32
@@ -93,7 +93,7 @@ def extract(
     for content in filter(None, contents):
         unique.setdefault(content.digest, content)  # errors name the first cell that has this content
     title = f"{encoder.modality}, damaged" if encoder.damage else encoder.modality
-    with tqdm(total=len(unique), desc=title, unit="row", disable=None) as bar:
+    with progress_bar(total=len(unique), desc=title, unit="row") as bar:
         vectors = {digest: vector for digest in unique if (vector := kept.get(digest)) is not None}
         bar.update(len(vectors))
         missing = [content for digest, content in unique.items() if digest not in vectors]
@@ -119,7 +119,7 @@ def digests_of_files(paths: Iterable[Path], workers: int | None = None) -> dict[
 
     unique = list(dict.fromkeys(paths))
     with ThreadPoolExecutor(workers or _cores()) as pool:
-        digests = tqdm(pool.map(digest, unique), total=len(unique), desc="digests", unit="file", disable=None)
+        digests = progress_bar(iterable=pool.map(digest, unique), total=len(unique), desc="digests", unit="file")
         return dict(zip(unique, digests, strict=True))
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from mbd.errors import DataError
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sequences import Sequence, open_sequence, overlap_means
 from mbd.features.sources import Source
 from mbd.files import read_json
+from mbd.logs import progress_bar
 from mbd.params.features import CsdSettings, FeaturesSettings
 from mbd.tensors import Array
 
@@ -98,7 +98,9 @@ def _align(modality: str, sequence: Sequence, utterances: _Utterances) -> tuple[
     videos, begins, sizes = np.unique(utterances.videos, return_index=True, return_counts=True)
     matrix, available = np.zeros((0, 0), dtype=np.float32), np.zeros(len(utterances.videos), dtype=bool)
     corrected = absent = 0
-    for video, begin, size in tqdm(zip(videos, begins, sizes, strict=True), modality, len(videos), disable=None):
+    for video, begin, size in progress_bar(
+        iterable=zip(videos, begins, sizes, strict=True), desc=modality, total=len(videos)
+    ):
         found = sequence.video(str(video))
         if found is None:
             absent += 1

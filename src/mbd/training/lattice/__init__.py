@@ -10,7 +10,6 @@ modalities have found alone (:class:`FittedModalities`) is still what training w
 """
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
-from tqdm import tqdm
 
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.model import ModelRecord, TensorRecord
+from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
 from mbd.model.lattice import Projection, Tag, on_grid, projection_name, read_projection, tags, tensor_name
 from mbd.params import Params
@@ -160,9 +159,7 @@ class _LatticeTraining:
         singles = sorted({(m,) for tag in wanted for m in tag if (m,) in wanted or m not in self.strengths})
         larger = sorted((tag for tag in wanted if len(tag) > 1), key=lambda tag: -len(tag))  # a long task first
         trained: dict[Tag, TrainedModule] = {}
-        bar = tqdm(
-            total=len(singles) + len(larger), desc="modules", file=sys.stderr, disable=None if progress else True
-        )
+        bar = progress_bar(total=len(singles) + len(larger), desc="modules", shown=progress)
         with ThreadPoolExecutor(os.cpu_count()) as pool, bar:
             for batch in (singles, larger):
                 for tag, module in zip(batch, pool.map(self._module, batch), strict=True):
