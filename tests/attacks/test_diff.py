@@ -47,11 +47,10 @@ def test_old_weights_put_back_are_the_old_pathway_on_the_new_trunk(model_workspa
 def test_what_a_cut_only_unplugged_comes_back_with_the_old_weights(model_workspace: Path) -> None:
     before, after = pair(model_workspace)
     context = context_of(model_workspace)
-    adversaries = (pathway.attack, reconstruction.attack)
-    back = diff.attack(before, after, context, adversaries)
+    attacks = (pathway.attack, reconstruction.attack)
+    back = diff.attack(before, after, context, attacks)
     old, new = (
-        [evidence for adversary in adversaries for evidence in adversary(target_model, context)]
-        for target_model in (before, after)
+        [evidence for run in attacks for evidence in run(target_model, context)] for target_model in (before, after)
     )
     assert {evidence.attack for evidence in back} == {"diff"}
     assert back[0].measure == "pathway: rows that move with audio, old weights put back"
@@ -64,8 +63,8 @@ def test_what_a_cut_only_unplugged_comes_back_with_the_old_weights(model_workspa
 def test_the_default_attacks_run_in_the_order_of_their_names(model_workspace: Path) -> None:
     before, after = pair(model_workspace)
     context = context_of(model_workspace)
-    alone = [evidence for adversary in diff.ADVERSARIES.values() for evidence in adversary(before, context)]
-    assert [evidence.attack for evidence in alone] == [n for n in diff.ADVERSARIES for e in alone if e.attack == n]
+    alone = [evidence for run in diff.ATTACKS.values() for evidence in run(before, context)]
+    assert [evidence.attack for evidence in alone] == [n for n in diff.ATTACKS for e in alone if e.attack == n]
     assert [evidence.measure for evidence in diff.attack(before, after, context)] == [
         f"{evidence.attack}: {evidence.measure}, old weights put back" for evidence in alone
     ]

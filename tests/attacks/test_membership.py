@@ -24,7 +24,7 @@ WIDE = "features.source.synthetic.dims={text: 96, audio: 12, visual: 64}"
 
 
 class Answering:
-    """A backbone that answers as it is told."""
+    """A backbone with given answers."""
 
     def __init__(self, answer: Callable[[Mapping[str, Array]], Array]) -> None:
         self.predict_from = answer
@@ -35,14 +35,14 @@ class Answering:
 
 
 def answering(model_workspace: Path, answer: Callable[[Mapping[str, Array]], Array]) -> TargetModel:
-    """A suspect with the inputs of the full model that answers as it is told, and offers nothing else."""
+    """A target model with the inputs of the full model and given answers, and no reconstruction."""
     return TargetModel("before", target_of(model_workspace, "model").record, Answering(answer), {})
 
 
 def offering(
     model_workspace: Path, offer: Callable[[Rows], Array], answer: Callable[[Mapping[str, Array]], Array]
 ) -> TargetModel:
-    """A suspect that offers, as m* of rows, what it is told to."""
+    """A target model with a given reconstruction of m*."""
 
     class Offering(TargetModel):
         def reconstruct(self, rows: Rows, modality: str) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""The white-box adversary reads the attribute off a model that takes m*, and not off one that does not."""
+"""The white-box run reads the attribute off a model that takes m*, and not off one that does not."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ from tests.attacks.models import (
     untrained,
 )
 
-ADVERSARIES = (pathway, whitebox, blackbox, reconstruction)
+ATTACKS = (pathway, whitebox, blackbox, reconstruction)
 VARIETY = {
     "two modalities": ((), ("features.source.synthetic.dims={text: 20, audio: 12}",), "surgery"),
     "four modalities": ((), ("features.source.synthetic.dims={text: 20, audio: 12, visual: 9, pose: 7}",), "surgery"),
@@ -65,9 +65,9 @@ def test_a_useless_model_passes_every_adversary(
 ) -> None:
     made(model_workspace, tmp_path / "useless")
     attack_context = context_of(model_workspace)
-    for adversary in ADVERSARIES:
-        found = adversary.attack(target_of(tmp_path, "useless"), attack_context)
-        beside = adversary.attack(target_of(model_workspace, "reference", "reference"), attack_context)
+    for run in ATTACKS:
+        found = run.attack(target_of(tmp_path, "useless"), attack_context)
+        beside = run.attack(target_of(model_workspace, "reference", "reference"), attack_context)
         for one, other in zip(found, beside, strict=True):
             apart = difference(one, other, attack_context.params)
             assert apart.low <= 0.03, one.measure
@@ -79,17 +79,16 @@ def test_whatever_the_model_it_leaks_before_and_not_after(kind: str, tmp_path: P
     settings, data, method = VARIETY[kind]
     model_workspace = audited(tmp_path, *settings, features=data, method=method)
     attack_context = context_of(model_workspace)
-    for adversary in ADVERSARIES:
+    for run in ATTACKS:
         full, deleted, reference = (
-            adversary.attack(target_of(model_workspace, name), attack_context)
-            for name in ("model", "deleted", "reference")
+            run.attack(target_of(model_workspace, name), attack_context) for name in ("model", "deleted", "reference")
         )
         names = [evidence.measure for evidence in full]
         assert names == [e.measure for e in deleted] == [e.measure for e in reference]
         for one, other in zip(deleted, reference, strict=True):
             apart = difference(one, other, attack_context.params)
             assert apart.low <= 0 <= apart.high, one.measure
-        if adversary in (pathway, whitebox):
+        if run in (pathway, whitebox):
             assert difference(full[0], reference[0], attack_context.params).low > 0.05
 
 
@@ -107,10 +106,8 @@ def test_real_models_leak_before_deletion(real_mosi: Path, tmp_path: Path) -> No
     train.run(params, tmp_path / "data", tmp_path / "reference", ("audio",))
     attack_context = make_context(FeatureSet.open(tmp_path / "data"), "audio", AttacksSettings())
     assert attack_context.attribute.origin == "principal component"
-    for adversary in (pathway, whitebox):
-        full, reference = (
-            adversary.attack(target_of(tmp_path, name), attack_context)[0] for name in ("model", "reference")
-        )
+    for run in (pathway, whitebox):
+        full, reference = (run.attack(target_of(tmp_path, name), attack_context)[0] for name in ("model", "reference"))
         assert difference(full, reference, attack_context.params).low > 0.1
         found = interval(reference, attack_context.params)
         assert found.low <= reference.chance <= found.high

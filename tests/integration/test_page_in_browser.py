@@ -70,7 +70,7 @@ def test_a_genuine_certificate_is_shown_green(
     browser.choose("#files", panel.files)
     found = shown(browser)
     assert found.decision == "verified", found
-    assert found.words.startswith("Verified: the certificate is genuine, and the weights are those that it is about.")
+    assert found.words.startswith("Verified: the certificate is genuine, and these are the weights that it certifies.")
     grey = {"not superseded or revoked", "structure, budget and gate"}
     assert {name for name, outcome in found.outcomes.items() if outcome != "passed"} == grey
     assert {found.outcomes[name] for name in grey} == {"not checkable"}

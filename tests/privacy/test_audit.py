@@ -13,7 +13,7 @@ from mbd.tensors import Array
 
 
 def randomised_response(epsilon: float, n: int, seed: int) -> tuple[Array, Array]:
-    """A fair coin for each candidate, told truthfully with probability e^ε / (1 + e^ε): exactly ε."""
+    """A fair coin for each candidate, reported truthfully with probability e^ε / (1 + e^ε): exactly ε."""
     rng = np.random.default_rng([seed, n])
     members = rng.random(n) < 0.5
     honest = rng.random(n) < 1 / (1 + math.exp(-epsilon))

@@ -19,8 +19,8 @@ from mbd.errors import DataError
 from mbd.tensors import Array
 
 NAME = "diff"
-Adversary = Callable[[TargetModel, AttackContext], list[AttackEvidence]]
-ADVERSARIES: Mapping[str, Adversary] = {
+AttackFunction = Callable[[TargetModel, AttackContext], list[AttackEvidence]]
+ATTACKS: Mapping[str, AttackFunction] = {
     blackbox.NAME: blackbox.attack,
     reconstruction.NAME: reconstruction.attack,
 }
@@ -31,14 +31,14 @@ def attack(
     before: TargetModel,
     after: TargetModel,
     attack_context: AttackContext,
-    adversaries: Sequence[Adversary] = tuple(ADVERSARIES.values()),
+    attacks: Sequence[AttackFunction] = tuple(ATTACKS.values()),
 ) -> list[AttackEvidence]:
     """Return what attacks find in the new model once the old weights of m* are back in it."""
     revived = transplanted(before, after, attack_context.modality)
     return [
         replace(evidence, attack=NAME, measure=f"{evidence.attack}: {evidence.measure}, old weights put back")
-        for adversary in adversaries
-        for evidence in adversary(revived, attack_context)
+        for run in attacks
+        for evidence in run(revived, attack_context)
     ]
 
 

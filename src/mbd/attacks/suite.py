@@ -128,7 +128,7 @@ def _attack(target_models: TargetModels, attack_context: AttackContext, clock: _
         return
     with clock.part(diff.NAME):
         revived = diff.attack(target_models["before"], target_models["after"], attack_context)
-    whole = [evidence for name in diff.ADVERSARIES for evidence in released[name]["before"]]
+    whole = [evidence for name in diff.ATTACKS for evidence in released[name]["before"]]
     named = [replace(old, attack=diff.NAME, measure=new.measure) for old, new in zip(whole, revived, strict=True)]
     yield from _findings({"before": named, "after": revived}, attack_context, "as released")
 

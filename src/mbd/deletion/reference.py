@@ -1,11 +1,11 @@
 """How far a model is from one that never saw the modality: measured, where there is such a reference.
 
 ‖W − W^{-m}‖ is taken over what both have, inside and outside the edited coordinates, before and after the deletion. It
-shows how much of the difference an edit can touch at all. It is no bound on anything: training twice with other seeds
+shows how much of the difference an edit can touch at all. It is not a bound: training twice with other seeds
 gives distances of the same kind.
 
-Of a certified deletion only the distance after is told: the one before is an exact number about the old weights,
-outside the noise, and telling it would break the claim.
+Of a certified deletion only the distance after is recorded: the one before is an exact number about the old weights,
+outside the noise, and publishing it would break the claim.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,10 +38,10 @@ def reference_distances(
     kept = _counterparts(outcome.record, masks, weights, gone)
     indices = {name: np.flatnonzero(mask) for name, mask in kept.items()}
     edited, comparable = (sum(int(mask.sum()) for mask in part.values()) for part in (masks, kept))
-    told = {} if outcome.record.guarantee.kind == "certified" else {"before": distances(before, weights, indices)}
+    published = {} if outcome.record.guarantee.kind == "certified" else {"before": distances(before, weights, indices)}
     return {
         "sha256": reference.sha256,
-        **told,
+        **published,
         "after": distances(after, weights, indices),
         "edited_without_counterpart": edited - comparable,
     }

@@ -55,7 +55,7 @@ def forest_plot(plot: Plot) -> bytes:
             if measure.decision == "refused":
                 tick.set_color(_REFUSED)
                 tick.set_fontweight("bold")
-        panel.set_xlabel("share, accuracy, R² or AUC: more is more leakage; shaded: tolerance around the reference")
+        panel.set_xlabel("more is more leakage; shaded: tolerance around the reference")
         figure.suptitle(plot.title, x=0.01, ha="left", fontweight="bold", fontsize=10)
         figure.legend(loc="outside lower center", ncols=4)
     return png.getvalue()

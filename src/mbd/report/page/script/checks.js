@@ -42,9 +42,9 @@ async function attempt(read) {
 
 function formChecks({ value, reason }) {
   const [schema, form] = ["certificate can be read", "canonical form"];
-  if (reason) return [failed(schema, reason), unknown(form, "what cannot be read has no form")];
+  if (reason) return [failed(schema, reason), unknown(form, "the certificate cannot be read")];
   if (!value) return [unknown(schema, missing(CERTIFICATE)), unknown(form, missing(CERTIFICATE))];
-  const written = value.form ? failed(form, value.form) : passed(form, "envelope and content are written in their one form");
+  const written = value.form ? failed(form, value.form) : passed(form, "envelope and content are canonical");
   return [passed(schema, "a signed statement of a modality deletion"), written];
 }
 
@@ -59,25 +59,25 @@ async function samePage(envelope, expected) {
 function trustCheck({ value, reason }) {
   const name = "trust file";
   if (reason) return failed(name, reason);
-  if (!value) return unknown(name, `${missing(TRUST)}, so nobody is known whose word would count`);
-  return passed(name, `sha256:${value.digest}: compare it with what the issuer has told you`);
+  if (!value) return unknown(name, `${missing(TRUST)}, so no signature can be trusted`);
+  return passed(name, `sha256:${value.digest}: compare it with the digest that the issuer published`);
 }
 
 async function signatureChecks(found, trust, logged, now, lacking) {
   const names = ["signatures", "key validity"];
-  const open = !found ? "there is no certificate that could be read" : !trust ? "there is no trust file" : lacking;
+  const open = !found ? "no certificate could be read" : !trust ? "there is no trust file" : lacking;
   if (open) return names.map((name) => unknown(name, open));
   const issued = seconds(found.statement.predicate.issued, "issued");
   const judged = await Promise.all(found.signatures.map((one) => judge(one, found.signed, trust)));
   const right = judged.filter((one) => one.right);
   const signers = new Set(right.map((one) => one.key.name));
   if (signers.size < trust.threshold) {
-    const reason = `${signers.size} of the ${trust.threshold} signatures that are needed are right (${because(judged)})`;
+    const reason = `${signers.size} of the ${trust.threshold} required signatures are valid (${because(judged)})`;
     const open = judged.some((one) => one.foreign);
-    return [open ? unknown(names[0], reason) : failed(names[0], reason), unknown(names[1], "there are too few right signatures")];
+    return [open ? unknown(names[0], reason) : failed(names[0], reason), unknown(names[1], "there are too few valid signatures")];
   }
   const signed = passed(names[0], `signed by ${[...signers].sort().join(", ")}; ${trust.threshold} needed`);
-  if (issued > now + CLOCKS_DIFFER_BY) return [signed, failed(names[1], `it is signed at a time to come, ${inWords(issued)}`)];
+  if (issued > now + CLOCKS_DIFFER_BY) return [signed, failed(names[1], `its signing time is in the future: ${inWords(issued)}`)];
   const dated = right.map((one) => ({ ...one, refused: refusal(one.key, issued, logged) }));
   const valid = new Set(dated.filter((one) => one.refused === null).map((one) => one.key.name));
   if (valid.size >= trust.threshold) return [signed, passed(names[1], `valid when they signed, ${inWords(issued)}`)];
@@ -90,7 +90,7 @@ const because = (judged) =>
 /** Say whether a signature is right; `foreign`: of a kind that only mbd verify can check. */
 async function judge({ keyid, value }, message, trust) {
   const key = trust.keys.find((one) => one.id === keyid);
-  if (!key) return { keyid, refused: "nobody in the trust file has this key" };
+  if (!key) return { keyid, refused: "this key is not in the trust file" };
   if (key.purpose !== "certificate") return { keyid, key, refused: "this key is not trusted to sign certificates" };
   if (!key.raw) return { keyid, key, foreign: true, refused: `${key.scheme} can be checked by mbd verify, not here` };
   const right = await isSignature(key.raw, value, message);
@@ -115,7 +115,7 @@ async function logChecks(envelope, proof, trust, lacking) {
 }
 
 async function digestChecks(files, found, progress) {
-  if (!found) return [unknown(`digest of ${WEIGHTS}`, "there is no certificate that could be read")];
+  if (!found) return [unknown(`digest of ${WEIGHTS}`, "no certificate could be read")];
   const checks = [];
   for (const { name, digest } of found.statement.subject) {
     const check = `digest of ${name}`;
@@ -125,17 +125,17 @@ async function digestChecks(files, found, progress) {
     }
     const file = await attempt(() => sha256File(files.get(name), progress));
     if (file.value === digest.sha256) checks.push(passed(check, `sha256:${digest.sha256}`));
-    else checks.push(failed(check, file.reason ?? `the file has sha256:${file.value}, certified is ${digest.sha256}`));
+    else checks.push(failed(check, file.reason ?? `the file has sha256:${file.value}; the certificate states ${digest.sha256}`));
   }
   return checks;
 }
 
 function dateCheck(found, now) {
   const name = "re-audit date";
-  if (!found) return unknown(name, "there is no certificate that could be read");
+  if (!found) return unknown(name, "no certificate could be read");
   const due = seconds(found.statement.predicate.reaudit_by, "reaudit_by");
-  if (now > due) return failed(name, `the model was to be attacked again by ${day(due)}; the store knows whether it was`);
-  return passed(name, `the model is to be attacked again by ${day(due)}`);
+  if (now > due) return failed(name, `a new audit was due by ${day(due)}; the store shows whether there was one`);
+  return passed(name, `the next audit is due by ${day(due)}`);
 }
 
 function decide(checks) {
@@ -147,10 +147,10 @@ function verdict(checks) {
   const count = (outcome) => checks.filter((check) => check.outcome === outcome).length;
   const wrong = checks.filter((check) => check.outcome === "failed");
   const open = checks.filter((check) => check.required && check.outcome !== "passed");
-  const made = `${count("passed")} checks passed, ${wrong.length} failed, ${count("not checkable")} were not made here.`;
+  const made = `${count("passed")} checks passed, ${wrong.length} failed, ${count("not checkable")} were not run here.`;
   return {
-    failed: () => `Do not rely on this. What failed: ${wrong.map((check) => check.name).join(", ")}. ${made}`,
-    "not verified": () => `Not verified: something is still needed. ${open[0].name}: ${open[0].reason}. ${made}`,
-    verified: () => `Verified: the certificate is genuine, and the weights are those that it is about. ${made}`,
+    failed: () => `Do not rely on this. Failed: ${wrong.map((check) => check.name).join(", ")}. ${made}`,
+    "not verified": () => `Not verified: more files are needed. ${open[0].name}: ${open[0].reason}. ${made}`,
+    verified: () => `Verified: the certificate is genuine, and these are the weights that it certifies. ${made}`,
   }[decide(checks)]();
 }

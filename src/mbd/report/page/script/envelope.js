@@ -16,8 +16,8 @@ function readEnvelope(bytes) {
   const statement = parseJson(content, "the signed content");
   readStatement(statement);
   let form = null;
-  if (canonical(envelope) !== text) form = "the envelope is not written in its one canonical form";
-  else if (canonical(statement) !== content) form = "the signed content is not written in its one canonical form";
+  if (canonical(envelope) !== text) form = "the envelope is not canonical";
+  else if (canonical(statement) !== content) form = "the signed content is not canonical";
   return { statement, signatures, form, signed: preAuthentication(payload) };
 }
 
@@ -37,7 +37,7 @@ function readSignatures(signatures) {
 function readStatement(statement) {
   withKeys(statement, ["_type", "predicate", "predicateType", "subject"], "the statement");
   if (statement._type !== STATEMENT_TYPE || statement.predicateType !== DELETION_TYPE) {
-    throw new Refused(`this is no deletion certificate, but a statement of type ${statement.predicateType}`);
+    throw new Refused(`this is not a deletion certificate but a statement of type ${statement.predicateType}`);
   }
   const subjects = Array.isArray(statement.subject) ? statement.subject : [];
   for (const subject of subjects) {

@@ -45,7 +45,7 @@ function line({ name, outcome, reason }) {
 /** Check what was dropped. A page that is opened as a file may not look into folders, so these have to be chosen. */
 function drop(transfer) {
   const folders = Array.from(transfer.items).some((item) => item.webkitGetAsEntry?.()?.isDirectory);
-  if (folders) show("open", "A folder that is dropped cannot be read. Choose it above, or drop the files in it.", []);
+  if (folders) show("open", "A dropped folder cannot be read. Choose it above, or drop the files in it.", []);
   else check(Array.from(transfer.files));
 }
 

@@ -66,7 +66,7 @@ async function sha256(bytes) {
   return hash.digest();
 }
 
-/** Return the SHA-256 of a file in hexadecimal; `progress` is told which share of it is done. */
+/** Return the SHA-256 of a file in hexadecimal; `progress` is called with the share that is done. */
 async function sha256File(file, progress = () => {}, atOnce = AT_ONCE) {
   if (file.size <= atOnce) return toHex(await sha256(new Uint8Array(await file.arrayBuffer())));
   const hash = new Sha256();

@@ -70,7 +70,7 @@ function refusal(key, at, logged) {
     if (time + early < key.from) return `it was ${what} ${inWords(time)}, before the key was valid`;
     if (time > key.until) return `it was ${what} ${inWords(time)}, after the key had expired`;
   }
-  if (logged && at > logged.time + CLOCKS_DIFFER_BY) return "it says that it was signed after it was logged";
+  if (logged && at > logged.time + CLOCKS_DIFFER_BY) return "its signing time is after its log entry";
   if (!key.revoked) return null;
   const why = `the key is revoked since ${inWords(key.revoked.at)} (${key.revoked.reason})`;
   if (!logged) return `${why}, and no log entry shows that the signature is older`;
