@@ -21,7 +21,7 @@ def secretive(split: str, n: int, seed: int) -> tuple[Rows, Array]:
     return Rows(rows.ids, rows.groups, rows.labels, {**rows.features, "audio": audio}, rows.available), secret
 
 
-def test_the_component_is_the_secret_and_not_what_text_tells() -> None:
+def test_the_component_is_the_secret_and_not_what_text_predicts() -> None:
     train, _ = secretive("train", 300, 0)
     attacked, secret = secretive("test", 200, 1)
     side = component_sign(train, attacked, "audio", ("text", "visual"))

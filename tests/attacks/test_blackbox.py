@@ -27,7 +27,7 @@ def telling(model_workspace: Path, attack_context: AttackContext, *, revoked: bo
     return TargetModel.of("after", record.model_copy(update={"revoked": ("audio",) if revoked else ()}), output)
 
 
-def test_an_output_that_tells_the_attribute_is_heard_while_the_model_takes_the_modality(model_workspace: Path) -> None:
+def test_an_output_that_reveals_the_attribute_is_found_while_the_model_takes_the_modality(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace)
     fed, hidden = blackbox.attack(telling(model_workspace, attack_context, revoked=False), attack_context)
     assert fed.value > 0.75
@@ -41,7 +41,7 @@ def test_a_model_that_refuses_the_modality_is_not_fed_it(model_workspace: Path) 
     assert fed.value < 0.65
 
 
-def test_inputs_alone_tell_nothing_of_an_attribute_they_do_not_hold(model_workspace: Path) -> None:
+def test_inputs_alone_reveal_nothing_of_an_attribute_they_do_not_contain(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace)
     for name in ("deleted", "reference"):
         assert all(

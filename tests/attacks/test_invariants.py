@@ -127,7 +127,7 @@ def test_numbers_that_do_not_follow_from_each_other_are_refused(
     assert judged(model_workspace, forged)["certified"] == "refused"
 
 
-def test_a_guarantee_that_the_model_does_not_tell_is_refused(
+def test_a_guarantee_that_the_model_does_not_state_is_refused(
     model_workspace: Path, certified: Path, tmp_path: Path
 ) -> None:
     forged = defective_models.rewritten(certified, tmp_path / "forged", "guarantee", "epsilon", value=0.01)
@@ -173,5 +173,5 @@ def test_values_are_known_again_in_any_order_and_shape(rows: int, columns: int, 
     assert fingerprint(changed) != fingerprint(array)
 
 
-def test_a_constant_tells_nothing() -> None:
+def test_a_constant_has_no_fingerprint() -> None:
     assert fingerprint(np.zeros(5)) is fingerprint(np.ones((2, 2))) is fingerprint(np.zeros((0, 3))) is None

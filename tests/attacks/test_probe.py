@@ -46,7 +46,7 @@ def test_intervals_of_noise_cover_chance_in_about_95_of_100(model_workspace: Pat
     assert np.mean([one.value for one in intervals]) == pytest.approx(0.5, abs=0.015)
 
 
-def test_what_does_not_vary_tells_nothing(model_workspace: Path) -> None:
+def test_what_does_not_vary_reveals_nothing(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace)
     (evidence,) = found([{"layer": np.full((480, 3), 7.0)}], attack_context)
     assert evidence.value == 0.5

@@ -67,7 +67,7 @@ def test_the_modality_is_learnt_from_a_model_that_is_fed_it(model_workspace: Pat
         assert evidence.value == pytest.approx(0, abs=0.02)
 
 
-def test_an_untrained_model_tells_no_more_than_the_reference(model_workspace: Path, tmp_path: Path) -> None:
+def test_an_untrained_model_reveals_no_more_than_the_reference(model_workspace: Path, tmp_path: Path) -> None:
     untrained(model_workspace, tmp_path / "untrained")
     for evidence in reconstruction.attack(target_of(tmp_path, "untrained"), context_of(model_workspace)):
         assert evidence.value == pytest.approx(0, abs=0.02)

@@ -28,7 +28,7 @@ from tests.attacks.models import (
 
 
 def thinking(model_workspace: Path, places: dict[str, Array]) -> TargetModel:
-    """A suspect inside which these activations are found, whatever it is fed."""
+    """A target model with these activations, whatever it is fed."""
 
     class Thinking(TargetModel):
         def extract(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
@@ -44,7 +44,7 @@ def by_name(found: list[AttackEvidence]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("strength", [0.5, 1.0, 2.0])
-def test_a_planted_attribute_is_relearnt_as_well_as_it_can_be_told(model_workspace: Path, strength: float) -> None:
+def test_a_planted_attribute_is_relearnt_as_well_as_it_can_be_predicted(model_workspace: Path, strength: float) -> None:
     attack_context = context_of(model_workspace)
     sides = 2.0 * attack_context.attribute.values - 1
     noise = np.random.default_rng(0).standard_normal((len(sides), 6))

@@ -72,7 +72,7 @@ def test_rows_are_extracted_once(model_workspace: Path) -> None:
     assert target_model.look(rows, "audio", fed=True) is not target_model.extract(rows, "audio", fed=True)
 
 
-def test_other_weights_give_another_suspect(model_workspace: Path) -> None:
+def test_other_weights_give_another_model(model_workspace: Path) -> None:
     rows, target_model = context_of(model_workspace).rows, target_of(model_workspace, "model")
     pruned = target_model.with_tensors({name: x if x.ndim < 2 else 0 * x for name, x in target_model.tensors.items()})
     assert isinstance(pruned, TargetModel)

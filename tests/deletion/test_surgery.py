@@ -180,7 +180,7 @@ def test_several_at_once_and_again_later(model_workspace: Path, variant: tuple[s
         assert all(name.startswith("modality.visual.") for name in second.indices)
 
 
-def test_gauss_newton_is_a_choice_and_both_are_told(model_workspace: Path) -> None:
+def test_gauss_newton_is_a_choice_and_both_are_recorded(model_workspace: Path) -> None:
     settings = ("cut=false", "order=importance", "saliency_quantile=0.2")
     one, other = (operated(model_workspace, *settings, f"importance={kind}") for kind in ("swiftprune", "gauss_newton"))
     assert one.facts["importance"]["swiftprune"] == other.facts["importance"]["swiftprune"]
@@ -188,7 +188,7 @@ def test_gauss_newton_is_a_choice_and_both_are_told(model_workspace: Path) -> No
     assert {n: p.tolist() for n, p in one.indices.items()} != {n: p.tolist() for n, p in other.indices.items()}
 
 
-def test_the_calibration_rows_that_were_used_are_told(model_workspace: Path) -> None:
+def test_the_calibration_rows_that_were_used_are_recorded(model_workspace: Path) -> None:
     for variant in ((), ("cut=false",)):
         assert operated(model_workspace, *variant).facts["importance"]["rows"] == 64
     facts = operated(model_workspace).facts["calibration"]

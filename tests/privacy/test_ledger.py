@@ -191,7 +191,7 @@ def test_lines_that_are_missing_or_moved_are_seen(tmp_path: Path, lines: list[in
         Ledger(file, LINEAGE)
 
 
-def test_lines_lost_at_the_end_are_seen_by_whoever_knows_of_them(tmp_path: Path) -> None:
+def test_lines_lost_at_the_end_are_detected_by_known_entries(tmp_path: Path) -> None:
     deleted(tmp_path, 1)
     with open_ledger(tmp_path, LINEAGE) as ledger:
         known = ledger.head
