@@ -27,7 +27,7 @@ def telling(model_workspace: Path, attack_context: AttackContext, *, revoked: bo
     return TargetModel.of("after", record.model_copy(update={"revoked": ("audio",) if revoked else ()}), output)
 
 
-def test_an_output_that_reveals_the_attribute_is_found_while_the_model_takes_the_modality(model_workspace: Path) -> None:
+def test_a_revealing_output_is_found_while_the_model_takes_the_modality(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace)
     fed, hidden = blackbox.attack(telling(model_workspace, attack_context, revoked=False), attack_context)
     assert fed.value > 0.75
