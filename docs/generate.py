@@ -9,6 +9,7 @@ import re
 import sys
 import types
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -17,11 +18,17 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from mbd.cli import group
+from mbd.formats.deletion import DeletionRecord
+from mbd.formats.features import Manifest
 from mbd.formats.leakage import LeakageRecord
+from mbd.formats.model import ModelRecord
+from mbd.formats.purge import PurgeRecord
+from mbd.formats.receipt import Receipt
+from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import DELETION_TYPE, DeletionStatement
 from mbd.params import Params
 from mbd.params.base import Settings
-from mbd.records import json_schema
+from mbd.records import Record, json_schema
 
 HERE = Path(__file__).parent
 WIDTH = 100
@@ -69,9 +76,15 @@ def certificate_schema() -> str:
     return json_schema(DeletionStatement, **{"$id": DELETION_TYPE})
 
 
-def leakage_schema() -> str:
-    """Return the JSON Schema of `leakage.json`."""
-    return json_schema(LeakageRecord)
+SCHEMAS: dict[str, type[Record]] = {
+    "deletion": DeletionRecord,
+    "leakage": LeakageRecord,
+    "manifest": Manifest,
+    "model": ModelRecord,
+    "purge": PurgeRecord,
+    "receipt": Receipt,
+    "request": DeletionRequest,
+}
 
 
 PAGES = {
@@ -79,7 +92,7 @@ PAGES = {
     "parameters.md": parameters_page,
     "architecture.md": architecture_page,
     "schemas/certificate.schema.json": certificate_schema,
-    "schemas/leakage.schema.json": leakage_schema,
+    **{f"schemas/{name}.schema.json": partial(json_schema, record) for name, record in SCHEMAS.items()},
 }
 
 

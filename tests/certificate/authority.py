@@ -1,4 +1,4 @@
-"""An office that certifies and publishes: keys, trust and a store of its own, on the models of a shared home."""
+"""A certificate authority for tests: keys, a trust file and a store, on the models of a shared workspace."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ class CertificateAuthority(KeyedStore):
         return key_settings(self.folder)
 
     def params(self, *settings: str) -> Params:
-        """Return the parameters of this office."""
+        """Return the parameters of this authority."""
         return self.model_workspace.params(*self.settings, *settings)
 
     def bundle(self, kind: str, name: str | None = None, **options: Any) -> Path:
@@ -65,7 +65,7 @@ class CertificateAuthority(KeyedStore):
         return out
 
     def publisher(self, store: Store | None = None) -> Publisher:
-        """Return what publishes, into the office's store or another one."""
+        """Return what publishes, into the authority's store or another one."""
         params = self.params()
         signer = load_signer(params.certificate.log_signer)
         return Publisher(store or self.store, params.store, signer, self.trust)

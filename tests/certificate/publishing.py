@@ -21,7 +21,7 @@ from tests.certificate.authority import CertificateAuthority
 
 
 def publish_into(store: Store, authority: CertificateAuthority, kind: str) -> Receipt:
-    """Publish a bundle of an office, which has been made before, into a store."""
+    """Publish a bundle of an authority, made before, into a store."""
     given = from_folder(authority.bundle(kind), authority.model_workspace.deletion(kind))
     files = {name: places[0] for name, places in given.files.items()}
     return publish_certificate(authority.publisher(store), given.envelope, files)[0]
@@ -70,7 +70,7 @@ def killed_at_random(
 
 
 def secrets_of(authority: CertificateAuthority, escrow: Path | None = None) -> dict[str, bytes]:
-    """Return everything of an office that nobody else may see, in each form in which it could slip out."""
+    """Return every secret of an authority, in each form in which it could leak."""
     secrets: dict[str, bytes] = {}
     for file in (authority.folder / "keys").glob("*.pem"):
         lines = file.read_text().splitlines()

@@ -29,13 +29,13 @@ TRUST = "trust.json"
 
 @dataclass
 class TamperingCase:
-    """A verifier's desk: a bundle, a model, a trust file, and a store, each of which may be exchanged."""
+    """What a verifier is given: a bundle, a model, a trust file, and a store, each of which may be exchanged."""
 
     folder: Path
     genuine: Files
-    """everything on the desk, by path below `folder`"""
+    """every file, by path below `folder`"""
     others: list[Files]
-    """the same of other certificates of the same office"""
+    """the same of other certificates of the same authority"""
     digest: str
     """the certificate's name in the store"""
     trust: Trust
@@ -53,7 +53,7 @@ class TamperingCase:
                 place.write_bytes(content)
 
     def accepts(self, mutated: Files, blind: frozenset[str] = frozenset()) -> bool:
-        """Tell whether a verifier believes the desk with these files exchanged; it is put in order again."""
+        """Return whether a verifier accepts the panel with these files exchanged; it is restored afterwards."""
         self.lay_out(mutated)
         try:
             trust = read_trust(self.folder / TRUST) if TRUST in mutated else self.trust

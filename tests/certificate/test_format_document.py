@@ -42,5 +42,5 @@ def test_every_kind_of_statement_file_and_place_is_named() -> None:
         assert f"`{name}`" in DOCUMENT, name
 
 
-def test_the_exit_code_of_a_failed_verification_is_told() -> None:
+def test_the_exit_code_of_a_failed_verification_is_documented() -> None:
     assert f"{ExitCode.UNVERIFIED:d} a check failed" in CHECKS

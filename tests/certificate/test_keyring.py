@@ -64,7 +64,7 @@ def test_a_rotated_key_signs_no_more_and_what_it_signed_counts(tmp_path: Path) -
     assert key_id(public_pem(there.signer())) == fresh.id == key_id((tmp_path / "signer.pub").read_text())
     assert not signs(old_now, now() + 2 * DAY)
     assert not list(tmp_path.glob("*.next.*"))
-    with pytest.raises(UsageError, match="nobody of this name"):
+    with pytest.raises(UsageError, match="no holder of this name"):
         rotate_key(tmp_path, "eve", overlap=DAY)
 
 

@@ -24,8 +24,8 @@ POINTS = 50
 
 @pytest.fixture(scope="module")
 def prepared(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    """An office with bundles of every kind, of which none is published."""
-    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("office"))
+    """An authority with bundles of every kind, of which none is published."""
+    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("authority"))
     for kind in ("surgery", "certified", "exact", "subjects"):
         authority.bundle(kind)
     return authority
@@ -151,7 +151,7 @@ def test_nothing_secret_is_published(
     escrow = tmp_path / "escrow.jsonl"
     model, settings = KINDS["certified"]
     monkeypatch.setitem(KINDS, "escrowed", (model, (*settings, f"deletion.certified.escrow={escrow}")))
-    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     out = authority.publish(kind)
     secrets = secrets_of(authority, escrow if kind == "escrowed" else None)
     assert {"escrowed": "key of the noise", "subjects": f"subject {model_workspace.subject()}"}.get(

@@ -38,7 +38,7 @@ from tests.certificate.tampering import (
     read_tree,
 )
 
-VOUCHED = frozenset({SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT})
+REQUIRED = frozenset({SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT})
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ def in_digest_of(*names: str) -> frozenset[str]:
 
 BUNDLED = {
     "bytes of the certificate": Family(in_bytes(f"bundle/{CERTIFICATE}"), 1600, frozenset()),
-    "fields of the envelope": Family(in_fields(f"bundle/{CERTIFICATE}"), 600, VOUCHED),
-    "fields of the statement": Family(in_statement, 1200, VOUCHED | in_digest_of(MODEL, WEIGHTS, INDICES)),
+    "fields of the envelope": Family(in_fields(f"bundle/{CERTIFICATE}"), 600, REQUIRED),
+    "fields of the statement": Family(in_statement, 1200, REQUIRED | in_digest_of(MODEL, WEIGHTS, INDICES)),
     "bytes of the weights": Family(in_bytes(f"model/{WEIGHTS}"), 1500, in_digest_of(WEIGHTS)),
     "bytes of the model's record": Family(in_bytes(f"model/{MODEL}"), 500, in_digest_of(MODEL)),
     "fields of the model's record": Family(in_fields(f"bundle/{MODEL}"), 500, in_digest_of(MODEL)),
     "bytes of the index list": Family(in_bytes(f"bundle/{INDICES}"), 600, in_digest_of(INDICES)),
     "fields of the evidence": Family(in_fields(f"bundle/{LEAKAGE}"), 400, in_digest_of(LEAKAGE)),
     "bytes of the report": Family(in_bytes(f"bundle/{REPORT}"), 400, in_digest_of(REPORT)),
-    "bytes of the proof": Family(in_bytes(f"bundle/{PROOF}"), 700, VOUCHED),
-    "fields of the proof": Family(in_fields(f"bundle/{PROOF}"), 500, VOUCHED),
+    "bytes of the proof": Family(in_bytes(f"bundle/{PROOF}"), 700, REQUIRED),
+    "fields of the proof": Family(in_fields(f"bundle/{PROOF}"), 500, REQUIRED),
     "bytes of the trust file": Family(in_bytes(TRUST), 500, frozenset()),
     "fields of the trust file": Family(in_fields(TRUST), 400, frozenset()),
     "exchanged, replayed and missing files": Family(
-        exchanged, 800, VOUCHED | in_digest_of(WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT)
+        exchanged, 800, REQUIRED | in_digest_of(WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT)
     ),
 }
 STORED = ("tiles", "entries", "head", "certificate", "proof", "objects")
@@ -78,14 +78,14 @@ IN_STORE = 100
 
 @pytest.fixture(scope="module")
 def authority(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("office"))
+    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("authority"))
     for kind in ("surgery", "certified", "exact"):
         authority.publish(kind)
     return authority
 
 
 def panel(authority: CertificateAuthority, kind: str) -> Files:
-    """Return what a verifier of a certificate has on the desk."""
+    """Return the files that a verifier of a certificate is given."""
     model = {name: (authority.model_workspace.deletion(kind) / name).read_bytes() for name in (WEIGHTS, MODEL, INDICES)}
     bundle = read_tree(authority.folder / f"published-{kind}", "bundle")
     for name in ("step.json", "receipt.json"):
@@ -99,7 +99,7 @@ def scene(authority: CertificateAuthority, tmp_path_factory: pytest.TempPathFact
     genuine |= read_tree(authority.folder / "store", "store")
     others = [panel(authority, kind) for kind in ("surgery", "exact")]
     digest = hashlib.sha256(genuine[f"bundle/{CERTIFICATE}"]).hexdigest()
-    scene = TamperingCase(tmp_path_factory.mktemp("desk"), genuine, others, digest, authority.trust)
+    scene = TamperingCase(tmp_path_factory.mktemp("panel"), genuine, others, digest, authority.trust)
     scene.lay_out(genuine)
     with pytest.MonkeyPatch.context() as patch:
         # In most mutations the envelope is the genuine one: what is read of it is remembered.
@@ -128,7 +128,7 @@ def test_there_are_ten_thousand() -> None:
 @pytest.mark.parametrize("name", BUNDLED)
 def test_no_mutation_is_believed(scene: TamperingCase, name: str) -> None:
     assert first_accepted(scene, name, BUNDLED[name].mutation, BUNDLED[name].count) is None
-    assert scene.accepts({})  # the desk is as it was: nothing was refused for a reason of the harness
+    assert scene.accepts({})  # the panel is as it was: nothing was refused for a reason of the harness
 
 
 @pytest.mark.parametrize("name", [name for name, family in BUNDLED.items() if family.blind])

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError
-from mbd.features.contract import CalibrationEntry, FeatureSet, write_manifest, write_splits
+from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.rows import Collection
 from mbd.files import path_digest
+from mbd.formats.features import CalibrationEntry
 from tests.features.build import DIMS, small_collection
 
 

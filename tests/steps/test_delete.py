@@ -173,7 +173,7 @@ def test_the_budget_of_a_lineage_is_kept_and_ends(model_workspace: Path, tmp_pat
     assert first["epsilon_after"] == pytest.approx(1, abs=1e-3)
     again = deleted(model_workspace, tmp_path / "again", *CERTIFIED, "deletion.budget_limit=1.5")["budget"]
     assert again["rho_after"] == pytest.approx(2 * first["rho_after"])
-    with pytest.raises(MbdError, match="the privacy budget of the lineage allows no such deletion") as error:
+    with pytest.raises(MbdError, match="the privacy budget of the lineage does not allow this deletion") as error:
         deleted(
             model_workspace,
             tmp_path / "third",

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.features.contract import CalibrationEntry, FeatureSet, write_manifest, write_splits
+from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.rows import Collection, Rows
+from mbd.formats.features import CalibrationEntry
 from mbd.model.joint import JointBackbone, from_tensors
 from mbd.model.predictor import Model
 from mbd.params import Params, load_params

@@ -1,9 +1,9 @@
-"""A certificate bundle: one folder that a stranger gets, and that `mbd verify` reads.
+"""A certificate bundle: the folder that a verifier is given and that `mbd verify` reads.
 
     certificate.json       the DSSE envelope around the statement
     model.json             the released model's record          ┐
     indices.safetensors    the edited positions                 │ subjects of the statement; the fifth is the model's
-    leakage.json           every attack, as it may be told (*)  │ model.safetensors, which lies with the model
+    leakage.json           every attack, as published (*)       │ model.safetensors, which comes with the model
     report.md              all of it in plain words             ┘
     proof.json             inclusion in the transparency log, once it is published
 

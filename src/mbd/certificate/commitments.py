@@ -1,9 +1,9 @@
-"""Salted commitments: a certificate binds its issuer to a value without telling it.
+"""Salted commitments: a certificate binds its issuer to a value without disclosing it.
 
     commitment = SHA-256(tag ‖ salt ‖ kind ‖ 0 ‖ value)      salt: 32 random bytes, one for each commitment
 
 What is hidden this way: the ids of forgotten subjects, and, where a deletion promises more than evidence, the digests
-of old weights and of deleted data (whoever has a guess at these could confirm it by a digest). The issuer keeps values
+of old weights and of deleted data (a digest would let anyone confirm a guess). The issuer keeps values
 and salts in a private file (:class:`PrivateRecord`); shown to an auditor, they open the commitments.
 """
 
@@ -38,7 +38,7 @@ class Opening(Record):
 
 
 class PrivateRecord(Record):
-    """What the issuer of a certificate keeps for himself, so that he can open its commitments later."""
+    """What the issuer of a certificate keeps secret, to open its commitments later."""
 
     format: Literal["urn:missing-by-design:private:v1"] = "urn:missing-by-design:private:v1"
     certificate: Digest
@@ -72,7 +72,7 @@ class Commitments:
         return self._openings[place].commitment
 
     def to_all(self, kind: Kind, values: Iterable[str]) -> tuple[str, ...]:
-        """Return the commitments to values, in an order that tells nothing about theirs."""
+        """Return the commitments to values, in an order that reveals nothing about theirs."""
         return tuple(sorted(self.to(kind, value) for value in values))
 
     @property

@@ -1,8 +1,9 @@
-"""From the records of a deletion to the predicate of its certificate: what is told, and what is only committed to.
+"""From the records of a deletion to the predicate of its certificate: what is disclosed, and what is only committed to.
 
-An empirical deletion promises nothing of the old weights, so their digests may be told. A certified or exact one says
-that the release tells (next to) nothing of what was deleted; a digest of the old weights or of the deleted data would
-let anyone with a good guess confirm it, so the certificate holds salted commitments instead, here and in the evidence.
+An empirical deletion promises nothing of the old weights, so it may disclose their digests. A certified or exact one
+states that the release reveals (next to) nothing of what was deleted; a digest of the old weights or of the deleted
+data would let anyone with a good guess confirm it, so the certificate holds salted commitments instead, here and in the
+evidence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mbd.certificate.commitments import Commitments
-from mbd.certificate.inputs import CertificateInput, told_versions
+from mbd.certificate.inputs import CertificateInput, public_versions
 from mbd.errors import UsageError
 from mbd.formats.deletion import DeletionRecord
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
@@ -101,7 +102,7 @@ def compose(certificate_input: CertificateInput, context: IssueContext, commitme
             evaluation=certificate_input.evaluation,
         ),
         lineage=_lineage(deletion, context.provenance, hidden),
-        environment={**certificate_input.environment, "certify": told_versions(context.versions)},
+        environment={**certificate_input.environment, "certify": public_versions(context.versions)},
         request=context.request,
         erasure=Erasure(claim="none", note=_NOT_ERASED),
         disclosures=_disclosures(deletion),
@@ -129,13 +130,13 @@ def structure_of(model: ModelRecord) -> Structure:
 
 
 def hidden_digests(weights: Sequence[str], data: Mapping[str, str], commitments: Commitments) -> dict[str, str]:
-    """Return what is told instead of digests that may not be: those of old weights, and the one in `data`."""
+    """Return the commitments that replace digests of old weights and the one in `data`."""
     hidden = {digest: commitments.to("weights", digest) for digest in weights}
     return hidden | ({data["digest"]: commitments.to("data", data["digest"])} if "digest" in data else {})
 
 
 def public_leakage(leakage: LeakageRecord, hidden: Mapping[str, str]) -> LeakageRecord:
-    """Return the record of attacks as it may be told."""
+    """Return the record of attacks as it may be published."""
     plain = exact_integers(leakage.to_plain())
     return LeakageRecord.model_validate(_concealed(plain, hidden))
 
@@ -149,7 +150,7 @@ def _hidden(certificate_input: CertificateInput, commitments: Commitments) -> di
 
 
 def _concealed(value: Any, hidden: Mapping[str, str]) -> Any:  # noqa: ANN401 -- any JSON
-    """Return JSON in which a commitment stands for each hidden digest."""
+    """Return JSON with each hidden digest replaced by its commitment."""
     if isinstance(value, Mapping):
         return {_concealed(key, hidden): _concealed(part, hidden) for key, part in value.items()}
     if isinstance(value, list):
@@ -219,14 +220,14 @@ def _calibration(facts: Mapping[str, Any] | None) -> CalibrationRows | None:
 
 
 def _lineage(deletion: DeletionRecord, provenance: Mapping[str, str | None], hidden: Mapping[str, str]) -> Lineage:
-    def told(digest: str) -> DigestOrCommitment:
+    def disclosed(digest: str) -> DigestOrCommitment:
         return DigestOrCommitment(commitment=hidden[digest]) if digest in hidden else DigestOrCommitment(sha256=digest)
 
     return Lineage(
-        before=told(deletion.before),
-        models=tuple(told(digest) for digest in deletion.lineage),
+        before=disclosed(deletion.before),
+        models=tuple(disclosed(digest) for digest in deletion.lineage),
         data_name=deletion.data["name"],
-        data=told(deletion.data["digest"]),
+        data=disclosed(deletion.data["digest"]),
         dvc_revision=provenance["dvc_revision"],
         git_commit=provenance["git_commit"],
         image_digest=provenance["image_digest"],
@@ -238,30 +239,30 @@ def _disclosures(deletion: DeletionRecord) -> tuple[str, ...]:
     """Return what the certificate itself reveals that its guarantee, which is about the weights, does not cover."""
     names = ", ".join(deletion.request.modalities)
     subjects = (
-        f"How many subjects were forgotten is told. model.json lists digests of the files that the model was trained "
-        f"from, {names} among them as it was before the deletion: they tell whoever has such a file that it is the one."
+        f"The number of subjects is disclosed. model.json lists digests of the files that the model was trained "
+        f"from, {names} among them as it was before the deletion: anyone who has such a file can recognise it."
     )
     attacks = (
         f"The figures of the attacks were computed with recordings of {names} that were still there at the time, and "
         "those marked before with the weights before the deletion. They are averages over rows, and no guarantee "
         "covers them."
     )
-    told = (
-        "Digests of the old weights and of the data are told: they tell whoever has these files that they are the ones."
+    disclosed = (
+        "Digests of the old weights and of the data are disclosed: anyone who has these files can recognise them."
     )
     hidden = (
-        "Digests of the old weights and of the data as a whole are not told, only salted commitments to them, which "
-        "say nothing without the salts. The issuer keeps these."
+        "Digests of the old weights and of the data as a whole are hidden behind salted commitments, which "
+        "reveal nothing without the salts. The issuer keeps these."
     )
     return (
         subjects if deletion.request.subjects else attacks,
-        told if deletion.guarantee.kind == "empirical" else hidden,
+        disclosed if deletion.guarantee.kind == "empirical" else hidden,
     )
 
 
 _NOT_ERASED = (
     "This certificate is about the released model. It does not claim that copies of the old weights or of the deleted "
-    "data have been erased; that is for a statement of its own, made after they have been."
+    "data have been erased; a separate statement does, once they have been."
 )
 
 
@@ -296,7 +297,7 @@ def reaudit(
 ) -> ReauditStatement:
     """Return the statement that the attacks in `leakage` (as `mbd attack` wrote them) were made on its model.
 
-    An audit that the gate refused is told as well: the certificate is refuted by it.
+    An audit that the gate refused is published as well: it refutes the certificate.
     """
     file = leakage / LEAKAGE
     record = LeakageRecord.read(file, "leakage record", "`mbd attack` writes it")

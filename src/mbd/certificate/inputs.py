@@ -38,7 +38,7 @@ class CertificateInput:
 
 
 def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> CertificateInput:
-    """Read the outputs of three steps; a GateRefusedError if they carry no certificate.
+    """Read the outputs of three steps; GateRefusedError if they do not support a certificate.
 
     Only a deletion for named subjects, which is exact, has no `leakage`.
     """
@@ -62,12 +62,12 @@ def read_material(deletion: Path, leakage: Path | None, evaluation: Path) -> Cer
         digests=digests,
         leakage=attacks,
         evaluation=_evaluation(evaluation, steps["evaluate"], canonical_digest(digests), model),
-        environment={name: told_versions(step["versions"]) for name, step in steps.items()},
+        environment={name: public_versions(step["versions"]) for name, step in steps.items()},
     )
 
 
-def told_versions(versions: Mapping[str, str]) -> dict[str, str]:
-    """Return versions as a certificate tells them: what kernel a machine runs is nobody's business."""
+def public_versions(versions: Mapping[str, str]) -> dict[str, str]:
+    """Return versions as a certificate states them, without the kernel of the machine."""
     return {name: version for name, version in versions.items() if name != "platform"}
 
 

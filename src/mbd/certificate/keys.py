@@ -153,14 +153,16 @@ def _file_signer(file: Path) -> Signer:
             file=file,
             hint="`mbd keys new` makes keys; certificate.signers and certificate.log_signer say where they are",
         ) from error
-    # A secret in a container is mounted read-only, with the mode that whoever mounted it has chosen.
+    # A secret in a container is mounted read-only, with a mode that its owner may not be able to change.
     if mode & 0o077 and not mounted:
         raise UsageError("others than its owner may read the private key", file=file, hint=f"chmod 600 {file}")
     passphrase = ask_secret("passphrase").encode() if b"ENCRYPTED" in data.partition(b"\n")[0] else None
     try:
         return CryptoSigner(load_pem_private_key(data, passphrase))
     except (ValueError, TypeError) as error:
-        problem = "the passphrase is wrong, or the private key is damaged" if passphrase else "this is no private key"
+        problem = (
+            "the passphrase is wrong, or the private key is damaged" if passphrase else "this is not a private key"
+        )
         raise UsageError(problem, file=file, hint="it is PKCS#8 PEM, as `mbd keys new` writes it") from error
 
 
@@ -168,7 +170,7 @@ def _split_name(uri: str) -> tuple[str, str]:
     address, _, name = uri.rpartition("#")
     if not address or not name:
         raise UsageError(
-            "it is not said which public key belongs to this URI",
+            "the URI does not name its public key",
             key="certificate.signers",
             value=uri,
             hint="`mbd keys add` puts the public key into the trust file under a name; then write URI#NAME",
@@ -245,7 +247,7 @@ def rotate_key(folder: Path, name: str, *, passphrase: str | None = None, overla
         trust = read_trust(folder / TRUST)
         old = [key for key in trust.keys if key.name == name]
         if not old:
-            raise UsageError("nobody of this name has a key", value=name, hint="`mbd keys list` shows all names")
+            raise UsageError("no holder of this name has a key", value=name, hint="`mbd keys list` shows all names")
         following = name + NEXT
         public = _made(folder, following, passphrase)
         fresh = trusted_key(public, name, old[-1].purpose, now())
@@ -274,7 +276,7 @@ def revoke_key(file: Path, name_or_id: str, reason: str, log_size: int | None) -
 
 
 def add_key(file: Path, pem: str, name: str, purpose: Purpose, scheme: str | None = None) -> TrustedKey:
-    """Trust the public key of somebody else, or of a KMS or HSM."""
+    """Trust the public key of another holder, or of a KMS or HSM."""
     with _editing(file.parent):
         trust = read_trust(file)
         key = trusted_key(pem, name, purpose, now(), scheme)
@@ -285,7 +287,7 @@ def add_key(file: Path, pem: str, name: str, purpose: Purpose, scheme: str | Non
 
 
 def set_threshold(file: Path, threshold: int) -> Trust:
-    """Say how many holders must have signed a certificate."""
+    """Set how many holders must have signed a certificate."""
     with _editing(file.parent):
         trust = _valid(read_trust(file).model_copy(update={"threshold": threshold}))
         write_trust(file, trust)

@@ -1,4 +1,4 @@
-"""Where a certificate's model was made: told by the surroundings, or, for the code, by git.
+"""Where a certificate's model was made: from environment variables or, for the code, from git.
 
 MBD_DVC_REVISION    revision of the DVC repository that the data came from
 MBD_GIT_COMMIT      commit of the code; without it, that of the working folder
@@ -29,7 +29,7 @@ def provenance(environment: Mapping[str, str]) -> dict[str, str | None]:
     for key, value in found.items():
         if value is not None and not _PLAIN.fullmatch(value):
             raise UsageError(
-                "an environment variable is no name that a certificate could tell",
+                "an environment variable holds a value that cannot be published in a certificate",
                 key=_NAMES[key],
                 hint="letters, digits and @ . _ : / + - only",
             )

@@ -1,6 +1,6 @@
 """Publishing: everything goes into the store in an order in which a kill at any point leaves nothing half-published.
 
-    1. the files that the certificate is about, under their digests     (nobody looks there without a certificate)
+    1. the files that the certificate is about, under their digests     (not reachable without a certificate)
     2. the entry in the log                                             (decides the order; the same leaf is there once)
     3. certificate.json and proof.json, by conditional create           (now it is published)
     4. a marker at the certificate that it replaces, if there is one
@@ -118,7 +118,7 @@ def announce(
 
 
 def finish_pending(publisher: Publisher) -> int:
-    """Publish the statements whose writer was killed; return how many. What nobody trusted has signed is left alone."""
+    """Publish the statements whose writer was killed; return how many. Those without trusted signatures are ignored."""
     finished = 0
     for pending in list(publisher.store.list(PENDING)):
         data = publisher.store.read(pending.name)
@@ -135,7 +135,7 @@ def finish_pending(publisher: Publisher) -> int:
 def _create_proof(
     publisher: Publisher, digest: str, envelope: bytes, inclusion: Inclusion, lock: Lock | None
 ) -> tuple[StoredObject, Inclusion]:
-    """Create the proof; one that is there already, of another checkpoint, stands if it holds."""
+    """Create the proof; one that is there already, of another checkpoint, is kept if it holds."""
     store, name = publisher.store, proof_name(digest)
     try:
         return store.create(name, inclusion.to_bytes(), lock=lock), inclusion
@@ -177,6 +177,6 @@ def _lock_in_words(certificate: ObjectRecord, possible: bool) -> str:
         )
     why = "store.lock_mode is null" if possible else "this store has no Object Lock"
     return (
-        f"none: {why}, so whoever may write to it can delete the certificate; the log and every copy of the bundle "
+        f"none: {why}, so anyone who may write to it can delete the certificate; the log and every copy of the bundle "
         "still show that it was there"
     )

@@ -1,10 +1,10 @@
-"""Who is trusted, since when and until when: the trust file that a verifier has got by a way of its own.
+"""Who is trusted, since when and until when: the trust file, obtained independently of the certificate.
 
 A key has a holder's name, a purpose (it signs certificates, or the log's checkpoints) and a window of validity. A
 certificate needs signatures of `threshold` different holders; two keys of one holder, an old and a new one, count once.
 
-**What a time is worth.** The time at which a certificate says it was signed is the signer's own word, and whoever has
-stolen a key can write any time. So that word is held against the log: an entry of the log came before the time of the
+**Which times count.** The time at which a certificate says it was signed is the signer's own claim, and a thief of the
+key can claim any time. So the claim is compared with the log: an entry of the log came before the time of the
 checkpoint that proves it, and before every later entry. A signature counts only if
 
 - the claimed time lies in the key's window, and is not after the log's time (but for a few minutes of clock);
@@ -12,8 +12,8 @@ checkpoint that proves it, and before every later entry. A signature counts only
 - the key was not revoked, or the entry came before the revocation, by its place in the log where the revocation
   names the log's size, else by the log's time. Without a log entry no signature of a revoked key counts.
 
-The log's time is the word of the log's key, so whoever holds both keys can still backdate; the *order* cannot be
-changed by anybody once an older checkpoint is known elsewhere (`mbd log check --since`).
+The log's time is the word of the log's key, so a holder of both keys can still backdate; the *order* cannot be
+changed once an older checkpoint is known elsewhere (`mbd log check --since`).
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from mbd.records import Record, Time, now
 ED25519 = "ed25519"
 """the scheme by default"""
 CLOCKS_DIFFER_BY = timedelta(minutes=5)
-_WAY_OUT = "get the file again from whoever you trust; `mbd keys` is the only way to change it"
+_HINT = "get the file again from its source; only `mbd keys` changes it"
 
 Purpose = Literal["certificate", "log"]
 
@@ -157,7 +157,7 @@ def trusted_key(pem: str, name: str, purpose: Purpose, valid_from: datetime, sch
 
 
 def signs(key: TrustedKey, at: datetime) -> bool:
-    """Tell whether a key may be used at this time, as far as the trust file goes."""
+    """Return whether a key may be used at this time, by the trust file."""
     return key.revoked is None and key.valid_from <= at and (key.valid_until is None or at <= key.valid_until)
 
 
@@ -187,9 +187,9 @@ def _after_revocation(revoked: KeyRevocation, at: datetime, logged: Logged | Non
 
 def read_trust(file: Path) -> Trust:
     """Return the trust in a file; DataError unless it is, byte for byte, as :func:`write_trust` wrote it."""
-    stored = _TrustFile.read(file, "trust file", _WAY_OUT)
+    stored = _TrustFile.read(file, "trust file", _HINT)
     if _text(stored.trust).encode() != file.read_bytes():
-        raise DataError("the trust file is not as it was written", file=file, hint=_WAY_OUT)
+        raise DataError("the trust file is not as it was written", file=file, hint=_HINT)
     return stored.trust
 
 
@@ -233,7 +233,7 @@ def key_id(pem: str) -> str:
 
 
 def normal_pem(pem: str) -> str:
-    """Return a public key's PEM in the one way that it is stored; ValueError if it is none."""
+    """Return a public key's PEM in its stored form; ValueError if it is not a public key."""
     try:
         return _pem(load_pem_public_key(pem.encode()))
     except UnsupportedAlgorithm as error:
@@ -241,7 +241,7 @@ def normal_pem(pem: str) -> str:
 
 
 def default_scheme(pem: str) -> str:
-    """Return the scheme by which a key of this kind signs, if nobody says otherwise; ValueError if there is none."""
+    """Return the scheme by which a key of this kind signs, by default; ValueError if there is none."""
     scheme: str = SSlibKey.from_crypto(load_pem_public_key(pem.encode())).scheme
     return scheme
 
@@ -262,7 +262,7 @@ def raw_ed25519(pem: str) -> bytes:
 
 
 def is_signature(key: SSlibKey, signature: bytes, message: bytes) -> bool:
-    """Tell whether `key` has signed `message`."""
+    """Return whether `key` has signed `message`."""
     try:
         key.verify_signature(Signature(key.keyid, signature.hex()), message)
     except UnverifiedSignatureError:

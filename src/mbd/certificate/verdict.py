@@ -2,11 +2,11 @@
 
 A check is `passed`, `failed`, or `not checkable` with what was missing. The decision is
 
-    verified        no check failed, and all that a stranger relies on was really checked
+    verified        no check failed, and all required checks were made
     failed          at least one check failed
-    not verified    nothing is known to be wrong, but something a stranger relies on could not be checked
+    not verified    no check failed, but a required one could not be made
 
-Only `verified` is a success: a signature that nobody could check is no signature.
+Only `verified` is a success: a signature that could not be checked counts as no signature.
 """
 
 from collections.abc import Iterable
@@ -39,9 +39,9 @@ class Verdict(Record):
     certificate: str | None
     """SHA-256 of the envelope; null if there is none that can be read"""
     claims: dict[str, Any]
-    """what the certificate says, in short; of worth only if it is verified"""
+    """what the certificate says, in short; meaningful only if it is verified"""
     trust: str | None
-    """SHA-256 of the trust file that was used; compare it with what the issuer has told you"""
+    """SHA-256 of the trust file that was used; compare it with the digest that the issuer announced"""
     checks: tuple[Check, ...]
 
     @property
@@ -51,7 +51,7 @@ class Verdict(Record):
 
     @property
     def problems(self) -> tuple[Check, ...]:
-        """The checks that stand in the way."""
+        """The checks that prevent `verified`."""
         return problems_of(self.checks)
 
     def check(self, name: str) -> Check:

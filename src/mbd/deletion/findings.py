@@ -11,7 +11,7 @@ from mbd.deletion.importance import Importance
 from mbd.deletion.quantities import candidate_bound, rank_correlation, relative_error_bound
 from mbd.deletion.saliency import Saliency
 from mbd.deletion.selection import Selection
-from mbd.features.contract import Manifest
+from mbd.formats.features import Manifest
 from mbd.formats.model import ModelRecord
 from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from mbd.deletion.methods import methods_for
 from mbd.errors import DataError, UsageError
-from mbd.features.contract import MANIFEST, FeatureSet
+from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
+from mbd.formats.features import MANIFEST
 from mbd.formats.model import ModelRecord
 from mbd.model.compatible import refuse_other_data
 from mbd.registry import METHODS

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -21,42 +21,8 @@ from mbd import tombstones
 from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows
 from mbd.files import sha256_file, write_file
-from mbd.names import Name, RelativePath
-from mbd.params.features import Task
-from mbd.records import Record
+from mbd.formats.features import MANIFEST, CalibrationEntry, Manifest, SplitEntry
 from mbd.tensors import Array, Tensors, open_tensors, save_tensors
-
-MANIFEST = "manifest.json"
-
-
-class SplitEntry(Record):
-    """Size of a split, and the SHA-256 of its files by name."""
-
-    rows: int
-    groups: int
-    files: dict[RelativePath, str]
-
-
-class CalibrationEntry(Record):
-    """How the calibration split came about."""
-
-    requested: int
-    used: int
-    carved_from: str | None
-
-
-class Manifest(Record):
-    """What `manifest.json` says."""
-
-    format: Literal["urn:missing-by-design:feature-set:v1"]
-    name: str
-    task: Task
-    classes: tuple[str, ...]
-    label_range: tuple[float, float] | None
-    modalities: dict[Name, int]
-    splits: dict[Name, SplitEntry]
-    calibration: CalibrationEntry
-    provenance: dict[str, Any]
 
 
 def write_splits(folder: Path, collection: Collection) -> dict[str, str]:

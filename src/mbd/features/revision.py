@@ -17,8 +17,9 @@ from typing import Any
 
 from mbd import git
 from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
-from mbd.features.contract import MANIFEST, FeatureSet
+from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
+from mbd.formats.features import MANIFEST
 from mbd.remote_errors import ErrorKind, classify_error
 from mbd.urls import without_credentials
 

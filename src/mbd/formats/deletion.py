@@ -1,7 +1,7 @@
-"""What `deletion.json` says: how a model came out of another one by a deletion, and what is guaranteed of it.
+"""`deletion.json`: how a model was made from another one by a deletion, and what is guaranteed of it.
 
-The file stands beside `model.safetensors` and `model.json` of the new model. It holds no time and no duration: the same
-deletion without noise gives the same bytes (how long the phases took is in `step.json`).
+The file is stored with `model.safetensors` and `model.json` of the new model. It holds no time and no duration: the
+same deletion without noise gives the same bytes (how long the phases took is in `step.json`).
 """
 
 from pathlib import Path
@@ -52,7 +52,7 @@ class DeletionRecord(Record):
     indices: IndexRecord
     budget: LineageBudget | None
     ledger_entries: tuple[str, ...] = ()
-    """entries of the lineage's ledger that this record and those before it vouch for"""
+    """ledger entries known to this record and those before it; if one is missing from the ledger, lines were lost"""
     reference: dict[str, Any] | None
     """distances to a model trained without the modalities, where one was given"""
     facts: dict[str, Any]

@@ -1,8 +1,8 @@
-"""What `leakage.json` says: every attack on the deleted model beside the reference, and whether the gate opens.
+"""`leakage.json`: every attack on the deleted model beside the reference, and whether the gate opens.
 
 Each number has its interval. Comparisons are between the deleted model ("after") and the reference, the model that
 never saw the modality; the model "before" shows that the attack can see a leak at all. What passes follows from the
-numbers in the record alone (`passes`), so whoever reads it can decide again.
+numbers in the record alone (`passes`), so every reader can decide again.
 """
 
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from mbd.records import Record
 
 LEAKAGE = "leakage.json"
 Decision = Literal["passed", "refused", "informational"]
-"""`told`: shown, and decides nothing"""
+"""informational: compared with the model before deletion; not part of the gate"""
 Variant = Literal["as released", "int8", "pruned"]
 
 
@@ -33,7 +33,7 @@ class AttackRecord(Record):
     variant: Variant = "as released"
     """what was done to the models before they were attacked"""
     chance: float
-    """what somebody who knows nothing reaches"""
+    """what guessing without any knowledge reaches"""
     before: Interval | None
     after: Interval | None
     reference: Interval | None

@@ -1,4 +1,4 @@
-"""What `model.json` says of a model: what it is, what it was made from, and what each tensor could see.
+"""`model.json`: what a model is, what it was made from, and what each tensor could see.
 
 Deletion, verification and reports read this and nothing else. For every tensor:
 

@@ -1,7 +1,7 @@
 """What a Modality Deletion Certificate states, field by field (docs/certificate-format.md explains each of them).
 
 The predicate holds what the paper lists (modality, edited positions or their digest, commitment to the noise and its σ,
-(ε, δ) and how they were computed, digest, specification of the tests) and what a stranger needs to judge it: the kind
+(ε, δ) and how they were computed, digest, specification of the tests) and what a verifier needs to judge it: the kind
 of guarantee with its assumptions in words, evidence, lineage, environment, deadlines. It holds nothing secret: no key,
 no salt, no id of a person, and digests of old weights only where nothing is promised of them.
 """
@@ -25,7 +25,7 @@ Reference = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$")
 
 
 class DigestOrCommitment(Record):
-    """A digest that is told, or a salted commitment to one that is not."""
+    """A digest, or a salted commitment to one that is not disclosed."""
 
     sha256: Digest | None = None
     commitment: Digest | None = None
@@ -163,7 +163,7 @@ class Evidence(Record):
 
 
 class Lineage(Record):
-    """What the model came from, as far as it may be told, and where that happened."""
+    """What the model was made from, as far as it may be disclosed, and where."""
 
     before: DigestOrCommitment
     """weights that were deleted from"""
@@ -213,7 +213,7 @@ class Predicate(Record):
     request: RequestReference
     erasure: Erasure
     disclosures: tuple[str, ...]
-    """what this certificate itself tells that the guarantee does not cover, in words"""
+    """what this certificate itself discloses that the guarantee does not cover, in words"""
     issued: Time
     reaudit_by: Time
     supersedes: Digest | None

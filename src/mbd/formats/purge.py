@@ -130,7 +130,7 @@ class PurgeRecord(Record):
     """data keys that were destroyed; null: there never were any"""
     issued: Time
     salt: Digest
-    """32 random bytes, so that the digest of this file tells nothing about it"""
+    """32 random bytes, so that the digest of this file reveals nothing about it"""
 
 
 class Tombstone(Record):

@@ -17,7 +17,7 @@ from mbd.records import Digest, Record
 State = Literal["received", "running", "certified", "refused", "failed", "cancelled"]
 STATES: tuple[State, ...] = ("received", "running", "certified", "refused", "failed", "cancelled")
 OPEN: tuple[State, ...] = ("received", "running", "failed")
-"""states in which the request is still owed"""
+"""states in which the request is still open"""
 
 
 def _impersonal(text: str) -> str:
@@ -45,7 +45,7 @@ class Event(Record):
 
 
 class Lease(Record):
-    """Which batch of work a request or a model belongs to, and until when nobody else may take it."""
+    """Which batch of work a request or a model belongs to, and until when no other worker may take it."""
 
     worker: str
     until: AwareDatetime

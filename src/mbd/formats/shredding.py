@@ -1,7 +1,7 @@
-"""What `shredding.json` says: which data keys there were, which were destroyed, when and why; and what of it to state.
+"""`shredding.json`: which data keys there were, which were destroyed, when and why; and what can be published of it.
 
-The id of a key is a commitment to it, an HMAC-SHA256 of a fixed text with the 256-bit key: it names the key, fits no
-other, and helps nobody to find it. So the record can be signed and shown to anybody.
+The id of a key is a commitment to it, an HMAC-SHA256 of a fixed text with the 256-bit key: it identifies
+the key and does not help to find it. So the record can be signed and published.
 """
 
 import hashlib

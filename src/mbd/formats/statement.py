@@ -1,6 +1,6 @@
 """in-toto statements (https://in-toto.io/Statement/v1): which files they are about, and what they say of them.
 
-Five kinds, told apart by `predicateType`:
+Five kinds, distinguished by `predicateType`:
 
     urn:missing-by-design:modality-deletion:v1     the certificate; subjects are the files of the release
     urn:missing-by-design:supersession:v1          a certificate is replaced by another one
@@ -183,7 +183,7 @@ def to_payload(statement: AnyStatement) -> bytes:
 
 
 def parse_payload(payload: bytes) -> AnyStatement:
-    """Return the statement in signed bytes; a VerificationError tells what is wrong with them."""
+    """Return the statement in signed bytes; VerificationError if there is none."""
     value = _parse_json(payload)
     said = value.get("predicateType") if isinstance(value, dict) else None
     kind = _KINDS.get(said) if isinstance(said, str) else None

@@ -12,36 +12,21 @@ import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Literal
 
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, read_json
+from mbd.formats.features import FeatureReference
 from mbd.kubeflow.common import say
 from mbd.kubeflow.sealing import work_folder
 from mbd.params import Params
 from mbd.params.shredding import ShreddingSettings
-from mbd.records import Record
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder, made_plain, naming_destroyed_keys, opened
 from mbd.steps import features
 
 SHARED_FOLDER = "MBD_PIPELINE_FEATURES"
 """environment variable: a folder where the steps of one run on one machine share FeatureSets, by digest"""
-
-
-class FeatureReference(Record):
-    """Where a FeatureSet comes from, and what it must be."""
-
-    format: Literal["urn:missing-by-design:feature-reference:v1"] = "urn:missing-by-design:feature-reference:v1"
-    name: str
-    digest: str
-    """SHA-256 of the canonical list of its files' digests"""
-    repository: str | None
-    """DVC repository; null: made from features.source of the parameters"""
-    commit: str | None
-    path: str | None
-    remote: str | None
 
 
 def make_reference(params: Params, out: Path) -> tuple[FeatureReference, features.FeaturesSummary]:

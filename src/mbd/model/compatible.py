@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from mbd.errors import DataError, UsageError
-from mbd.features.contract import MANIFEST, FeatureSet
+from mbd.features.contract import FeatureSet
+from mbd.formats.features import MANIFEST
 from mbd.formats.model import ModelRecord
 
 

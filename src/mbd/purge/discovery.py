@@ -21,8 +21,8 @@ from typing import Any
 from mbd.certificate.commitments import read_private
 from mbd.certificate.layout import object_name
 from mbd.errors import DataError, MbdError, UsageError
-from mbd.features.contract import MANIFEST
 from mbd.formats.deletion import DELETION, read_deletion
+from mbd.formats.features import MANIFEST
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import DigestOrCommitment
 from mbd.formats.purge import Target

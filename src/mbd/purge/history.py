@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from mbd.features.contract import MANIFEST
 from mbd.files import STEP_FILE
+from mbd.formats.features import MANIFEST
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.git import git, read_objects
 from mbd.model.checkpoint import RECORD, WEIGHTS

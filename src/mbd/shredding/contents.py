@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.errors import DataError
-from mbd.features.contract import MANIFEST, Manifest
+from mbd.formats.features import MANIFEST, Manifest
 from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import RECORD
 from mbd.shredding.cipher import CipherSubject

@@ -12,7 +12,7 @@ from typing import Any
 
 from mbd.evaluation.baseline import ridge_baselines
 from mbd.features.check import check_collection
-from mbd.features.contract import MANIFEST, CalibrationEntry, FeatureSet, write_manifest, write_splits
+from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.features.revision import Prepare, as_it_is, fetch_revision
 from mbd.features.rows import Collection
@@ -20,6 +20,7 @@ from mbd.features.sources import read_source
 from mbd.features.splits import with_calibration
 from mbd.features.summary import availability, label_histogram, label_statistics
 from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
+from mbd.formats.features import MANIFEST, CalibrationEntry
 from mbd.params import FeaturesSettings, Params
 from mbd.report.text import table
 from mbd.steps.step import StepRun, step_run

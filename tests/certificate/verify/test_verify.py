@@ -51,7 +51,7 @@ OFFLINE = {CONSISTENCY, STATE}
 
 @pytest.fixture(scope="module")
 def authority(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("office"))
+    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("authority"))
     for kind in KINDS:
         authority.publish(kind)
     return authority
@@ -198,13 +198,13 @@ def test_a_date_in_the_future_is_refused(authority: CertificateAuthority) -> Non
     assert VALIDITY in outcomes(verdict, "failed")
 
 
-def test_an_overdue_audit_is_told(authority: CertificateAuthority) -> None:
+def test_an_overdue_audit_is_a_problem(authority: CertificateAuthority) -> None:
     verdict = authority.verify("exact", authority.folder / "published-exact", at=now() + timedelta(days=1000))
     assert outcomes(verdict, "failed") == {REAUDIT}
 
 
 def forged(authority: CertificateAuthority, bundle: Path, **changes: object) -> None:
-    """Sign a certificate anew after changes to its predicate: what a dishonest holder of the key could do."""
+    """Sign a certificate again after changes to its predicate: what a dishonest holder of the key could do."""
     statement = statement_in(bundle)
     predicate = statement.predicate.model_copy(update=changes)
     signer = load_signer(f"file:{authority.folder}/keys/signer.pem")
@@ -247,7 +247,7 @@ def test_who_holds_the_key_still_cannot_claim_what_the_numbers_do_not_show(
 
 @pytest.mark.parametrize("how", ["revoked", "replaced"])
 def test_a_certificate_that_was_revoked_or_replaced(model_workspace: ModelWorkspace, tmp_path: Path, how: str) -> None:
-    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     digest = sha256_file(authority.publish("exact") / CERTIFICATE)
     assert authority.verify_in_store(digest, tmp_path / "before").verified
     said: AboutCertificate = (
@@ -264,7 +264,7 @@ def test_a_certificate_that_was_revoked_or_replaced(model_workspace: ModelWorksp
 def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
-    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     published = authority.publish("surgery")
     digest, statement = sha256_file(published / CERTIFICATE), statement_in(published)
     leakage = model_workspace.leakage("surgery")
@@ -287,7 +287,7 @@ def test_a_passed_audit_extends_the_date_and_a_refused_one_refutes(
 
 
 def test_a_certificate_that_takes_the_place_of_another(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
-    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     first = sha256_file(authority.publish("exact", "first") / CERTIFICATE)
     second = sha256_file(authority.publish("exact", "second", supersedes=first) / CERTIFICATE)
     assert authority.verify_in_store(second, tmp_path / "second").verified
@@ -298,7 +298,7 @@ def test_what_nobody_trusted_says_about_a_certificate_is_a_reason_to_ask(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     authority, stranger = (
-        CertificateAuthority.make(model_workspace, tmp_path / "office"),
+        CertificateAuthority.make(model_workspace, tmp_path / "authority"),
         CertificateAuthority.make(model_workspace, tmp_path / "stranger"),
     )
     digest = sha256_file(authority.publish("exact") / CERTIFICATE)
@@ -312,14 +312,14 @@ def test_what_nobody_trusted_says_about_a_certificate_is_a_reason_to_ask(
 
 
 def test_a_statement_about_a_certificate_is_none(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
-    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     digest = sha256_file(authority.publish("exact") / CERTIFICATE)
     said = announce(revocation(digest, "no reason", now()), authority.params().certificate, authority.publisher())
     verdict = authority.verify_in_store(said, tmp_path / "there")
     assert outcomes(verdict, "failed") == {SCHEMA}
 
 
-def test_what_is_not_there_is_told(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_a_missing_certificate_is_an_error(authority: CertificateAuthority, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no certificate in this folder"):
         from_folder(tmp_path)
     with pytest.raises(DataError, match="no such certificate"):
@@ -327,13 +327,13 @@ def test_what_is_not_there_is_told(authority: CertificateAuthority, tmp_path: Pa
 
 
 def test_an_object_that_was_exchanged_in_the_store_is_named(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
-    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     published = authority.publish("exact")
     digest = sha256_file(published / CERTIFICATE)
     weights = statement_in(published).digests[WEIGHTS]
-    (tmp_path / "office" / "store" / "objects" / "sha256" / weights).write_bytes(b"other")
+    (tmp_path / "authority" / "store" / "objects" / "sha256" / weights).write_bytes(b"other")
     verdict = authority.verify_in_store(digest, tmp_path / "there")
     assert outcomes(verdict, "failed") == {digest_name(WEIGHTS)}
-    (tmp_path / "office" / "store" / certificate_name(digest)).write_bytes(b"{}")
+    (tmp_path / "authority" / "store" / certificate_name(digest)).write_bytes(b"{}")
     with pytest.raises(VerificationError, match="digest differs"):
         authority.verify_in_store(digest, tmp_path / "elsewhere")

@@ -65,7 +65,7 @@ class Workshop:
         return folder
 
     def logged(self, folder: Path, envelope: bytes) -> None:
-        """Put an envelope into a case and into the office's log."""
+        """Put an envelope into a case and into the authority's log."""
         (folder / "bundle" / "certificate.json").write_bytes(envelope)
         signer = load_signer(f"file:{self.authority.folder}/keys/log.pem")
         proof = append(self.authority.store, leaf_of(envelope), signer, self.authority.trust)

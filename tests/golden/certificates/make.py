@@ -50,7 +50,7 @@ def main(version: str) -> None:
         raise UsageError("released certificates are frozen and never made again", file=out, hint="name a new version")
     os.environ.update(_SURROUNDINGS)
     with tempfile.TemporaryDirectory() as folder:
-        authority = CertificateAuthority.make(_home(Path(folder) / "home"), Path(folder) / "office")
+        authority = CertificateAuthority.make(_home(Path(folder) / "home"), Path(folder) / "authority")
         made = Path(folder) / "made"
         for kind, why in _GOOD.items():
             _good(authority, kind, why, made / kind)

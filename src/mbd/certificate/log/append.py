@@ -1,14 +1,14 @@
-"""Appending to the log: one order, one entry for each leaf, whoever is killed and however many write at once.
+"""Appending to the log: one order, one entry for each leaf, with any number of writers, any of which may be killed.
 
 A writer first *claims* a place: it creates `log/claims/N` with its leaf, for the first N from the head's size on that
-nobody has claimed. A store lets one writer win, so the claims are the order of the log, decided once, and all
-else follows from them. Then anybody, not only who claimed, can bring the log up to date: for every claim after the head
+is not claimed yet. A store lets one writer win, so the claims are the order of the log, decided once, and all
+else follows from them. Then any writer can bring the log up to date: for every claim after the head
 
 1. `log/index/LEAF` says its place, entry bundles and tiles are created, and the old head is kept;
 2. the new head takes its place by compare-and-swap.
 
 All writers create the *same* bytes under the same names, because both follow from the claims; who comes second finds
-his work done. A killed writer leaves at worst a claim, which the next writer carries out: it never lies in the way, and
+its work done. A killed writer leaves at worst a claim, which the next writer carries out: it never lies in the way, and
 no two heads are ever signed that contradict each other.
 
 A leaf is never logged twice: an entry before the head has its place in the index (written before the head moved), one
@@ -76,7 +76,7 @@ def pending(store: Store, size: int) -> list[bytes]:
 
 
 def _claim(store: Store, leaf: bytes, place: int) -> int:
-    """Return the leaf's place: the first free one from `place` on, or the one that somebody has claimed for it."""
+    """Return the leaf's place: the first free one from `place` on, or the one that was claimed for it."""
     while True:
         try:
             store.create(claim_name(place), leaf)
@@ -87,7 +87,7 @@ def _claim(store: Store, leaf: bytes, place: int) -> int:
 
 
 def advance(store: Store, head: Checkpoint | None, tag: str | None, place: int, signer: Signer, trust: Trust) -> None:
-    """Move the head over the claims up to `place`, or a part of the way; nothing if somebody else moves it first."""
+    """Move the head over the claims up to `place`, or a part of the way; nothing if another writer moves it first."""
     size = head.size if head else 0
     end = min(place + 1, size + MOST_AT_ONCE)
     leaves = [read_claim(store, at) for at in range(size, end)]
@@ -131,7 +131,7 @@ def create_index(store: Store, leaf: bytes, place: int) -> None:
     try:
         store.create(index_name(leaf), b"%d" % place)
     except OtherContentError:
-        return  # only after damage to the index can a leaf be there twice: its first place stands
+        return  # only after damage to the index can a leaf be there twice: its first index counts
 
 
 def read_claim(store: Store, place: int) -> bytes:

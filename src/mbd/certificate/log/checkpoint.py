@@ -82,7 +82,7 @@ def sign_checkpoint(size: int, root: bytes, time: datetime, signer: Signer, trus
 
 
 def check_log_signer(signer: Signer, trust: Trust, time: datetime) -> None:
-    """Refuse a signer whose checkpoints nobody would believe."""
+    """Refuse a signer whose checkpoints would not be trusted."""
     if signer.public_key.scheme != ED25519:
         raise UsageError(
             "a log's checkpoints are signed with Ed25519",

@@ -62,7 +62,7 @@ def root_by_inclusion(leaf: bytes, index: int, size: int, hashes: Sequence[bytes
 
 
 def is_consistent(old: int, old_root: bytes, new: int, new_root: bytes, hashes: Sequence[bytes]) -> bool:
-    """Tell whether the proof shows that the tree of size `new` is that of size `old` and more."""
+    """Return whether the proof shows that the tree of size `new` continues the one of size `old`."""
     if not 0 < old <= new:
         return False
     if old == new:

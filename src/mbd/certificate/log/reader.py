@@ -115,7 +115,7 @@ class Log:
         if older.size > self.size:
             raise VerificationError(
                 f"the log has shrunk: it had {older.size} entries at {older.time:%Y-%m-%d %H:%M:%SZ}, now {self.size}",
-                hint="somebody has taken entries back: do not trust it, and show both checkpoints to the others",
+                hint="entries were removed: do not trust this log, and show both checkpoints to other verifiers",
             )
         proof = consistency_proof(node_in(self.hashes), older.size, self.size)
         if not is_consistent(older.size, older.root, self.size, self.head.root, proof):

@@ -1,4 +1,4 @@
-"""Mending what can be mended without anybody's word: all of it follows from the entries and from what was signed.
+"""Repairs of the log that need no trust: everything written here follows from the entries and from what was signed.
 
 - a head signed by a key that has been revoked since is signed again, once the whole log has been checked;
 - missing index objects and claims of entries are written again;
@@ -22,7 +22,7 @@ from mbd.storage.store import Store
 
 @dataclass(frozen=True)
 class Repaired:
-    """What was mended."""
+    """What was repaired."""
 
     signed_again: bool
     indexed: int
@@ -30,7 +30,7 @@ class Repaired:
 
 
 def repair_log(store: Store, signer: Signer, trust: Trust) -> Repaired:
-    """Mend the log; VerificationError if something is damaged that does not follow from the rest."""
+    """Repair the log; VerificationError if something is damaged that does not follow from the rest."""
     check_log_signer(signer, trust, now())
     signed_again = _sign_again(store, signer, trust)
     log = Log(store, trust)
@@ -55,7 +55,7 @@ def _carry_out(store: Store, signer: Signer, trust: Trust) -> int:
 
 
 def _sign_again(store: Store, signer: Signer, trust: Trust) -> bool:
-    """Sign the head anew if its key is revoked; tell whether that was so."""
+    """Sign the head again if its key is revoked; return whether that was needed."""
     then = trust.as_if_none_revoked()
     head, tag = read_head(store, then)
     if head is None or head.key.id not in {key.id for key in trust.keys_for("log") if key.revoked}:
@@ -65,7 +65,7 @@ def _sign_again(store: Store, signer: Signer, trust: Trust) -> bool:
     if wrong or report.checkpoint is None:
         raise VerificationError(
             f"the log cannot be signed again, it is damaged: {'; '.join(wrong)}",
-            hint="bring the store back from a copy made before the key was lost",
+            hint="restore the store from a copy made before the key was lost",
         )
     note = sign_checkpoint(head.size, head.root, max(now(), head.time), signer, trust)
     verify_checkpoint(note, trust)

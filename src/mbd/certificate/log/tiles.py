@@ -1,7 +1,7 @@
 """Names and contents of the log's objects (C2SP tlog-tiles).
 
 A tile of level L holds up to 256 hashes of complete subtrees of 256^L leaves each. In a tree of n leaves level L has
-⌊n / 256^L⌋ hashes: full tiles, and at the right edge a partial one whose name tells its width, so that a tile of a
+⌊n / 256^L⌋ hashes: full tiles, and at the right edge a partial one whose name states its width, so that a tile of a
 name never changes. Entry bundles hold the leaves of a tile of level 0, each with its length before it.
 """
 
@@ -27,7 +27,7 @@ TileHashes = Callable[[int, int], Sequence[bytes]]
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """Where a tile lies, and how many hashes it holds."""
+    """The index of a tile, and how many hashes it holds."""
 
     level: int
     index: int

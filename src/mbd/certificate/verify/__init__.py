@@ -4,7 +4,7 @@
     verdict = verify_bundle(given, read_trust(Path("trust.json")))
     verdict.verified, verdict.problems
 
-No check trusts another party than the holders of the keys in the trust file, and none needs torch or a network.
+Checks trust only the holders of the keys in the trust file, and none needs torch or a network.
 """
 
 from datetime import datetime
@@ -29,7 +29,7 @@ def verify_bundle(
 ) -> Verdict:
     """Check everything that can be checked.
 
-    Without `trust` nobody's signature counts, and the verdict is never `verified`. `unpublished`: the certificate is
+    Without `trust` no signature counts, and the verdict is never `verified`. `unpublished`: the certificate is
     about to be published, so that it is not yet in the log is no fault. `at`: the time that counts as now.
     """
     at = at or now()
@@ -52,7 +52,7 @@ def verify_bundle(
 def _no_certificate(read: ParsedEnvelope) -> list[Check]:
     checks = list(read.checks)
     if read.statement is not None:
-        reason = f"this is no certificate, but a statement of type {read.statement.predicateType}"
+        reason = f"this is not a certificate, but a statement of type {read.statement.predicateType}"
         checks = [failed(SCHEMA, reason, required=True), not_checkable(CANONICAL, reason, required=True)]
     names = (SIGNATURES, VALIDITY, *map(digest_name, SUBJECTS), REAUDIT)
     return checks + [not_checkable(name, "there is no certificate that could be read") for name in names]

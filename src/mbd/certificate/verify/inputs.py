@@ -103,7 +103,7 @@ def _read(store: Store, name: str, sha256: str) -> bytes:
 
 
 def _subjects(envelope: bytes) -> dict[str, str]:
-    """Return which files an envelope is about; nothing if it is no certificate, which the checks will tell."""
+    """Return which files an envelope is about; nothing if it is not a certificate, which the checks report."""
     try:
         statement = parse_envelope(envelope).require()
     except VerificationError:
