@@ -28,7 +28,7 @@ def test_a_method_is_named_by_as_much_of_its_path_as_it_takes(tmp_path: Path) ->
         method_names([tmp_path / "a", tmp_path / "b" / ".." / "a"])
 
 
-def test_seeds_are_found_and_stand_in_order(workshop: Path) -> None:
+def test_seeds_are_found_and_sorted(workshop: Path) -> None:
     several, single = open_candidates([workshop / "joint", workshop / "without_audio"])
     assert list(several.models) == ["0", "2", "10"]
     assert several.folders["10"] == workshop / "joint" / "seed-10"

@@ -91,7 +91,7 @@ def test_the_curve_for_plots_starts_with_nothing_missing(results: Results) -> No
     assert float(lines[0][results.primary]) == pytest.approx(to_metrics(results)[results.primary], abs=1e-4)
 
 
-def test_methods_are_paired_by_seed_and_a_baseline_stands_beside_each(results: Results) -> None:
+def test_methods_are_paired_by_seed_and_a_baseline_is_paired_with_each(results: Results) -> None:
     pattern, mean, fixed = results.methods
     fewer = EvaluatedMethod("fewer", {"9": mean.runs["0"], "2": mean.runs["2"], "1": mean.runs["1"]})
     found = compare(pattern, fewer, Condition("full"), results.primary)

@@ -77,7 +77,7 @@ def test_classes_get_probabilities() -> None:
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
 
 
-def test_what_stands_in_a_missing_input_has_no_say() -> None:
+def test_the_values_of_a_missing_input_do_not_matter() -> None:
     model, x = random_model(DIMS), rows(DIMS)
     there = {m: np.ones(11, bool) for m in DIMS} | {"text": np.arange(11) % 2 == 0}
     noisy = {**x, "text": x["text"] + 100 * ~there["text"][:, None]}

@@ -37,7 +37,7 @@ def test_from_a_fresh_start_it_is_training(data: FeatureSet, trained: Trained) -
     assert all(np.array_equal(tensors[name], trained.tensors[name]) for name in tensors)
 
 
-def test_it_goes_on_from_the_given_weights(data: FeatureSet, trained: Trained) -> None:
+def test_it_continues_from_the_given_weights(data: FeatureSet, trained: Trained) -> None:
     _, history = finetune(trained.record, trained.tensors, data, PARAMS, epochs=1)
     assert float(history[0]["task"]) < float(trained.history[0]["task"])
 

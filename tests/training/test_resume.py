@@ -69,7 +69,7 @@ def resumed(data: Path, work: Path, *settings: str) -> Trained:
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
-def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, epochs: int) -> None:
+def test_a_stopped_run_continues_to_the_same_end(tmp_path: Path, epochs: int) -> None:
     data = joint_data(tmp_path / "set")
     undisturbed = resumed(data, tmp_path / "one")
     stopped_after(epochs, data, tmp_path / "two")
@@ -78,7 +78,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, epochs: int) -> N
     assert all(t.tobytes() == again.tensors[name].tobytes() for name, t in undisturbed.tensors.items())
 
 
-def test_the_snapshot_is_really_where_it_goes_on_from(tmp_path: Path) -> None:
+def test_a_resumed_run_starts_from_its_snapshot(tmp_path: Path) -> None:
     data = joint_data(tmp_path / "set")
     stopped_after(2, data, tmp_path / "work")
     with pytest.MonkeyPatch.context() as patch:

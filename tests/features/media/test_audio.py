@@ -23,7 +23,7 @@ def test_there_are_37_descriptors_and_74_numbers() -> None:
     assert audio_vector(tone(220, 0.5), RATE).dtype == np.float32
 
 
-def test_each_descriptor_stands_where_its_name_is() -> None:
+def test_each_descriptor_is_where_its_name_is() -> None:
     low, high, hiss = named(tone(150, 1.0)), named(tone(400, 1.0)), named(noise())
     assert low["pitch_mean"] == pytest.approx(150, rel=0.03)
     assert high["pitch_mean"] == pytest.approx(400, rel=0.03)

@@ -115,7 +115,7 @@ def test_the_digest_covers_weights_configuration_sampling_and_damage(params: Med
     assert visual_encoder(params.model_copy(update={"workers": 7, "cache": "x"})).digest == encoder.digest
 
 
-def test_damage_stands_between_decoding_and_encoding(params: MediaSettings, tmp_path: Path) -> None:
+def test_damage_is_done_between_decoding_and_encoding(params: MediaSettings, tmp_path: Path) -> None:
     clip = write_video(tmp_path / "v.mp4", moving_colours(30), tone(200, 0.5))
     seen: dict[str, tuple[object, str]] = {}
 

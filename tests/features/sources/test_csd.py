@@ -78,7 +78,7 @@ def test_each_utterance_is_the_mean_of_its_frames_weighted_by_the_seconds_they_s
     assert (found.task, found.modalities, dict(found.notes)) == ("regression", {"audio": 1, "text": 1}, {})
 
 
-def test_frames_may_overlap_each_other_and_stand_in_any_order(tmp_path: Path) -> None:
+def test_frames_may_overlap_and_be_in_any_order(tmp_path: Path) -> None:
     words = (np.array([[1.0, 8.0], [4.0, 2.0]]), [[1.0, 3.0], [0.0, 2.0]])
     found = read(write_folder(tmp_path, LABELS, text=dict.fromkeys("abc", words), audio=SPEECH))
     # both words share the whole second 1–2 with c_0

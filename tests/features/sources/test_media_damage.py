@@ -120,7 +120,7 @@ def test_provenance_says_what_was_damaged(clean: tuple[Path, Path], damaged: tup
     assert "damage" not in FeatureSet.open(clean[0]).manifest.provenance["notes"]
 
 
-def test_whole_vectors_of_the_cache_do_not_stand_for_damaged_rows(
+def test_cached_vectors_are_not_used_for_damaged_rows(
     media: Path, clean: tuple[Path, Path], damaged: tuple[Path, Path], tmp_path: Path
 ) -> None:
     cache = Path(shutil.copytree(clean[1], tmp_path / "cache"))
