@@ -173,13 +173,13 @@ from mbd.deletion.calibration import Calibration, property_rows, reconstruction
 from mbd.deletion.gradients import sum_over_samples
 from mbd.features.contract import FeatureSet
 from mbd.model.networks import JointNetwork
-from mbd.params.learning import Joint
+from mbd.params.learning import JointSettings
 torch.set_num_threads(1)
 def memory(name):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
 data = FeatureSet.open(Path(sys.argv[1]))
-network = JointNetwork(data.modalities, 1, Joint(hidden=int(sys.argv[2]))).requires_grad_(False)
+network = JointNetwork(data.modalities, 1, JointSettings(hidden=int(sys.argv[2]))).requires_grad_(False)
 given = Calibration(data.split("calibration"), network, "regression")
 own = [p for n, p in network.named_parameters() if n.startswith("modality.audio.generator.")]
 def saliency():
