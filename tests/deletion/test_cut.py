@@ -118,7 +118,7 @@ def test_no_input_of_the_deleted_modality_moves_anything(model_workspace: Path, 
 @pytest.mark.parametrize(
     ("gone", "says"),
     [
-        (NAMES, "at least one has to be left"),
+        (NAMES, "at least one must be left"),
         (("smell",), "no modality smell"),
         ((), "no modality to delete was named"),
     ],

@@ -18,7 +18,7 @@ LONGER = ("training.epochs=12", "training.weight_decay=0.0001")
 
 @pytest.fixture(scope="module")
 def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return home_with_models(tmp_path_factory.mktemp("home"), *LONGER)
+    return home_with_models(tmp_path_factory.mktemp("model_workspace"), *LONGER)
 
 
 @pytest.fixture(scope="module")

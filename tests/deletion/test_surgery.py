@@ -54,7 +54,7 @@ def test_by_default_the_cut_takes_all_that_is_salient_and_nothing_is_left_to_edi
     facts = outcome.facts
     assert facts["cut"]["share_of_saliency_removed"] == 1
     assert (facts["selection"]["salient"], facts["selection"]["chosen"]) == (0, 0)
-    assert "nothing that is left" in facts["selection"]["note"]
+    assert "no remaining parameter" in facts["selection"]["note"]
     assert facts["variant"] == "with the structural cut"
 
 

@@ -85,7 +85,7 @@ def test_files_can_come_one_after_the_other_by_dropping_and_from_a_folder(
 ) -> None:
     browser.open(panel.page)
     browser.drop("#drop", [panel.folder / "bundle"])
-    browser.wait_for("verdict.textContent.startsWith('A folder that is dropped cannot be read.')")
+    browser.wait_for("verdict.textContent.startsWith('A dropped folder cannot be read.')")
     browser.choose("#folder", [panel.folder / "bundle"])
     found = shown(browser)
     assert found.decision == "not verified"
