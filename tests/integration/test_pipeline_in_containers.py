@@ -33,7 +33,7 @@ EXTRAS = ("train", "privacy", "pipelines")
 BASE_WITH_PACKAGES = "python:3.11-slim-steps"
 IMAGE = "missing-by-design:cpu"
 USER = "10001:10001"
-STEPS = {"features", "train", "reference", "delete", "evaluate", "attack", "certify", "publish", "notify"}
+STEPS = {"features", "train", "reference", "delete", "evaluate", "attack", "certify", "publish", "purge", "notify"}
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +62,10 @@ def image(docker: Docker, base: str, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """The top of a clone, as far as `mbd pipeline` needs one."""
-    folder = tmp_path / "clone"
+def work_folder(tmp_path: Path) -> Path:
+    """An empty folder to run pipelines in."""
+    folder = tmp_path / "work"
     folder.mkdir()
-    for name in ("pipelines", "components"):
-        (folder / name).symlink_to(REPOSITORY / name)
     return folder
 
 
@@ -76,10 +74,10 @@ def command(*settings: str) -> list[str]:
     return [*call, *as_options(*settings)]
 
 
-def run(clone: Path, docker: Docker, *settings: str) -> subprocess.CompletedProcess[str]:
+def run(work_folder: Path, docker: Docker, *settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*settings),
-        cwd=clone,
+        cwd=work_folder,
         env=os.environ | docker.environment,
         capture_output=True,
         text=True,
@@ -127,20 +125,20 @@ def step_of(attributes: dict[str, Any]) -> str:
 
 
 def test_killed_and_run_again_it_ends_with_a_certificate_that_verifies(
-    docker: Docker, image: str, clone: Path, tmp_path: Path
+    docker: Docker, image: str, work_folder: Path, tmp_path: Path
 ) -> None:
-    kill_in_the_middle(docker, clone)
-    assert [path.name for path in (clone / "build" / "kfp").glob(".features-*")]  # the killed run could not tidy up
+    kill_in_the_middle(docker, work_folder)
+    assert [path.name for path in (work_folder / "build" / "kfp").glob(".features-*")]  # left by the killed run
     watcher = Watcher(docker)
     with watcher.watching():
-        done = run(clone, docker)
+        done = run(work_folder, docker)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
 
-    (old, new) = sorted(path for path in (clone / "build" / "kfp").iterdir())
+    (old, new) = sorted(path for path in (work_folder / "build" / "kfp").iterdir())
     assert not (old / "publish").exists()
     receipt = read_json(new / "publish" / "published" / "receipt.json")
     place = f"file://build/store/certificates/{receipt['certificate']}"
-    verified = mbd("verify", place, environment={}, folder=clone)
+    verified = mbd("verify", place, environment={}, folder=work_folder)
     assert (verified.returncode, "VERIFIED" in verified.stdout) == (0, True), verified.stdout + verified.stderr
     envelope = json.loads((new / "publish" / "published" / "certificate.json").read_bytes())
     assert envelope["payloadType"] == "application/vnd.in-toto+json"
@@ -150,10 +148,10 @@ def test_killed_and_run_again_it_ends_with_a_certificate_that_verifies(
     check_the_bytes_are_those_of_the_command_line(new, tmp_path / "plain")
 
 
-def kill_in_the_middle(docker: Docker, clone: Path) -> None:
+def kill_in_the_middle(docker: Docker, work_folder: Path) -> None:
     process = subprocess.Popen(
         command(),
-        cwd=clone,
+        cwd=work_folder,
         env=os.environ | docker.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -194,24 +192,24 @@ def check_the_bytes_are_those_of_the_command_line(outputs: Path, plain: Path) ->
         assert path_digest(outputs / step / name) == path_digest(plain / name), name
 
 
-def test_a_step_that_fails_fails_the_run(docker: Docker, image: str, clone: Path) -> None:
-    done = run(clone, docker, "features.source.kind=npz", "features.source.path=none.npz")
+def test_a_step_that_fails_fails_the_run(docker: Docker, image: str, work_folder: Path) -> None:
+    done = run(work_folder, docker, "features.source.kind=npz", "features.source.path=none.npz")
     assert done.returncode == 1
     assert "none.npz" in done.stdout
     assert "features" in done.stderr.splitlines()[-2]
-    assert {path.name for path in only_run(clone / "build" / "kfp").iterdir()} <= {"features", "notify"}
+    assert {path.name for path in only_run(work_folder / "build" / "kfp").iterdir()} <= {"features", "notify"}
 
 
-def test_an_image_that_is_not_there_is_named(docker: Docker, clone: Path) -> None:
-    done = run(clone, docker, "platform.image=missing-by-design:tpu")
+def test_an_image_that_is_not_there_is_named(docker: Docker, work_folder: Path) -> None:
+    done = run(work_folder, docker, "platform.image=missing-by-design:tpu")
     assert done.returncode == 2
     assert "missing-by-design:tpu" in done.stderr
     assert "docker/build-images" in done.stderr
 
 
-def test_without_a_docker_that_is_said(docker: Docker, clone: Path) -> None:
+def test_without_a_docker_that_is_said(docker: Docker, work_folder: Path) -> None:
     away = Docker(f"{docker.host}.away", docker.folder)
-    done = run(clone, away)
+    done = run(work_folder, away)
     assert done.returncode == 1
     assert "no docker answers" in done.stderr
 
