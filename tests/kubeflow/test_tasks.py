@@ -118,7 +118,7 @@ def test_a_refusal_is_on_record_in_attack_and_stops_the_run_in_certify(
 ) -> None:
     leakage = workspace.artifact("leakage-uncut")
     assert leakage.metadata["decision"] == "refused"
-    assert "**Refused.**" in workspace.artifact("page-uncut").folder.read_text()
+    assert "**Refused: audio may not be gone.**" in workspace.artifact("page-uncut").folder.read_text()
     with pytest.raises(SystemExit) as caught:
         workspace.certify("-uncut")
     assert exit_code(caught) == ExitCode.REFUSED

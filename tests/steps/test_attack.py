@@ -158,7 +158,7 @@ def command(model_workspace: Path, after: Path, out: Path) -> list[str]:
 def test_the_command_prints_what_it_found_before_it_refuses(model_workspace: Path, tmp_path: Path) -> None:
     passed = CliRunner().invoke(group, command(model_workspace, model_workspace / "deleted", tmp_path / "a"))
     assert (passed.exit_code, passed.exception) == (0, None)
-    for part in ("whitebox: accuracy", "Acc2, text+visual", "Passed: attacks found no audio", "written to"):
+    for part in ("whitebox:", "Acc2", "Passed: attacks found no audio", "written to"):
         assert part in passed.output
     refused = CliRunner().invoke(group, command(model_workspace, model_workspace / "model", tmp_path / "b"))
     assert isinstance(refused.exception, GateRefusedError)
