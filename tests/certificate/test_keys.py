@@ -58,7 +58,7 @@ def test_what_is_no_key_says_so(tmp_path: Path) -> None:
     file = tmp_path / "text.pem"
     file.write_text("hello")
     file.chmod(0o600)
-    with pytest.raises(UsageError, match="no private key"):
+    with pytest.raises(UsageError, match="not a private key"):
         load_signer(f"file:{file}")
     with pytest.raises(UsageError, match="no such kind of key"):
         load_signer("carrier-pigeon:12")
