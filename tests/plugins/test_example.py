@@ -50,7 +50,7 @@ CHAIN = [
     ["evaluate", "--features", "features", "--model", "deleted", "--out", "evaluation"],
     ["keys", "new"],
     ["certify", "--deletion", "deleted", "--leakage", "attacks", "--evaluation", "evaluation", "--out", "bundle"],
-    ["publish", "--certificate", "bundle", "--model", "deleted", "--out", "published"],
+    ["publish", "bundle", "--model", "deleted", "--out", "published"],
 ]
 
 

@@ -37,7 +37,7 @@ from mbd.model.checkpoint import WEIGHTS, load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.params import Params, params_digest
 from mbd.privacy.ledger import deletion_id, open_ledger
-from mbd.registry import METHODS
+from mbd.registry import METHODS, PluginError
 from mbd.report.text import table
 from mbd.steps.step import StepRun, step_run
 from mbd.tensors import save_tensors
@@ -129,6 +129,9 @@ def run(
             digest = canonical_digest(audit.original.data.digests())
             step.inputs["features"] = {"path": str(features), "digest": digest}
             outcome = method.delete(audit.request, audit.original, params)
+            claimed = outcome.record.guarantee.kind
+            if claimed not in (method.kind, "empirical"):
+                raise PluginError(f"the method {params.deletion.method} is declared {method.kind} and claims {claimed}")
             distances = _distances(audit, outcome, reference)
             record = _write(step, audit, outcome, params, account.budget, distances)
             step.phases |= outcome.phases.seconds

@@ -37,5 +37,5 @@ def lock_for(store: Store, settings: StoreSettings, now: datetime) -> Lock | Non
     return Lock(settings.lock_mode, now + timedelta(days=settings.lock_days))
 
 
-FILE = StoreScheme(lambda url, _: FolderStore(folder_of(url)), "file://FOLDER")
-S3 = StoreScheme(lazy("mbd.storage.s3:S3Store", "an S3 store", "data"), "s3://BUCKET[/PREFIX]")
+FILE = StoreScheme(lambda url, _: FolderStore(folder_of(url)))
+S3 = StoreScheme(lazy("mbd.storage.s3:S3Store", "an S3 store", "data"))

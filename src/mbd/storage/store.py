@@ -142,8 +142,6 @@ class StoreScheme:
 
     open: Callable[[str, StoreSettings], Store]
     """returns the store at a URL; asks and makes nothing yet"""
-    form: str
-    """how its URLs are written, as in `file://FOLDER`"""
 
 
 def update(store: Store, name: str, decide: Callable[[bytes | None], bytes | None]) -> bool:

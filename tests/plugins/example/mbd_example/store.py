@@ -19,4 +19,4 @@ class ShareStore(FolderStore):
         self.url = url
 
 
-SHARE = StoreScheme(ShareStore, "share://NAME/FOLDER")
+SHARE = StoreScheme(ShareStore)
