@@ -34,6 +34,11 @@ class Admission:
     record: ModelRecord
     """as it is in the model's folder, which was compared with the certificate"""
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the model's inputs."""
+        return input_schema(self.record)
+
 
 def admit(model: Path, store: Store, trust: Trust, *, at: datetime | None = None) -> Admission:
     """Return the certificate by which a model may be loaded; a VerificationError says why it may not."""

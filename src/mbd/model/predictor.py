@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import BaseModel
 
 from mbd.errors import DataError, UsageError
@@ -76,26 +77,38 @@ class Model:
 
     def predict(
         self,
-        features: Mapping[str, Array],
-        available: Mapping[str, Array] | None = None,
+        features: Mapping[str, ArrayLike],
+        available: Mapping[str, ArrayLike] | None = None,
         *,
         batch_size: int = 4096,
     ) -> Array:
         """Return a score for each row (regression) or the probability of each class (classification).
 
-        `features` maps modalities to n × d matrices; a modality left out is missing for all rows, and `available`
-        says which rows have the others (default: all).
+        Args:
+            features: n × d matrices by modality: anything array-like (lists, numpy, torch, pandas). A modality that is
+                left out is missing in all rows.
+            available: for each modality, which rows have it (default: all).
+            batch_size: how many rows are computed at once.
+
+        Returns:
+            n scores, or n × classes probabilities.
+
+        Raises:
+            DataError: a matrix has another shape, or a value that counts is NaN or infinite.
         """
         refuse_foreign(self.record, features)
-        n = _row_count(features)
+        matrices = {name: _matrix(name, values) for name, values in features.items()}
+        n = _row_count(matrices)
         complete, there = {}, {}
         for name, dim in self.record.modalities.items():
             bits = np.broadcast_to(np.asarray((available or {}).get(name, name in features), bool), (n,))
-            matrix = features.get(name)
+            matrix = matrices.get(name)
             if matrix is None:
                 bits, matrix = np.zeros(n, bool), np.broadcast_to(np.float32(0), (n, dim))
             elif matrix.ndim != 2 or matrix.shape[1] != dim:
                 raise DataError(f"{name} must be a matrix with {dim} columns", key=name, value=matrix.shape)
+            else:
+                _refuse_not_finite(name, matrix, bits)
             complete[name], there[name] = matrix, bits
         nothing = ~np.any(list(there.values()), axis=0)
         if nothing.any():
@@ -117,6 +130,31 @@ def load(folder: Path | str, *, verify: bool = True) -> Model:
     """Load a model folder."""
     record, tensors = load_model(Path(folder), verify=verify)
     return Model(record, BACKBONES.get(record.backbone).load(record, tensors))
+
+
+def _matrix(name: str, values: ArrayLike) -> Array:
+    """Return values as an array of floats; arrays of floats stay as they are."""
+    try:
+        detached = values.detach().cpu() if hasattr(values, "detach") else values  # a torch tensor
+        matrix = np.asarray(detached)
+        return matrix if matrix.dtype.kind == "f" else matrix.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        hint = "give a matrix: a list of equally long rows, or a numpy, torch or pandas one"
+        raise DataError(f"{name} is not a matrix of numbers", key=name, hint=hint) from error
+
+
+def _refuse_not_finite(name: str, matrix: Array, available: Array) -> None:
+    if np.isfinite(matrix.sum(dtype=np.float64)):  # fast: a sum is finite only if all of it is
+        return
+    wrong = ~np.isfinite(matrix) & available[:, None]
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise DataError(
+            f"{int(wrong.sum())} values of {name} are NaN or infinite",
+            key=name,
+            value=f"{matrix[row, column]} in row {row}, column {column}",
+            hint=f"repair them, or mark these rows as missing: available={{{name!r}: …}}",
+        )
 
 
 def _row_count(features: Mapping[str, Array]) -> int:
