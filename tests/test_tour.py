@@ -93,6 +93,11 @@ def test_what_it_printed_is_small_and_names_no_place_or_time_of_one_run() -> Non
     assert all(cell.metadata == {} for cell in committed().cells)
 
 
+def test_it_imports_nothing_of_mbd_but_the_public_api() -> None:
+    sources = "\n".join(cell.source for cell in code_cells(committed()))
+    assert not re.search(r"from mbd|import mbd\.", sources)
+
+
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)\)", NOTEBOOK.read_text(encoding="utf-8")))))
 def test_links_lead_somewhere(target: str) -> None:
     assert (NOTEBOOK.parent / target).exists()

@@ -341,7 +341,8 @@ def _params(given: "Parameters") -> "Params":
     if isinstance(given, Mapping):
         import yaml  # noqa: PLC0415
 
-        dumped = {name: yaml.safe_dump(value, default_flow_style=True, width=10_000) for name, value in given.items()}
+        style: dict[str, Any] = {"default_flow_style": True, "sort_keys": False, "width": 10_000}
+        dumped = {name: yaml.safe_dump(value, **style) for name, value in given.items()}
         end = "...\n"  # which YAML writes after a bare scalar
         return load_params(settings=[f"{name}={text.removesuffix(end).strip()}" for name, text in dumped.items()])
     return load_params(None if given is None else Path(given))
