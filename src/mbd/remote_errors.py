@@ -1,6 +1,6 @@
 """What went wrong with a remote store, read from an exception and its causes.
 
-DVC, s3fs, aiohttp and boto3 wrap each other's exceptions; only the whole chain tells whether to look at the
+DVC, s3fs, aiohttp and boto3 wrap each other's exceptions; only the whole chain shows whether to look at the
 credentials, the network or the data. Classes of optional packages are known by their names.
 """
 

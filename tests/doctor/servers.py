@@ -1,4 +1,4 @@
-"""Loopback servers that answer as they are told, or not at all."""
+"""Loopback servers that give a fixed answer, or none."""
 
 import socket
 import threading

@@ -7,7 +7,7 @@ from mbd.errors import MissingExtraError
 
 
 def device(wanted: str) -> DoctorFinding:
-    """Tell what training would run on if the parameters ask for `wanted` (auto, cpu or cuda)."""
+    """Report the device that training would use with `training.device` = `wanted` (auto, cpu or cuda)."""
     try:
         import torch  # noqa: PLC0415
     except ImportError:

@@ -53,7 +53,7 @@ def repository() -> Iterator[DoctorFinding]:
 def _remote(repo: Any, name: str, options: Mapping[str, Any]) -> Iterator[DoctorFinding]:  # noqa: ANN401 -- DVC has no types
     title, url = f"DVC remote {name}", without_credentials(str(options["url"]))
     try:
-        # DVC would try again for ten seconds where nobody listens.
+        # DVC would try again for ten seconds where no server listens.
         _connect(str(options.get("endpointurl") or options["url"]))
         remote = repo.cloud.get_remote(name)
         remote.fs.ls(remote.path)

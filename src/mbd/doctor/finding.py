@@ -22,7 +22,7 @@ LOADING_SECONDS = 30.0
 
 
 class CheckState(StrEnum):
-    """How it stands with the thing checked."""
+    """The outcome of a check."""
 
     OK = "ok"
     WARNING = "warning"

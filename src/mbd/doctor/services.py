@@ -25,7 +25,7 @@ _STORE_TO_DO = {
 
 
 def store(params: StoreSettings) -> Iterator[DoctorFinding]:
-    """Tell whether certificates could be published."""
+    """Check whether certificates can be published."""
     if params.url.startswith("file://"):
         yield _folder(folder_of(params.url))
         return
@@ -88,12 +88,12 @@ def _ask_bucket(params: StoreSettings) -> None:
     except ClientError as error:
         if error.response["Error"]["Code"] != "403":
             raise
-    # The answer to a refused HEAD has no room for the reason; the one to a refused GET has.
+    # The answer to a refused HEAD has no body and so no reason; the one to a refused GET has.
     client.list_objects_v2(Bucket=name, MaxKeys=1)
 
 
 def pushgateway(url: str | None) -> Iterator[DoctorFinding]:
-    """Tell whether the Pushgateway is ready."""
+    """Check whether the Pushgateway is ready."""
     if url is None:
         to_do = "set monitoring.pushgateway to its URL"
         yield DoctorFinding("Pushgateway", CheckState.NOT_CONFIGURED, "no metrics are pushed", to_do)
@@ -112,7 +112,7 @@ def pushgateway(url: str | None) -> Iterator[DoctorFinding]:
 
 
 def kubeflow(host: str | None) -> Iterator[DoctorFinding]:
-    """Tell whether the API of Kubeflow Pipelines answers."""
+    """Check whether the API of Kubeflow Pipelines answers."""
     if host is None:
         to_do = "set platform.kubeflow_host to its URL"
         yield DoctorFinding("Kubeflow", CheckState.NOT_CONFIGURED, "no pipelines are submitted", to_do)
