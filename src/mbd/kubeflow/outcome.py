@@ -30,7 +30,7 @@ def has_published(params: Params, pipeline: str, run: str, modalities: Sequence[
         pipeline: `delete` or `reaudit`.
         run: the run's id.
         modalities: what it is about.
-        purged: a purge was asked for, so that its statement has to be there too.
+        purged: a purge was requested, so a statement that it is complete has to be there, too.
     """
     store, trust, at = open_store(params.store.url, params.store), read_trust(Path(params.certificate.trust)), now()
     name = latest_name(params.certificate.model, modalities[0])
@@ -42,5 +42,5 @@ def has_published(params: Params, pipeline: str, run: str, modalities: Sequence[
     if pipeline == "reaudit":
         audits = [one.predicate for one in found.about if isinstance(one, ReauditStatement)]
         return any(audit.passed and at - audit.issued < RECENT for audit in audits)
-    erased = any(isinstance(one, PurgeStatement) for one in found.about)
-    return found.statement.predicate.lineage.run_id == run and (erased or not purged)
+    claims = [one.predicate.erasure.claim for one in found.about if isinstance(one, PurgeStatement)]
+    return found.statement.predicate.lineage.run_id == run and (not purged or "complete" in claims)
