@@ -70,7 +70,7 @@ def test_a_holder_elsewhere_is_reached_by_uri_and_name(tmp_path: Path) -> None:
     signer = load_signer(f"file2:{tmp_path / 'signer.pem'}#signer", keys.trust)
     assert isinstance(signer, CryptoSigner)
     assert public_pem(signer) == public_pem(keys.signer())
-    with pytest.raises(UsageError, match="which public key"):
+    with pytest.raises(UsageError, match="does not name its public key"):
         load_signer("awskms:arn:aws:kms:us-east-1:1:key/2", keys.trust)
     with pytest.raises(UsageError, match="trust file"):
         load_signer("awskms:arn:aws:kms:us-east-1:1:key/2#signer")

@@ -152,7 +152,7 @@ def test_fetch_needs_a_valid_certificate(workspace: CertificateWorkspace) -> Non
         workspace.run("certificate", "fetch", workspace.store, "--out", out)
     digest = workspace.certified()
     workspace.run("certificate", "revoke", digest, "--reason", "wrong split", workspace.store)
-    with pytest.raises(UsageError, match="no longer stands: revoked"):
+    with pytest.raises(UsageError, match="no longer valid: revoked"):
         workspace.run("certificate", "fetch", "--modality", "audio", workspace.store, "--out", out)
     assert not out.exists()
 
