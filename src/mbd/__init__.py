@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mbd.params import Params
     from mbd.steps.certify import CertifyResult
     from mbd.steps.delete import DeletionResult
+    from mbd.steps.evaluate import EvaluationResult
     from mbd.steps.features import FeaturesSummary
     from mbd.steps.publish import PublishResult
     from mbd.steps.train import TrainingResult
@@ -131,7 +132,7 @@ def evaluate(
     *,
     against: "Folder | None" = None,
     params: "Parameters" = None,
-) -> dict[str, Any]:
+) -> "EvaluationResult":
     """Evaluate models with modalities missing, clean and corrupted.
 
     Args:
@@ -142,7 +143,7 @@ def evaluate(
         params: parameters.
 
     Returns:
-        All metrics, as in `metrics.json`.
+        All metrics, as in `metrics.json`, and their summary as text.
     """
     from mbd.steps import evaluate as step  # noqa: PLC0415
 

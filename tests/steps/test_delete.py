@@ -474,7 +474,7 @@ def test_what_comes_out_can_be_evaluated(model_workspace: Path, tmp_path: Path, 
         model_workspace / "data",
         [tmp_path / "out"],
         tmp_path / "evaluation",
-    )
+    ).metrics
     assert metrics["modalities"] == ["text", "visual"]
 
 

@@ -62,7 +62,7 @@ def test_two_methods_end_to_end(model_workspace: Path, tmp_path: Path) -> None:
     folders = [model_workspace / "with", model_workspace / "plain"]
     metrics = evaluate.run(
         load_params(), model_workspace / "data", folders, tmp_path / "a", against=model_workspace / "plain"
-    )
+    ).metrics
     assert {p.name for p in (tmp_path / "a").iterdir()} == {
         "metrics.json",
         "regimes.csv",
@@ -98,7 +98,7 @@ def test_two_methods_end_to_end(model_workspace: Path, tmp_path: Path) -> None:
 
 
 def test_the_numbers_are_those_of_the_models_own_predictions(model_workspace: Path, tmp_path: Path) -> None:
-    metrics = evaluate.run(params(), model_workspace / "data", [model_workspace / "with"], tmp_path / "out")
+    metrics = evaluate.run(params(), model_workspace / "data", [model_workspace / "with"], tmp_path / "out").metrics
     test = FeatureSet.open(model_workspace / "data").split("test").load()
     for regime, shown in (("full", ("text", "audio", "visual")), ("audio+visual", ("audio", "visual"))):
         values = [
@@ -116,7 +116,9 @@ def test_the_numbers_are_those_of_the_models_own_predictions(model_workspace: Pa
 
 def test_a_deleted_model_and_all_others_are_judged_on_its_own_modalities(model_workspace: Path, tmp_path: Path) -> None:
     revoked = as_revoked(model_workspace / "silent", tmp_path / "revoked", "audio")
-    metrics = evaluate.run(params(), model_workspace / "data", [revoked, model_workspace / "with"], tmp_path / "out")
+    metrics = evaluate.run(
+        params(), model_workspace / "data", [revoked, model_workspace / "with"], tmp_path / "out"
+    ).metrics
     assert metrics["modalities"] == ["text", "visual"]
     assert {r["regime"] for r in metrics["results"] if r["kind"] == "fixed"} == {"text", "visual"}
     assert any("audio" in note for note in metrics["notes"])
@@ -126,22 +128,25 @@ def test_a_deleted_model_and_all_others_are_judged_on_its_own_modalities(model_w
     mae = regression_metrics(test.labels, model.predict({m: test.features[m] for m in ("text", "visual")}))["mae"]
     one = evaluate.run(
         params(), model_workspace / "data", [model_workspace / "with" / "seed-0", revoked], tmp_path / "one"
-    )
+    ).metrics
     assert result(one, "seed-0", "full")["metrics"]["mae"]["mean"] == pytest.approx(mae, abs=1e-4)
 
 
 def test_the_calibration_split_is_not_opened(model_workspace: Path, tmp_path: Path) -> None:
     data = shutil.copytree(model_workspace / "data", tmp_path / "data")
     shutil.rmtree(data / "splits" / "calibration")
-    without = evaluate.run(params(), data, [model_workspace / "silent"], tmp_path / "without")
-    assert without == evaluate.run(params(), model_workspace / "data", [model_workspace / "silent"], tmp_path / "with")
+    without = evaluate.run(params(), data, [model_workspace / "silent"], tmp_path / "without").metrics
+    assert (
+        without
+        == evaluate.run(params(), model_workspace / "data", [model_workspace / "silent"], tmp_path / "with").metrics
+    )
 
 
 @pytest.mark.parametrize("modalities", ["{text: 9, audio: 4}", "{a: 5, b: 4, c: 3, d: 6}"])
 def test_classes_and_other_numbers_of_modalities(modalities: str, tmp_path: Path) -> None:
     settings = [f"features.source.synthetic.dims={modalities}", "features.source.synthetic.classes=3"]
     data = synthetic_set(tmp_path / "data", *settings)
-    metrics = evaluate.run(params(), data, [tiny_model(data, tmp_path / "model")], tmp_path / "out")
+    metrics = evaluate.run(params(), data, [tiny_model(data, tmp_path / "model")], tmp_path / "out").metrics
     assert 0 <= metrics["wa"] <= 100
     fixed = [r for r in metrics["results"] if (r["method"], r["kind"], r["corrupted"]) == ("model", "fixed", False)]
     assert len(fixed) == 2 ** len(metrics["modalities"]) - 2

@@ -137,10 +137,12 @@ def test_an_attack_that_closed_the_gate_is_a_failure_with_its_evidence(tmp_path:
     assert printed[metrics.LEAKAGE]
 
 
-def test_a_damaged_record_fails_no_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_record_fails_no_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     with reporting("attack", params(tmp_path)), step_run("attack", tmp_path / "out", {}) as step:
         write_file(step.folder / "leakage.json", "{}")
-    assert "could not be read for metrics" in capsys.readouterr().err
+    assert "could not be read for metrics" in capsys.readouterr().err + caplog.text
     assert page(tmp_path, "attack")[metrics.STEP_SUCCESS]
 
 

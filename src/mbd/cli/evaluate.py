@@ -27,9 +27,8 @@ def command(
     params: "Params", features: Path, models: tuple[Path, ...], against: Path | None, out: Path, as_json: bool
 ) -> None:
     """Evaluate models with every set of modalities missing, at random or by pattern, clean and corrupted."""
-    from mbd.report.evaluation import evaluation_summary
     from mbd.steps import evaluate
 
     result = evaluate.run(params, features, models, out, against=against)
-    print_result(result, evaluation_summary(result), as_json=as_json)
+    print_result(result.metrics, result.to_text(), as_json=as_json)
     _LOG.info("written to %s", out)

@@ -13,6 +13,7 @@ opened.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from mbd.evaluation.tables import to_markdown
 from mbd.features.contract import FeatureSet
 from mbd.files import to_json, write_file
 from mbd.params import Params
-from mbd.report.evaluation import draw_figures
+from mbd.report.evaluation import draw_figures, evaluation_summary
 from mbd.steps.step import step_run
 
 NAME = "evaluate"
@@ -34,10 +35,22 @@ REPORT = "report.md"
 RIDGE = "ridge by pattern"
 
 
+@dataclass(frozen=True)
+class EvaluationResult:
+    """An evaluation that was written."""
+
+    metrics: dict[str, Any]
+    """the content of `metrics.json`"""
+
+    def to_text(self) -> str:
+        """Return the headline metrics of every method, for a terminal."""
+        return evaluation_summary(self.metrics)
+
+
 def run(
     params: Params, features: Path, models: Sequence[Path], out: Path, *, against: Path | None = None
-) -> dict[str, Any]:
-    """Judge `models` on the FeatureSet `features`; return what `metrics.json` says.
+) -> EvaluationResult:
+    """Evaluate `models` on the FeatureSet `features`.
 
     Every model is tested against ridge and, over seeds, against the model in `against`.
     """
@@ -74,7 +87,7 @@ def run(
         if params.evaluation.figures:
             for name, png in draw_figures(results, candidates, data.manifest.classes, params.evaluation.seed):
                 write_file(step.folder / "figures" / f"{name}.png", png)
-    return metrics
+    return EvaluationResult(metrics)
 
 
 def _baselines(data: FeatureSet, plan: EvaluationPlan) -> list[EvaluatedMethod]:

@@ -8,6 +8,7 @@ metrics go. An error in delivering them does not fail the command: there is a wa
 that could not be pushed are written to the folder `monitoring.textfile`.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from mbd.monitoring.samples import Samples
 from mbd.params import Params
 from mbd.steps.step import OBSERVERS
 
+_LOG = logging.getLogger(__name__)
 REPORTED = frozenset(
     {
         "features",
@@ -65,7 +67,7 @@ class Report:
         try:
             step, found, reason = read_output(folder, self._model)
         except Exception as error:  # a step that is done does not fail for its metrics
-            _say(f"{folder} could not be read for metrics: {error}")
+            _LOG.warning("%s could not be read for metrics: %s", folder, error)
             return
         self.samples(step).update([found])
         self.ended(step, reason)
@@ -90,13 +92,13 @@ class Report:
                 if not reachable:
                     self._write(group, samples)
             except Exception as error:  # whatever it is, the command's own end counts
-                _say(f"the metrics of {step} were not delivered: {error}")
+                _LOG.warning("the metrics of %s were not delivered: %s", step, error)
 
     def _push(self, group: dict[str, str], samples: Samples) -> bool:
         try:
             push(self._settings, group, samples)
         except PushError as error:
-            _say(str(error))
+            _LOG.warning("%s", error)
             return False
         return True
 
@@ -105,7 +107,7 @@ class Report:
             samples.set(metrics.UNDELIVERED, time.time(), **group)
         file = write_textfile(Path(self._settings.textfile), group, samples)
         if self._settings.mode == "push":
-            _say(f"the metrics of {group['step']} were left in {file}")
+            _LOG.warning("the metrics of %s were left in %s", group["step"], file)
 
 
 _CURRENT: ContextVar[Report | None] = ContextVar("report", default=None)
@@ -153,7 +155,3 @@ def reason_of(error: BaseException) -> str | None:
         if code in list(ExitCode):
             return ExitCode(int(code)).name.lower()
     return ExitCode.FAILURE.name.lower()
-
-
-def _say(what: str) -> None:
-    click.echo(f"warning: {what}", err=True)
