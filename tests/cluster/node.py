@@ -154,6 +154,8 @@ def cluster() -> Iterator[Cluster]:
     _leave_the_kernel_alone(folder)
     _connect()
     _write_files(folder)
+    for name in ("resolv.conf", "hosts"):
+        _call("mount", "--bind", str(folder / name), f"/etc/{name}")
     with ExitStack() as stack:
         start = _Starter(folder / "log", stack)
         start("dnsmasq", *_dnsmasq())
@@ -204,6 +206,7 @@ def _write_files(folder: Path) -> None:
     for user in (_ADMIN, _KUBELET):
         (folder / f"{user}.kubeconfig").write_text(json.dumps(_kubeconfig(folder, user)))
     (folder / "resolv.conf").write_text(f"nameserver {ADDRESS}\n")
+    (folder / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NODE}\n")
     (folder / "containerd.toml").write_text(_CONTAINERD.format(folder=folder, pause=PAUSE))
     (folder / "container.json").write_text(json.dumps(_container()))
     (folder / "cni" / "bridge.conflist").write_text(json.dumps(_pod_network(folder)))
