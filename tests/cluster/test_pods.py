@@ -1,4 +1,4 @@
-"""Pods as Kubeflow makes them of our tasks: the image's user, volumes below the working folder, no fsGroup."""
+"""Pods of our image with what our tasks ask for: its user, volumes and secrets below the working folder, no fsGroup."""
 
 from itertools import count
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.cluster.objects import Object, namespace, pod, secret, volume
 pytestmark = pytest.mark.cluster
 
 WHERE = "steps"
-# As the backend sets it for `pipelines.placement.NON_ROOT`.
+# `pipelines.placement.NON_ROOT`, and the rest of Kubernetes' profile "restricted".
 CONTEXT = {
     "runAsUser": 10001,
     "runAsGroup": 10001,
