@@ -143,9 +143,9 @@ def test_a_declined_confirmation_ends_with_1(capsys: pytest.CaptureFixture[str])
 
 
 def test_ctrl_c_ends_a_running_command_with_130(tmp_path: Path) -> None:
-    script = "import os, signal; import mbd.files\n"  # a step that is interrupted while it writes
+    script = "import signal\n"  # a step that is interrupted while it writes
     script += "from mbd.steps import features\n"
-    script += "features.convert = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+    script += "features.convert = lambda *_: signal.raise_signal(signal.SIGINT)\n"
     script += "from mbd.cli import main; main(['features', '--out', 'out'])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr

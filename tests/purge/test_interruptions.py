@@ -17,7 +17,7 @@ from mbd.cli import main
 from mbd.formats.statement import PurgeStatement
 from mbd.purge.tombstone_store import create_tombstones
 from mbd.records import now
-from mbd.steps import purge
+from mbd.steps import publish, purge
 from mbd.storage import open_store
 from tests.certificate.killing import KillingStore
 from tests.purge.workspace import PurgeWorkspace, holding
@@ -61,7 +61,8 @@ def killed_at_operation(number: int, run: Callable[[], object]) -> int:
             left._store = open_store(url, settings)
             return left
 
-        setattr(purge, "open_store", opened)  # noqa: B010 -- in this process only
+        for module in (purge, publish):
+            setattr(module, "open_store", opened)  # noqa: B010 -- in this process only
         run()
 
     return in_another_process(start)

@@ -350,7 +350,7 @@ def test_two_processes_operate_as_one(tmp_path: Path) -> None:
     [
         ((), "model", ["smell"], [], "no modality smell"),
         ((), "model", [], [], "no modality to delete was named"),
-        ((), "model", ["text", "audio", "visual"], [], "at least one has to be left"),
+        ((), "model", ["text", "audio", "visual"], [], "at least one must be left"),
         ((), "lattice", ["audio"], [], "surgery is for the joint backbone, and this model is a lattice"),
         (("deletion.method=exact",), "model", ["audio"], [], "exact is for the lattice backbone"),
         (CERTIFIED, "lattice", ["audio"], [], "certified is for the joint backbone"),

@@ -100,7 +100,7 @@ def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallOffice, tmp_path
     with pytest.raises(DataError, match="lacks a file"):
         report.of_bundle(tmp_path, tmp_path / "page.html")
     (bundle / "proof.json").write_text("{}")
-    with pytest.raises(DataError, match="the proof of inclusion cannot be read"):
+    with pytest.raises(DataError, match="the proof of inclusion is not valid"):
         report.of_bundle(bundle, tmp_path / "page.html")
     (bundle / CERTIFICATE).write_text("{}")
     with pytest.raises(VerificationError):

@@ -74,7 +74,7 @@ def test_the_command_in_another_process_writes_the_same_bytes(data: Path, model:
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert result.returncode == 0, result.stderr
     assert "test, seed 0" in result.stdout
-    assert result.stderr == ""
+    assert result.stderr == f"written to {tmp_path / 'again'}\n"
     assert path_digest(tmp_path / "again") == path_digest(model)
 
 

@@ -49,7 +49,7 @@ def run(params: Params, store: str, out: Path, *, modality: str = "", certificat
         raise UsageError(
             f"this certificate is no longer valid: {found.status.reason}",
             value=found.digest,
-            hint="`mbd certificate list` shows those that do",
+            hint="`mbd certificate list` shows those that are valid",
         )
     published = Published(
         certificate=found.digest,

@@ -335,5 +335,5 @@ def test_an_object_that_was_exchanged_in_the_store_is_named(model_workspace: Mod
     verdict = authority.verify_in_store(digest, tmp_path / "there")
     assert outcomes(verdict, "failed") == {digest_name(WEIGHTS)}
     (tmp_path / "authority" / "store" / certificate_name(digest)).write_bytes(b"{}")
-    with pytest.raises(VerificationError, match="digest differs"):
+    with pytest.raises(VerificationError, match="does not have the expected digest"):
         authority.verify_in_store(digest, tmp_path / "elsewhere")
