@@ -67,7 +67,7 @@ def test_exactly_the_rate_is_absent_and_each_row_keeps_something(n: int, m: int,
     rate = share * reachable_rates(n, names)[1]
     mask = missing_rate_mask(n, names, rate, seed)
     assert list(mask) == names
-    assert (~bits(mask)).sum() == round(rate * n * m)
+    assert (~bits(mask)).sum() == round(rate * (n * m))
     assert bits(mask).any(axis=1).all()
     again = missing_rate_mask(n, names, rate, seed)
     assert bits(again).tobytes() == bits(mask).tobytes()
@@ -86,7 +86,7 @@ def test_what_a_row_lacks_stays_missing_and_counts_towards_the_rate(seed: int, n
     rate = low + share * (high - low)
     mask = missing_rate_mask(n, names, rate, seed, available)
     assert not (bits(mask) & ~there).any()
-    assert (~bits(mask)).sum() == round(rate * n * m)
+    assert (~bits(mask)).sum() == round(rate * (n * m))
     assert bits(mask).any(axis=1).all()
 
 
