@@ -145,8 +145,10 @@ def _call(*command: str | Path, **environment: str) -> None:
 
 @contextmanager
 def _in_memory(folder: Path) -> Iterator[None]:
-    """Mount memory at `folder`, for tens of thousands of small temporary files."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(folder)], check=True)
+    """Mount memory at `folder` where it cannot hold overlays; images with a CUDA build of torch need a disk's room."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True, check=True).stdout
+    if kind.strip() == "overlayfs":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(folder)], check=True)
     try:
         yield
     finally:
