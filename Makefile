@@ -3,13 +3,14 @@ VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+STAGES := dvc.yaml compare/dvc.yaml release/dvc.yaml
 # Debian installs servers in sbin, which is not always in the path.
 export PATH := $(abspath $(VENV))/bin:$(PATH):/usr/sbin:/sbin
 export DVC_NO_ANALYTICS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-bare test-services cluster test-cluster lint bench study docs images clean
+.PHONY: help setup run test test-bare fuzz differential test-services cluster test-cluster campaign lint bench study docs images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -23,11 +24,25 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a local folder
-	dvc repro dvc.yaml release/dvc.yaml
+	@echo "Someone says: forget my voice. This run trains a model on several modalities, deletes one of them from it, and"
+	@echo "attacks the result. If no attack finds the modality, a certificate is signed, published and verified."
+	@echo "Data, modality and method are those of params.yaml (unless you changed it: synthetic data, audio, surgery)."
+	@echo "Everything is written to build/ on this machine, in about two minutes on two cores:"
+	@echo
+	@dvc stage list $(STAGES)
+	@echo
+	@dvc repro $(STAGES)
 	@mbd report build/published --out build/certificate.html
+	@echo
 	@mbd show build
-	@mbd verify build/published --model build/deleted
-	@echo "look at build/certificate.html (a page that verifies in the browser), build/leakage/report.md, build/evaluation/report.md"
+	@echo
+	@cat build/comparison/comparison.txt
+	@echo
+	@mbd verify build/published --model build/deleted --store file://build/store --trust build/keys/trust.json
+	@echo
+	@echo "Read on: build/certificate.html   the certificate as a page, which verifies it in the browser"
+	@echo "         build/leakage/report.md  every attack; build/evaluation-deleted/report.md: what the deletion cost"
+	@echo "         README.md                the same with your own data or your own model"
 	@echo "\`source $(VENV)/bin/activate\` puts mbd into your path"
 
 test: $(STAMP) ## all tests that need no server
@@ -35,8 +50,18 @@ test: $(STAMP) ## all tests that need no server
 
 test-bare: ## the auditor's install, without torch, kfp, dvc and boto3: certificates, storage, golden files
 	$(PYTHON) -m venv $(VENV)-bare
-	$(VENV)-bare/bin/pip install --quiet --constraint constraints.txt . hypothesis jsonschema pytest pytest-xdist
+	$(VENV)-bare/bin/pip install --quiet --require-hashes --requirement requirements-verifier.txt
+	$(VENV)-bare/bin/pip install --quiet --no-deps --no-build-isolation .
+	$(VENV)-bare/bin/pip install --quiet --constraint constraints.txt hypothesis jsonschema pytest pytest-xdist
 	$(VENV)-bare/bin/python -m pytest -n auto tests/certificate tests/golden tests/storage
+
+fuzz: $(STAMP) ## changed files for every parser of files from outside, 60 seconds each (SECONDS_EACH=5: shorter)
+	@mkdir -p build/fuzz
+	@for name in $$(python -c 'from tests.fuzz.targets import TARGETS; print(*TARGETS)'); do \
+	  (cd build/fuzz && PYTHONPATH=$(CURDIR) python -m tests.fuzz.fuzzer $$name $(or $(SECONDS_EACH),60)) || exit 1; done
+
+differential: $(STAMP) ## 10,000 changed certificates for mbd verify, and for the page's script beside it (needs Node.js)
+	MBD_MUTATIONS=10000 pytest tests/report/test_page_agrees_with_verify.py tests/certificate/test_tampering.py
 
 test-services: $(STAMP) ## tests against real servers (installs them with apt, starts them on loopback)
 	tests/integration/install-servers
@@ -49,6 +74,9 @@ cluster: $(STAMP) ## a real Kubernetes on this machine, in a network of its own,
 test-cluster: $(STAMP) ## tests against a real Kubernetes with our image and manifests
 	tests/cluster/prepare
 	tests/cluster/apart pytest -m cluster tests/cluster
+
+campaign: $(STAMP) ## remove and exchange every object of a store with 50 certificates: nothing invalid may become valid
+	python -m tests.certificate.campaign
 
 lint: $(STAMP) ## ruff and mypy --strict
 	ruff check .

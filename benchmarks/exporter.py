@@ -31,8 +31,9 @@ from mbd.certificate.log.tiles import claim_name, node_in
 from mbd.certificate.trust import read_trust
 from mbd.formats.statement import DeletionStatement, parse_payload, to_payload
 from mbd.monitoring.store_scanner import StoreScanner
+from mbd.params.operations import StoreSettings
 from mbd.records import now
-from mbd.storage import open_store
+from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "certificates" / "v1" / "surgery" / "bundle"
@@ -123,7 +124,7 @@ def scrape_times(address: str) -> list[float]:
 
 def looks(url: str, keys: Path) -> tuple[float, float, int]:
     """Return the CPU seconds of a first and a second look, and how many objects the second one read."""
-    scanner = StoreScanner(open_store(url), keys / TRUST)
+    scanner = StoreScanner(open_store(url), open_private(url, StoreSettings()), keys / TRUST)
     times = [time.process_time()]
     for _ in range(2):
         found = scanner.scan()

@@ -18,10 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from mbd.certificate.commitments import Commitments
-from mbd.certificate.compose import IssueContext, compose
+from mbd.certificate.compose import IssueContext, compose, revocation
 from mbd.certificate.envelope import PAYLOAD_TYPE, sign
 from mbd.certificate.inputs import CertificateInput
 from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
+from mbd.certificate.layout import certificate_name
+from mbd.certificate.lineage import LineageKey
 from mbd.certificate.log.append import append
 from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.log.tiles import claim_name
@@ -30,18 +32,19 @@ from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, from_store, verify_bundle
 from mbd.certificate.verify.blueprint import blueprint
 from mbd.files import file_digests, sha256_file, write_file
-from mbd.formats.deletion import INDICES, DeletionRecord, DeletionTarget, IndexRecord
+from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, DeletionTarget, IndexRecord, Rounding
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.leakage import LEAKAGE, AttackRecord, Interval, LeakageRecord
+from mbd.formats.leakage import LEAKAGE
 from mbd.formats.model import DataRecord, ModelRecord
-from mbd.formats.predicate import EvaluationEvidence, RequestReference
+from mbd.formats.predicate import EvaluationEvidence, Issuer, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of, to_payload
 from mbd.model.checkpoint import describe, save_model
 from mbd.params import load_params
 from mbd.records import now
 from mbd.storage import open_store
 from mbd.storage.store import Store
-from mbd.tensors import save_tensors
+from mbd.tensors import round_mantissa, save_tensors
+from tests.formats.audits import strong_audit
 
 REPEATS = 7
 DIGESTED = 256 << 20
@@ -86,46 +89,18 @@ def write_deleted_model(folder: Path, width: int) -> ModelRecord:
         sha256="",
     )
     draw = np.random.default_rng(0)
-    tensors = {n: draw.standard_normal(s, dtype=np.float32) for n, s in blueprint(record, {}).items()}
+    tensors = {
+        n: round_mantissa(draw.standard_normal(s, dtype=np.float32), 8) for n, s in blueprint(record, {}).items()
+    }
     entries = {name: describe(tensor, ("text", "audio", "visual")) for name, tensor in tensors.items()}
     return save_model(folder, record.model_copy(update={"tensors": entries}), tensors)
-
-
-def leakage_of(weights: str) -> LeakageRecord:
-    same = Interval(value=0.5, low=0.48, high=0.52)
-    attack = AttackRecord(
-        modality="audio",
-        attack="blackbox",
-        measure="accuracy",
-        chance=0.5,
-        before=None,
-        after=same,
-        reference=same,
-        difference=Interval(value=0.0, low=-0.02, high=0.02),
-        tolerance=0.03,
-        decision="passed",
-        reason="as on the reference",
-    )
-    return LeakageRecord(
-        modalities=("audio",),
-        models={"after": weights},
-        data={"name": "random"},
-        suite={},
-        attacks=(attack,),
-        utility=(),
-        invariants=(),
-        lower_bound=None,
-        proxy=None,
-        decision="passed",
-        reasons=(),
-    )
 
 
 def certify(folder: Path, keys: Path, width: int) -> None:
     """Write `folder`/model and its certificate in `folder`/bundle."""
     model, bundle = folder / "model", folder / "bundle"
     record = write_deleted_model(model, width)
-    leakage = leakage_of(record.sha256)
+    leakage = strong_audit(record.sha256, before=ZEROS, data={"name": "random"})
     indices = save_tensors(model / INDICES, {})
     deletion = DeletionRecord(
         method="surgery",
@@ -139,13 +114,18 @@ def certify(folder: Path, keys: Path, width: int) -> None:
         data={"name": "random", "digest": ZEROS},
         indices=IndexRecord(sha256=indices, count=0, by_tensor={}),
         budget=None,
+        rounding=Rounding(mantissa_bits=8, chosen_by="nothing", rows=0, loss=1.0, loss_rounded=1.0),
         reference=None,
         facts={},
     )
     evaluation = EvaluationEvidence(metrics_sha256=ZEROS, modalities=("text", "visual"), rows=0, metrics={})
-    material = CertificateInput(model, deletion, record, file_digests(model), leakage, evaluation, {})
+    material = CertificateInput(
+        model, deletion, record, {DELETION: ZEROS, **file_digests(model)}, leakage, evaluation, {}
+    )
     nowhere = dict.fromkeys(("dvc_revision", "git_commit", "image_digest", "run_id"))
-    circumstances = IssueContext("random", now(), 90, nowhere, {}, RequestReference())
+    circumstances = IssueContext(
+        "random", Issuer(name=None, contact=None), now(), 90, nowhere, {}, RequestReference(), LineageKey(bytes(32))
+    )
     predicate = compose(material, circumstances, Commitments())
     bundle.mkdir()
     for name in (MODEL, INDICES):
@@ -170,12 +150,15 @@ def publish(store: Store, folder: Path, keys: Path) -> Inclusion:
 
 
 def fill_log(store: Store, size: int, keys: Path) -> None:
-    """Let other certificates have the first places of the log."""
-    leaves = [np.random.default_rng(place).bytes(32) for place in range(size)]
-    for place, leaf in enumerate(leaves):
+    """Let other statements have the first places of the log."""
+    signer, leaf = load_signer(f"file:{keys}/signer.pem"), b""
+    for place in range(size):
+        envelope = sign(to_payload(revocation(ZEROS, f"entry {place}", now())), PAYLOAD_TYPE, [signer])
+        leaf = bytes.fromhex(envelope.digest)
+        store.create(certificate_name(envelope.digest), envelope.to_bytes())
         store.create(claim_name(place), leaf)
-    if leaves:
-        append(store, leaves[-1], load_signer(f"file:{keys}/{LOG}.pem"), read_trust(keys / TRUST))
+    if leaf:
+        append(store, leaf, load_signer(f"file:{keys}/{LOG}.pem"), read_trust(keys / TRUST))
 
 
 def digest_speed(folder: Path) -> None:
@@ -197,7 +180,7 @@ def as_the_model_grows(folder: Path, keys: Path) -> None:
         whole, digest = seconds(partial(verify_folder, place, keys)), seconds(partial(sha256_file, weights))
         print(f"{weights.stat().st_size / 1e6:8.1f}   {whole * 1e3:15.1f}   {digest * 1e3:30.1f}")
     place = folder / f"width-{WIDTHS[1]}"
-    options = ["verify", place / "bundle", "--model", place / "model", "--trust", keys / TRUST]
+    options = ["verify", place / "bundle", "--offline", "--model", place / "model", "--trust", keys / TRUST]
     run = partial(subprocess.run, [sys.executable, "-c", BARE, *options], check=True, capture_output=True)
     size = (place / "model" / WEIGHTS).stat().st_size / 1e6
     print(f"mbd verify, a process of its own, {size:.0f} MB: {seconds(run, children_time):.2f} s CPU", end=", ")
@@ -206,7 +189,7 @@ def as_the_model_grows(folder: Path, keys: Path) -> None:
 
 def verify_folder(place: Path, keys: Path) -> None:
     verdict = verify_bundle(from_folder(place / "bundle", place / "model"), read_trust(keys / TRUST))
-    assert verdict.verified, verdict.problems
+    assert verdict.authentic, verdict.problems
 
 
 def as_the_log_grows(folder: Path, keys: Path) -> None:

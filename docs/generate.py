@@ -1,10 +1,11 @@
-"""Write the pages that follow from the code: commands.md, parameters.md, the packages in architecture.md, schemas.
+"""Write the pages that follow from the code: commands.md, parameters.md, tables in other pages, schemas.
 
 Run `python docs/generate.py` after a change of a command, parameter, record or package; a test finds stale pages.
 """
 
 import ast
 import inspect
+import math
 import re
 import sys
 import types
@@ -26,7 +27,8 @@ from mbd.formats.purge import PurgeRecord
 from mbd.formats.receipt import Receipt
 from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import DELETION_TYPE, DeletionStatement
-from mbd.params import Params
+from mbd.formats.strength import BOUNDS
+from mbd.params import AttacksSettings, Params
 from mbd.params.base import Settings
 from mbd.records import Record, json_schema
 
@@ -61,14 +63,26 @@ def parameters_page() -> str:
 
 def architecture_page() -> str:
     """Return the page as it is, with its table of packages as tests/test_architecture.py has them."""
-    page = (HERE / "architecture.md").read_text(encoding="utf-8")
-    packages = "\n".join(_packages())
-    return re.sub(
-        r"(<!-- packages -->\n).*(<!-- /packages -->)",
-        lambda mark: f"{mark[1]}{packages}\n{mark[2]}",
-        page,
-        flags=re.DOTALL,
-    )
+    return _with_table("architecture.md", "packages", _packages())
+
+
+def attacks_page() -> str:
+    """Return the page as it is, with the bounds that an audit has to keep."""
+    return _with_table("attacks.md", "bounds", _audit_bounds())
+
+
+def _with_table(name: str, marker: str, lines: Iterator[str]) -> str:
+    page, table = (HERE / name).read_text(encoding="utf-8"), "\n".join(lines)
+    between = rf"(<!-- {marker} -->\n).*(<!-- /{marker} -->)"
+    return re.sub(between, lambda mark: f"{mark[1]}{table}\n{mark[2]}", page, flags=re.DOTALL)
+
+
+def _audit_bounds() -> Iterator[str]:
+    yield "| parameter | default | for a certificate |\n| --- | --- | --- |"
+    for name, (least, most) in BOUNDS.items():
+        limits = f"at least {least:g}" if math.isinf(most) else f"{least:g} to {most:g}"
+        default = _yaml(AttacksSettings().model_dump(mode="json")[name])
+        yield f"| `attacks.{name}` | {_code(default)} | {limits} |"
 
 
 def certificate_schema() -> str:
@@ -87,10 +101,27 @@ SCHEMAS: dict[str, type[Record]] = {
 }
 
 
+def rule_resource() -> str:
+    """Return the alert rules as a resource of the Prometheus Operator."""
+    rules = (HERE.parent / "deploy" / "prometheus" / "rules.yaml").read_text(encoding="utf-8")
+    groups = rules[rules.index("groups:") :]
+    head = """# written by `python docs/generate.py` from ../prometheus/rules.yaml
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: mbd
+  labels: {app.kubernetes.io/name: mbd-rules}
+spec:
+"""
+    return head + re.sub(r"(?m)^(?=.)", "  ", groups)
+
+
 PAGES = {
     "commands.md": commands_page,
     "parameters.md": parameters_page,
     "architecture.md": architecture_page,
+    "attacks.md": attacks_page,
+    "../deploy/prometheus-operator/rules.yaml": rule_resource,
     "schemas/certificate.schema.json": certificate_schema,
     **{f"schemas/{name}.schema.json": partial(json_schema, record) for name, record in SCHEMAS.items()},
 }

@@ -36,7 +36,7 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
             modalities=modalities,
             purged=purge_copies,
         )
-        place(end, platform, cached=False, signs=True, opens=False)
+        place(end, platform, cached=False, opens=False)
         with dsl.ExitHandler(end, name="delete-and-certify"):
             data, model, never_exposed = model_and_reference(params, modalities, platform)
             deleted = place(

@@ -30,7 +30,7 @@ def place(
 ) -> Any:  # noqa: ANN401
     """Set image, resources, volumes and retries of a task.
 
-    `trains`: on a GPU if there is one; `signs`: with the keys and the trust file; `keeps`: with the volume for what
+    `trains`: on a GPU if there is one; `signs`: with the signing keys; `keeps`: with the volume for what
     must outlive the task (budget ledgers, openings of commitments); `opens`: with the keys of encrypted models and
     feature data, and memory for their plain form.
     """
@@ -51,6 +51,8 @@ def place(
     kubernetes.empty_dir_mount(task, volume_name=_TEMPORARY, mount_path="/tmp")  # noqa: S108
     for secret, keys in platform.secrets.items():
         kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys)
+    if platform.trust_config:
+        kubernetes.use_config_map_as_volume(task, config_map_name=platform.trust_config, mount_path=platform.trust_path)
     if signs and platform.keys_secret:
         kubernetes.use_secret_as_volume(task, secret_name=platform.keys_secret, mount_path=platform.keys_path)
     if keeps and platform.state_claim:
@@ -77,25 +79,25 @@ def _retry(task: Any, platform: PlatformSettings) -> None:  # noqa: ANN401
 
 
 def _check_volumes(platform: PlatformSettings) -> None:
-    """Refuse names that Kubeflow makes invalid volumes of: a volume has the name of its secret or claim."""
+    """Refuse names that Kubeflow makes invalid volumes of: a volume has the name of its secret, config map or claim."""
     taken = {_PLAINTEXT: "a volume of every task", _TEMPORARY: "a volume of every task"}
-    for key in ("keys_secret", "state_claim", "data_keys_claim", "wrapper_secret"):
+    for key in ("keys_secret", "trust_config", "state_claim", "data_keys_claim", "wrapper_secret"):
         name = getattr(platform, key)
         if name is None:
             continue
         if not _DNS_LABEL.fullmatch(name):
             raise UsageError(
-                "this cannot be the name of a volume, which Kubeflow names after its secret or claim",
+                "this cannot be the name of a volume, which Kubeflow names after its secret, config map or claim",
                 key=f"platform.{key}",
                 value=name,
                 hint="up to 63 lowercase letters, digits and hyphens, without a dot",
             )
         if name in taken:
             raise UsageError(
-                f"this name is taken by {taken[name]}, and volumes have the names of their secrets and claims",
+                f"this name is taken by {taken[name]}, and volumes are named after secrets, config maps and claims",
                 key=f"platform.{key}",
                 value=name,
-                hint="rename the secret or the claim",
+                hint="rename one of them",
             )
         taken[name] = f"platform.{key}"
 

@@ -25,9 +25,9 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
     @dsl.pipeline(name="mbd-reaudit", description="Attack what is published again; confirm or refute its certificate.")
     def mbd_reaudit(params: str, modality: str) -> None:
         end = notify(params=params, pipeline="reaudit", run=dsl.PIPELINE_JOB_ID_PLACEHOLDER, modality=modality)
-        place(end, platform, cached=False, signs=True, opens=False)
+        place(end, platform, cached=False, opens=False)
         with dsl.ExitHandler(end, name="attack-again"):
-            released = place(published(params=params, modality=modality), platform, cached=False, signs=True).outputs
+            released = place(published(params=params, modality=modality), platform, cached=False).outputs
             data = place(features(params=params), platform).outputs["dataset"]
             never_exposed = place(
                 reference(params=params, dataset=data, modalities=released["revoked"]), platform, trains=True
@@ -44,7 +44,12 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                 cached=False,
             ).outputs["leakage"]
             place(
-                reaudit(params=params, certificate=released["certificate"], leakage=leakage),
+                reaudit(
+                    params=params,
+                    certificate=released["certificate"],
+                    leakage=leakage,
+                    run=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+                ),
                 platform,
                 cached=False,
                 retried=False,

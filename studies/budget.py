@@ -15,11 +15,11 @@ from collections.abc import Mapping
 
 from mbd.params import load_params
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma, delta_of, epsilon_by_paper, zcdp
-from mbd.privacy.montecarlo import Composed, check_composition
 from mbd.report.drawing import COLOURS, figure_png
 from studies import printed
 from studies.claims import judged
 from studies.layout import Layout
+from studies.montecarlo import Composed, check_composition
 from studies.outcome import Cell, Finding, StudyOutcome, StudyTable
 from studies.plan import StudyPlan
 

@@ -67,7 +67,7 @@ def reconstruction_losses(layout: Layout) -> dict[str, Spread]:
     plan = layout.plan
     suite = next(iter(layout.attacks(plan.deletions[0]).values())).suite
     data = FeatureSet.open(layout.features(plan.main))
-    setting = make_context(data, plan.revoked, AttacksSettings.model_validate(suite["parameters"]))
+    setting = make_context(data, plan.revoked, AttacksSettings.model_validate(suite.parameters))
     found = {}
     with reproducible(1):
         for backbone in dict.fromkeys(backbone_of(name) for name in plan.deletions):

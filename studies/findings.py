@@ -67,9 +67,10 @@ def measured(folder: Path) -> list[str]:
     """Return what was measured in a result folder: the task, rows and modalities of each data set."""
     lines = []
     for data in sorted(found.name for found in (folder / "evaluation" / "sets").glob("*")):
-        manifest = FeatureSet.open(folder / "features" / data).manifest
+        feature_set = FeatureSet.open(folder / "features" / data)
+        manifest = feature_set.manifest
         rows = ", ".join(f"{split} {entry.rows}" for split, entry in manifest.splits.items())
-        widths = ", ".join(f"{modality} {width}" for modality, width in manifest.modalities.items())
+        widths = ", ".join(f"{modality} {width}" for modality, width in feature_set.modalities.items())
         lines.append(f"- {called(folder.name)}, {data}: {manifest.task}; rows: {rows}; dimensions: {widths}")
     return lines
 

@@ -7,16 +7,14 @@ anywhere and run again, it goes on with the stages that are not done.
 
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqdm import tqdm
-
 from mbd.errors import MbdError
+from mbd.logs import progress_bar
 
 PROJECT = Path("studies")
 _PATIENCE = 2.0  # seconds
@@ -77,7 +75,7 @@ def run_stages(stages: Stages, names: Collection[str], *, jobs: int, logs: Path,
     failed: MbdError | None = None
     with (
         ProcessPoolExecutor(jobs, mp_context=context) as pool,
-        tqdm(total=len(left), unit="stage", file=sys.stdout, dynamic_ncols=True) as bar,
+        progress_bar(total=len(left), unit="stage", dynamic_ncols=True) as bar,
     ):
         while running or (left and not failed):
             ready = [] if failed else sorted(name for name in left if stages.needs[name] <= done)

@@ -1,4 +1,5 @@
-"""Every test runs in an empty folder of its own, so that no `params.yaml` or `build/` of a user affects it."""
+"""Every test runs in an empty folder of its own, so that no `params.yaml`, `build/`, cache or trust file
+of a user affects it."""
 
 import os
 from importlib import import_module
@@ -26,6 +27,9 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def _empty_working_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path_factory.mktemp("cwd")
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{folder}-cache")
+    monkeypatch.setenv("XDG_CONFIG_HOME", f"{folder}-config")
+    monkeypatch.delenv("MBD_TRUST", raising=False)
     return folder
 
 

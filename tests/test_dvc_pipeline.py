@@ -100,10 +100,22 @@ def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(
     assert "train" not in (ran := project.repro())
     assert "delete" in ran
     check_that_outputs_are_versioned_with_how_they_came_about(project)
-    assert "acc2" in project.run("dvc", "metrics", "show")
-    assert "index.html" in project.run("dvc", "plots", "show", "--out", "plots")
+    shown = project.run("dvc", "metrics", "show")
+    assert shown.split("\n")[0].split() == ["Path", "acc2", "acc2_deleted", "acc2_reference", "leaks", "leaks_before"]
+    assert max(map(len, shown.splitlines())) <= 100
+    check_that_plots_are_the_figures(project)
     check_that_an_experiment_is_measured_and_never_signed(project)
     check_that_a_refused_model_stops_the_pipeline_and_shows_why(project)
+
+
+def check_that_plots_are_the_figures(project: Project) -> None:
+    figure = project.folder / "build/leakage/figures/leakage.png"  # not drawn here, to be quick
+    shutil.copy(REPOSITORY / "docs/pictures/readme-leakage.png", figure)
+    assert "index.html" in project.run("dvc", "plots", "show", "--out", "plots")
+    assert [file.name for file in (project.folder / "plots/static").iterdir()] == [
+        "workspace_build_leakage_figures_leakage.png"
+    ]
+    figure.unlink()
 
 
 def check_that_an_experiment_is_measured_and_never_signed(project: Project) -> None:

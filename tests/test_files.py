@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import UsageError
-from mbd.files import file_digests, path_digest, whole_folder, write_file
+from mbd.files import file_digests, whole_folder, write_file
+from tests.digests import path_digest
 
 
 def fill(out: Path, text: str, step: str = "features") -> None:

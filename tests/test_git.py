@@ -18,5 +18,5 @@ def test_settings_reach_git_beside_those_of_the_environment(monkeypatch: pytest.
 
 def test_without_git_the_error_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MbdError, match="git is needed"):
+    with pytest.raises(MbdError, match="git is not installed"):
         git("--version")

@@ -8,28 +8,38 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import mbd
+from mbd.files import sha256_file
+from mbd.shredding.keys import Keyring
+from mbd.shredding.vault import encrypt_folder
 from mbd.tensors import Array
+from tests.kubeflow.workspace import as_settings, sealing
 from tests.training.build import SMALL
 
 NARROW = dict(setting.split("=", 1) for setting in SMALL)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> "mbd.Model":
-    folder = tmp_path_factory.mktemp("api")
-    import yaml
+PARAMS = {name: yaml.safe_load(value) for name, value in NARROW.items()} | {
+    "model.backbone": "lattice",
+    "features.source.synthetic.rows": {"train": 60, "valid": 20, "test": 20, "calibration": 20},
+    "features.source.synthetic.dims": {"text": 4, "audio": 3, "visual": 3},
+}
 
-    params = {name: yaml.safe_load(value) for name, value in NARROW.items()} | {
-        "model.backbone": "lattice",
-        "features.source.synthetic.rows": {"train": 60, "valid": 20, "test": 20, "calibration": 20},
-        "features.source.synthetic.dims": {"text": 4, "audio": 3, "visual": 3},
-    }
-    mbd.make_features(str(folder / "features"), params=params)
-    result = mbd.train(folder / "features", folder / "model", params=params)
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("api")
+    mbd.make_features(str(folder / "features"), params=PARAMS)
+    result = mbd.train(folder / "features", folder / "model", params=PARAMS)
     assert result is not None and result.backbone == "lattice"
-    return mbd.load(folder / "model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(trained: Path) -> "mbd.Model":
+    return mbd.load(trained / "model")
 
 
 def test_importing_mbd_loads_no_other_package() -> None:
@@ -71,3 +81,32 @@ def test_a_value_that_is_not_finite_is_an_error_unless_its_row_lacks_the_modalit
     assert "row 1, column 2" in str(caught.value) and caught.value.hint
     scores: Array = model.predict({"text": text, "audio": audio}, {"text": [True, False]})
     assert np.isfinite(scores).all()
+
+
+def test_a_purged_model_is_neither_loaded_nor_a_model_to_delete_from(trained: Path, tmp_path: Path) -> None:
+    purged = tmp_path / "purged"
+    purged.write_text(sha256_file(trained / "model" / "model.safetensors") + "\n")
+    params = PARAMS | {"purge.tombstones": str(purged)}
+    with pytest.raises(mbd.DataError, match="must not come back"):
+        mbd.load(trained / "model", params=params)
+    with pytest.raises(mbd.DataError, match="must not come back"):
+        mbd.delete(trained / "features", trained / "model", ["audio"], tmp_path / "out", params=params)
+    assert not (tmp_path / "out").exists()
+
+
+def test_encrypted_folders_are_read_as_plain_ones(trained: Path, tmp_path: Path) -> None:
+    settings = sealing(tmp_path)
+    for name in ("features", "model"):
+        encrypt_folder(trained / name, tmp_path / name, Keyring.of(settings))
+    params = PARAMS | dict(setting.split("=", 1) for setting in as_settings(settings))
+    rows = {"text": np.ones((1, 4), np.float32)}
+    expected = mbd.load(trained / "model").predict(rows)
+    assert np.array_equal(mbd.load(tmp_path / "model", params=params).predict(rows), expected)
+    result = mbd.evaluate(tmp_path / "features", [tmp_path / "model"], tmp_path / "out", params=params)
+    assert result.to_text()
+
+
+def test_metrics_go_where_the_parameters_say(trained: Path, tmp_path: Path) -> None:
+    params = PARAMS | {"monitoring.mode": "textfile", "monitoring.textfile": str(tmp_path)}
+    mbd.train(trained / "features", tmp_path / "model", params=params)
+    assert "mbd_step_last_success_timestamp_seconds" in next(tmp_path.glob("*.prom")).read_text()

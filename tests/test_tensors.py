@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from mbd.errors import DataError
 from mbd.files import sha256_file
-from mbd.tensors import Array, open_tensors, save_tensors
+from mbd.tensors import Array, open_tensors, round_mantissa, save_tensors, within_mantissa
 
 TENSORS = st.dictionaries(
     st.text("abc.", min_size=1, max_size=4),
@@ -90,6 +90,12 @@ SURPLUS = {
     "a fraction": ('{"x": {"dtype": "F32", "shape": [2.0], "data_offsets": [0, 8]}}', 8),
     "infinity": ('{"x": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 8]}}', 8),
     "nesting": ("[" * 100_000, 0),
+    "too many dimensions": (f'{{"x": {{"dtype": "F32", "shape": {[1] * 70}, "data_offsets": [0, 4]}}}}', 4),
+    "an empty tensor of impossible size": (
+        f'{{"x": {{"dtype": "F32", "shape": [0, {2**70}], "data_offsets": [0, 0]}}}}',
+        0,
+    ),
+    "a name that cannot be printed": ('{"\\ud800": ' + F32 % (0, 8) + "}", 8),
 }
 
 
@@ -106,3 +112,33 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="missing") as refusal:
         open_tensors(tmp_path / "none")
     assert str(tmp_path) in str(refusal.value)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, max_dims=2, max_side=6), elements=st.floats(width=32)),
+    st.integers(1, 23),
+)
+def test_rounding_keeps_the_nearest_number_of_so_many_bits(array: Array, bits: int) -> None:
+    rounded = round_mantissa(array, bits)
+    assert (rounded.dtype, rounded.shape) == (array.dtype, array.shape)
+    finite = np.isfinite(array)
+    assert within_mantissa(rounded[finite], bits)
+    assert np.array_equal(rounded[~finite], array[~finite], equal_nan=True)
+    assert np.isfinite(rounded[finite]).all()
+    assert np.array_equal(round_mantissa(rounded, bits), rounded, equal_nan=True)
+    normal = finite & (np.abs(array) > 1e-37) & (np.abs(array) < 1e38)
+    fraction, exponent = np.frexp(array[normal].astype(np.float64))
+    assert np.array_equal(rounded[normal], np.ldexp(np.round(np.ldexp(fraction, bits + 1)), exponent - bits - 1))
+
+
+@pytest.mark.parametrize(("dtype", "mantissa"), [(np.float16, 10), (np.float32, 23), (np.float64, 52)])
+def test_one_bit_too_many_is_seen_and_integers_have_none(dtype: type, mantissa: int) -> None:
+    for bits in (3, mantissa - 1):
+        array: Array = np.array([1 + 2.0**-bits, 0, -1], dtype)
+        assert within_mantissa(array, bits)
+        assert not within_mantissa(array, bits - 1)
+    assert round_mantissa(array, mantissa + 5) is array
+    whole = np.array([3, 5])
+    assert round_mantissa(whole, 1) is whole
+    assert within_mantissa(whole, 1)

@@ -6,8 +6,8 @@ from components.base import component
 
 
 @component
-def reaudit(params: str, certificate: str, leakage: dsl.Input[dsl.Artifact]) -> None:
+def reaudit(params: str, certificate: str, leakage: dsl.Input[dsl.Artifact], run: str = "") -> None:
     """Log what new attacks found; refused by the gate, the certificate is refuted and the run fails."""
     from mbd.kubeflow import tasks
 
-    tasks.reaudit(params, certificate, leakage)
+    tasks.reaudit(params, certificate, leakage, run)

@@ -9,9 +9,13 @@
 What `__all__` lists is the public API; semantic versioning holds for it and for nothing else. Paths may be strings.
 `params` is a path of a parameters file, a mapping of dotted names to values (``{"model.backbone": "lattice"}``, as with
 `--set` on top of ./params.yaml), or None for ./params.yaml and the defaults. Errors are subclasses of `MbdError`.
+
+Each function runs in the context of its command (:mod:`mbd.steps.context`): purged files are refused, encrypted folders
+are decrypted while it runs, and metrics go where `monitoring` says.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +90,8 @@ def make_features(out: "Folder", *, params: "Parameters" = None) -> "FeaturesSum
     """
     from mbd.steps import features  # noqa: PLC0415 -- `import mbd` stays instant
 
-    return features.run(_params(params), Path(out))
+    with _running("features", params) as (values, _):
+        return features.run(values, Path(out))
 
 
 def train(
@@ -105,24 +110,27 @@ def train(
     """
     from mbd.steps import train as step  # noqa: PLC0415
 
-    return step.run(_params(params), Path(features), Path(out), tuple(without))
+    with _running("train", params) as (values, plain):
+        return step.run(values, plain(features), Path(out), tuple(without))
 
 
-def load(folder: "Folder") -> "Model":
+def load(folder: "Folder", *, params: "Parameters" = None) -> "Model":
     """Load a trained model.
 
     Args:
         folder: a model folder, as :func:`train` or :func:`delete` wrote it.
+        params: parameters; `purge` and `shredding` say where tombstones and data keys are.
 
     Returns:
         The model; its `predict` takes any subset of its modalities.
 
     Raises:
-        DataError: the folder has no valid model.
+        DataError: the folder has no valid model, or the model was purged.
     """
     from mbd.model import predictor  # noqa: PLC0415
 
-    return predictor.load(folder)
+    with _running("load", params) as (_, plain):
+        return predictor.load(plain(folder))
 
 
 def evaluate(
@@ -147,8 +155,9 @@ def evaluate(
     """
     from mbd.steps import evaluate as step  # noqa: PLC0415
 
-    reference = None if against is None else Path(against)
-    return step.run(_params(params), Path(features), [Path(model) for model in models], Path(out), against=reference)
+    with _running("evaluate", params) as (values, plain):
+        reference = None if against is None else plain(against)
+        return step.run(values, plain(features), [plain(model) for model in models], Path(out), against=reference)
 
 
 def delete(
@@ -177,8 +186,9 @@ def delete(
     """
     from mbd.steps import delete as step  # noqa: PLC0415
 
-    beside = None if reference is None else Path(reference)
-    return step.run(_params(params), Path(features), Path(model), modalities, subjects, Path(out), beside)
+    with _running("delete", params) as (values, plain):
+        beside = None if reference is None else plain(reference)
+        return step.run(values, plain(features), plain(model), modalities, subjects, Path(out), beside)
 
 
 def attack(
@@ -210,8 +220,9 @@ def attack(
     """
     from mbd.steps import attack as step  # noqa: PLC0415
 
-    old = None if before is None else Path(before)
-    return step.run(_params(params), Path(features), old, Path(after), Path(reference), modalities, Path(out))
+    with _running("attack", params) as (values, plain):
+        old = None if before is None else plain(before)
+        return step.run(values, plain(features), old, plain(after), plain(reference), modalities, Path(out))
 
 
 def make_keys(folder: "Folder", name: str = "signer") -> "Trust":
@@ -258,7 +269,8 @@ def certify(
     from mbd.steps import certify as step  # noqa: PLC0415
 
     attacks = None if leakage is None else Path(leakage)
-    return step.run(_params(params), Path(deletion), attacks, Path(evaluation), Path(out))
+    with _running("certify", params) as (values, plain):
+        return step.run(values, plain(deletion), attacks, Path(evaluation), Path(out))
 
 
 def publish(
@@ -281,7 +293,8 @@ def publish(
     """
     from mbd.steps import publish as step  # noqa: PLC0415
 
-    return step.run(_params(params), Path(bundle), Path(model), store, None if out is None else Path(out))
+    with _running("publish", params) as (values, plain):
+        return step.run(values, Path(bundle), plain(model), store, None if out is None else Path(out))
 
 
 def verify(
@@ -289,6 +302,8 @@ def verify(
     *,
     model: "Folder | None" = None,
     trust: "Folder | None" = None,
+    store: str | None = None,
+    offline: bool = False,
     features: "Folder | None" = None,
     params: "Parameters" = None,
 ) -> "Verdict":
@@ -297,18 +312,26 @@ def verify(
     Args:
         bundle: the folder of a bundle, or the URL of a certificate in a store.
         model: a model folder to compare with the certificate.
-        trust: the trust file, obtained independently of the certificate.
+        trust: the trust file, obtained independently of the certificate (default: `MBD_TRUST`, or `trust.json` in the
+            user's configuration folder).
+        store: URL of the store that says whether the certificate in a folder is in force.
+        offline: ask no store; the decision is then at most `authentic`. A folder needs one of the two.
         features: a FeatureSet folder: train without the modality and compare bytes (exact deletions).
         params: parameters.
 
     Returns:
-        The verdict: all checks with their reasons. A failed verification is a verdict, not an exception.
+        The verdict: its decision (`verified`, `authentic` or `failed`) and all checks with their reasons. A failed
+        verification is a verdict, not an exception.
+
+    Raises:
+        UsageError: neither `store` nor `offline` was given for a folder.
     """
     from mbd.steps import verify as step  # noqa: PLC0415
 
-    given = {"model": model, "trust": trust, "features": features}
-    paths = {name: None if value is None else Path(value) for name, value in given.items()}
-    return step.run(_params(params), str(bundle), **paths)
+    with _running("verify", params) as (values, plain):
+        folders = {name: plain(given) for name, given in {"model": model, "features": features}.items() if given}
+        trusted = None if trust is None else Path(trust)
+        return step.run(values, str(bundle), trust=trusted, store=store, offline=offline, **folders)
 
 
 def guard(model: "Folder", store: str, *, trust: "Folder | None" = None, params: "Parameters" = None) -> "Admission":
@@ -317,7 +340,7 @@ def guard(model: "Folder", store: str, *, trust: "Folder | None" = None, params:
     Args:
         model: the model folder that is about to be served.
         store: URL of the store that it was published in.
-        trust: the trust file (default: `certificate.trust`).
+        trust: the trust file (default: `MBD_TRUST`, or `trust.json` in the user's configuration folder).
         params: parameters.
 
     Returns:
@@ -327,11 +350,24 @@ def guard(model: "Folder", store: str, *, trust: "Folder | None" = None, params:
         VerificationError: no valid certificate is about these weights, or a file was purged.
     """
     from mbd.certificate.guard import admit  # noqa: PLC0415
-    from mbd.certificate.trust import read_trust  # noqa: PLC0415
+    from mbd.certificate.trust import read_trust, require_trust  # noqa: PLC0415
     from mbd.storage import open_store  # noqa: PLC0415
 
-    values = _params(params)
-    return admit(Path(model), open_store(store, values.store), read_trust(Path(trust or values.certificate.trust)))
+    with _running("guard", params) as (values, plain):
+        trusted = read_trust(require_trust(None if trust is None else Path(trust)))
+        return admit(plain(model), open_store(store, values.store), trusted, max_age=values.certificate.checkpoint_age)
+
+
+@contextmanager
+def _running(command: str, given: "Parameters") -> "Iterator[tuple[Params, Callable[[Folder], Path]]]":
+    """Within the context of a command: the parameters, and a function that returns the plain form of a folder."""
+    from logging import getLogger  # noqa: PLC0415
+
+    from mbd.steps.context import step_context  # noqa: PLC0415
+
+    values = _params(given)
+    with step_context(values, command, warn=getLogger(__name__).warning) as context:
+        yield values, lambda folder: context.plain(Path(folder))
 
 
 def _params(given: "Parameters") -> "Params":

@@ -1,7 +1,7 @@
-"""Files and folders that are whole or not there, and their digests.
+"""Atomic writes of files and folders, and their digests.
 
-Everything is written under a temporary name beside its goal, synced to disk, and renamed. A killed writer
-leaves only a folder named `.NAME.partial.*`, which the next writer of the same goal removes.
+Everything is written under a temporary name beside its target, synced to disk, and renamed. A killed writer leaves
+only a folder named `.NAME.partial.*`, which the next writer of the same target removes.
 """
 
 import fcntl
@@ -35,9 +35,9 @@ def canonical_digest(value: object) -> str:
 
 
 def file_digests(folder: Path, known: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the SHA-256 of every file below `folder` but its `step.json`, by relative path.
+    """Return the SHA-256 of every file below `folder` except its `step.json`, by relative path.
 
-    Digests in `known` are taken as they are.
+    Digests in `known` are not computed again.
     """
     known = known or {}
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
@@ -47,13 +47,8 @@ def file_digests(folder: Path, known: Mapping[str, str] | None = None) -> dict[s
         return dict(zip(names, digests, strict=True))
 
 
-def path_digest(path: Path) -> str:
-    """Return the digest of a file, or of a folder (that of its files' digests, `step.json` apart)."""
-    return canonical_digest(file_digests(path)) if path.is_dir() else sha256_file(path)
-
-
 def write_file(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
-    """Write `data` to `path` whole or not at all; until it is whole, only its owner can read it."""
+    """Write `data` to `path` atomically; until it is complete, only its owner can read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial.")
     temporary = Path(name)
@@ -71,24 +66,25 @@ def write_file(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
 
 
 def to_json(value: object) -> str:
-    """Return `value` as JSON for people: indented, keys in their order, one line at the end."""
+    """Return `value` as indented JSON, keys in their order, with a newline at the end."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_json(path: Path) -> Any:  # noqa: ANN401 -- what is inside is the caller's to check
+def read_json(path: Path) -> Any:  # noqa: ANN401 -- the caller checks the content
     """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def read_step(folder: Path, step: str | None = None) -> dict[str, Any]:
-    """Return the `step.json` of a folder whose files are still those that the step wrote.
+    """Return the `step.json` of a folder after checking that its files are those that the step wrote.
 
     Args:
-        folder: the output of a step.
-        step: the step that has to have written it; None: any.
+        folder: The output of a step.
+        step: The step that must have written it; None for any.
 
     Raises:
-        DataError: no step, or another one, wrote the folder, or a file in it was changed, added or removed since.
+        DataError: The folder was not written by this step, or a file in it was changed, added or removed since.
+
     """
     file, hint = folder / STEP_FILE, f"run `mbd {step}` again" if step else "run the step again"
     try:
@@ -114,9 +110,9 @@ def read_step(folder: Path, step: str | None = None) -> dict[str, Any]:
 
 @contextmanager
 def whole_folder(out: Path, step: str) -> Iterator[Path]:
-    """Give a temporary folder to fill; on success it becomes `out`, on any failure it is gone.
+    """Yield a temporary folder that becomes `out` on success and is removed on failure.
 
-    An earlier `out` is replaced only if it is empty or if its `step.json` says that the same step wrote it.
+    An existing `out` is replaced only if it is empty or if the same step wrote it, according to its `step.json`.
     """
     _check_replaceable(out, step)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +134,7 @@ def _check_replaceable(out: Path, step: str) -> None:
     if not out.exists():
         return
     if not out.is_dir():
-        raise UsageError("the output must be a folder, and a file is there", key="--out", value=out)
+        raise UsageError("the output must be a folder, not a file", key="--out", value=out)
     if not any(out.iterdir()):
         return
     try:
@@ -147,7 +143,7 @@ def _check_replaceable(out: Path, step: str) -> None:
         writer = None
     if writer != step:
         raise UsageError(
-            f"the output folder holds something that `mbd {step}` did not write",
+            f"the output folder holds files that `mbd {step}` did not write",
             key="--out",
             value=out,
             hint="give another folder, or remove this one first",
@@ -173,12 +169,12 @@ def _remove_abandoned(out: Path) -> None:
             with locked(folder, wait=False):
                 shutil.rmtree(folder)
         except (BlockingIOError, FileNotFoundError):
-            continue  # another process is at work in it, or has just removed it
+            continue  # another process uses it, or has just removed it
 
 
 @contextmanager
 def locked(folder: Path, *, wait: bool) -> Iterator[None]:
-    """Be alone in a folder among those who ask; without `wait`, a BlockingIOError if another is there."""
+    """Hold an exclusive lock on a folder; without `wait`, raise BlockingIOError if another process holds it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -1,4 +1,4 @@
-"""The user's git, asked without prompts; credentials in a URL reach it through its environment and no file."""
+"""Calls of the user's git, without prompts. Credentials in a URL are passed in the environment, never in a file."""
 
 import os
 import re
@@ -20,14 +20,14 @@ _STALLED_SECONDS = 30
 def git(
     *arguments: str, settings: Mapping[str, str] | None = None, timeout: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run git with `settings` (as of `git config`) that no other process sees and that git writes nowhere."""
+    """Run git with `settings` (those of `git config`), which only this process sees and which are not stored."""
     environment = os.environ | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     first = int(environment.get("GIT_CONFIG_COUNT", "0"))
     for n, (key, value) in enumerate((settings or {}).items(), first):
         environment |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value, "GIT_CONFIG_COUNT": str(n + 1)}
     try:
         return subprocess.run(  # noqa: S603 -- no shell
-            ["git", *arguments],  # noqa: S607 -- the user's git, wherever it lies
+            ["git", *arguments],  # noqa: S607 -- the user's git, from PATH
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -37,11 +37,11 @@ def git(
             timeout=timeout,
         )
     except FileNotFoundError:
-        raise MbdError("git is needed here and is not installed", hint="install git") from None
+        raise MbdError("git is not installed", hint="install git") from None
 
 
 def read_objects(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the content of objects of the repository at `folder`, by one process; missing ones are left out."""
+    """Yield the content of objects of the repository at `folder`, read by one process; missing ones are skipped."""
     with TemporaryFile() as wanted:
         wanted.writelines(f"{name}\n".encode() for name in names)
         wanted.seek(0)
@@ -55,16 +55,16 @@ def read_objects(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, byte
 
 
 def clone(repository: str, folder: Path) -> None:
-    """Clone `repository` into `folder`, its history without its files."""
+    """Clone the history of `repository` into `folder`, without checking out files."""
     shown = without_credentials(repository)
     try:
-        urlsplit(repository).port  # noqa: B018 -- asked for its error
+        urlsplit(repository).port  # noqa: B018 -- raises ValueError if the port is not a number
     except ValueError:
         raise UsageError(
             "the URL of the repository is not valid",
             hint="write special characters of its user or password as %XX",
         ) from None
-    # A server that no longer sends anything is given up.
+    # Give up on a server that stops sending.
     settings = {"http.lowSpeedLimit": "1", "http.lowSpeedTime": str(_STALLED_SECONDS)}
     if shown != repository:
         settings[f"url.{repository}.insteadOf"] = shown
@@ -74,14 +74,14 @@ def clone(repository: str, folder: Path) -> None:
     reason = _reason(done.stderr)
     if _LOGIN_REFUSED.search(reason):
         raise DataError(
-            f"the git repository refuses our credentials: {reason}",
+            f"the git repository refused the credentials: {reason}",
             value=shown,
-            hint="give git credentials that may read it: a credential helper, an ssh key, or user:token@ in the URL",
+            hint="use credentials with read access: a credential helper, an SSH key, or user:token@ in the URL",
         )
     raise DataError(
         f"the git repository cannot be reached: {reason}",
         value=shown,
-        hint="check the URL; `git ls-remote URL` has to work from here",
+        hint="check the URL; `git ls-remote URL` must work on this machine",
     )
 
 
@@ -92,9 +92,9 @@ def resolve(folder: Path, rev: str) -> str:
         if done.returncode == 0:
             return done.stdout.strip()
         if "dubious ownership" in done.stderr or "not a git repository" in done.stderr:
-            raise DataError(f"git does not open the repository: {done.stderr.strip()}", file=folder)
+            raise DataError(f"git cannot open the repository: {done.stderr.strip()}", file=folder)
     raise UsageError(
-        "there is no such revision in the repository",
+        "the repository has no such revision",
         value=rev,
         hint="give a branch, a tag or a commit that has been pushed",
     )
@@ -102,4 +102,4 @@ def resolve(folder: Path, rev: str) -> str:
 
 def _reason(message: str) -> str:
     lines = without_credentials(message).strip().splitlines()
-    return lines[-1].removeprefix("fatal: ") if lines else "git gives no reason"
+    return lines[-1].removeprefix("fatal: ") if lines else "git gave no reason"

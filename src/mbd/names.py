@@ -1,4 +1,4 @@
-"""The rule for names of modalities and files, checked where a name enters and again where it is read.
+"""The rule for names of modalities, models and files, checked where a name enters and again where it is read.
 
 A name starts with a letter or a digit and contains only letters, digits, blanks, `_`, `-` and `.`. Letters and digits
 of all scripts are allowed, in Unicode normalization form C. So a name contains no path separator and no control
@@ -23,6 +23,7 @@ RESERVED = frozenset(
 """in lower case: the regime `full`, and device names of Windows"""
 HINT = "a name starts with a letter or a digit and contains only letters, digits, blanks, `_`, `-` and `.`"
 _PUNCTUATION = frozenset("_-. ")
+_LONGEST_LINE = 200
 
 
 def problem_with(name: str) -> str | None:
@@ -45,6 +46,16 @@ def valid_name(name: str) -> str:
     if problem := problem_with(name):
         raise ValueError(f"{name!r} is not a valid name: {problem}")
     return name
+
+
+def dotless(name: str) -> str:
+    """Return a name as one part of a dotted name, such as that of a tensor: no two names become the same part."""
+    return name.replace(".", "%2E")
+
+
+def dotted(part: str) -> str:
+    """Return the name that :func:`dotless` made into a part."""
+    return part.replace("%2E", ".")
 
 
 def valid_path(path: str) -> str:
@@ -73,7 +84,16 @@ def check_names(names: Iterable[str], what: str, file: object = None) -> None:
             )
 
 
+def valid_line(text: str) -> str:
+    """Return one line of printable text; ValueError if it is not one."""
+    if not text.strip() or len(text) > _LONGEST_LINE or not text.isprintable():
+        raise ValueError(f"this is not a line of 1 to {_LONGEST_LINE} printable characters")
+    return text
+
+
 Name = Annotated[str, AfterValidator(valid_name)]
 """a name in a record"""
+Line = Annotated[str, AfterValidator(valid_line)]
+"""a text for people in a record: one printable line"""
 RelativePath = Annotated[str, AfterValidator(valid_path)]
 """a relative path in a record"""

@@ -65,7 +65,15 @@ def lazy(path: str, needed_for: str, extra: str) -> Callable[..., Any]:
 class Registry(Generic[T]):
     """The objects of one extension point, by name."""
 
-    def __init__(self, what: str, group: str, key: str, described_by: str, builtin: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        what: str,
+        group: str,
+        key: str,
+        described_by: str,
+        builtin: Mapping[str, str],
+        by_path: str | None = None,
+    ) -> None:
         """Describe an extension point.
 
         Args:
@@ -74,8 +82,10 @@ class Registry(Generic[T]):
             key: The parameter that names one.
             described_by: The import path of the class of the objects.
             builtin: The import path of each built-in object, by name.
+            by_path: The import path of the object for every name `PACKAGE.MODULE:NAME`, where such names are allowed.
 
         """
+        self.by_path = by_path
         self.what, self.group, self.key = what, group, key
         self.builtin = dict(builtin)
         self._described_by = described_by
@@ -87,7 +97,7 @@ class Registry(Generic[T]):
 
     def check(self, name: str) -> str:
         """Return `name`; a UsageError if nothing has it. Imports nothing."""
-        if name in self.builtin or name in self._plugins:
+        if name in self.builtin or name in self._plugins or self.is_path(name):
             return name
         near = difflib.get_close_matches(name, self.names(), n=1)
         raise UsageError(
@@ -95,8 +105,14 @@ class Registry(Generic[T]):
             key=self.key,
             value=name,
             hint=(f"did you mean {near[0]}? " if near else "")
-            + f"installed: {', '.join(self.names())}; packages can add others (entry points {self.group})",
+            + f"installed: {', '.join(self.names())}; packages can add others (entry points {self.group})"
+            + ("; or an import path PACKAGE.MODULE:NAME" if self.by_path else ""),
         )
+
+    def is_path(self, name: str) -> bool:
+        """Whether a name is an import path `PACKAGE.MODULE:NAME`, and those are allowed here."""
+        module, _, member = name.partition(":")
+        return bool(self.by_path) and all(part.isidentifier() for part in [*module.split("."), member])
 
     def get(self, name: str) -> T:
         """Return the object of this name.
@@ -108,15 +124,21 @@ class Registry(Generic[T]):
         """
         self.check(name)
         if name not in self._loaded:
-            self._loaded[name] = load(self.builtin[name]) if name in self.builtin else self._load_plugin(name)
+            path = self.builtin.get(name) or (self.by_path if self.is_path(name) else None)
+            self._loaded[name] = load(path) if path else self._load_plugin(name)
         return self._loaded[name]
 
     def provider(self, name: str) -> str:
-        """Return name and version of the package that provides a plug-in; empty for a built-in."""
-        return "" if self.check(name) in self.builtin else _packages(self._plugins[name])
+        """Return name and version of the package that provides a plug-in; empty for a built-in or an import path."""
+        return _packages(self._plugins[name]) if self.check(name) in self._plugins else ""
 
     def options(self, name: str, options: Mapping[str, Any], key: str) -> BaseModel | None:
-        """Return `options` of a plug-in as its own settings; a UsageError below `key` where they do not fit."""
+        """Return `options` of a plug-in as its own settings; a UsageError below `key` where they do not fit.
+
+        Those of an import path are not known here: they are arguments of what is called.
+        """
+        if self.is_path(name):
+            return None
         own = None if self.check(name) in self.builtin else getattr(self.get(name), "settings", None)
         settings: type[BaseModel] | None = own
         if settings is None:
@@ -177,7 +199,7 @@ def _packages(entries: list[EntryPoint]) -> str:
     return ", ".join(sorted(f"{e.dist.name} {e.dist.version}" if e.dist else e.value for e in entries))
 
 
-_SOURCES = ("synthetic", "npz", "mmsa", "csd", "iemocap", "media")
+_SOURCES = ("synthetic", "npz", "table", "mmsa", "csd", "iemocap", "media")
 _ATTACKS = ("pathway", "whitebox", "blackbox", "reconstruction", "membership", "relearn")
 
 SOURCES: "Registry[Source]" = Registry(
@@ -193,6 +215,7 @@ BACKBONES: "Registry[Backbone]" = Registry(
     "model.backbone",
     "mbd.model.predictor:Backbone",
     {"joint": "mbd.model.predictor:JOINT", "lattice": "mbd.model.predictor:LATTICE"},
+    by_path="mbd.model.predictor:MODULE",
 )
 METHODS: "Registry[Method]" = Registry(
     "deletion method",
@@ -213,5 +236,8 @@ STORES: "Registry[StoreScheme]" = Registry(
     "mbd.stores",
     "store.url",
     "mbd.storage.store:StoreScheme",
-    {"file": "mbd.storage:FILE", "s3": "mbd.storage:S3"},
+    {
+        name: f"mbd.storage:{kind}"
+        for name, kind in (("file", "FILE"), ("s3", "S3"), ("https", "HTTP"), ("http", "HTTP"))
+    },
 )

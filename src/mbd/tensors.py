@@ -10,6 +10,7 @@ import json
 import math
 import mmap
 import os
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,8 @@ def open_tensors(path: Path) -> Tensors:
                 raise _damaged(path, f"the header claims {length} bytes of a file of {size}")
             header = json.loads(stream.read(length), object_pairs_hook=_every_key_once)
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    except FileNotFoundError as error:
-        raise DataError("the tensor file is missing", file=path) from error
+    except OSError as error:
+        raise DataError("the tensor file is missing or cannot be read", file=path) from error
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"the header is not JSON: {error}") from error
     if not isinstance(header, dict):
@@ -98,13 +99,16 @@ def open_tensors(path: Path) -> Tensors:
     if "__metadata__" in header:
         raise _damaged(path, "it has metadata, which no digest of a tensor covers")
     _check_coverage(path, header, size - 8 - length)
-    return Tensors({name: _view(mapped, entry, 8 + length) for name, entry in header.items()}, mapped)
+    try:
+        return Tensors({name: _view(mapped, entry, 8 + length) for name, entry in header.items()}, mapped)
+    except ValueError as error:
+        raise _damaged(path, f"a tensor has an impossible shape: {error}") from error
 
 
 def _every_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
@@ -118,9 +122,11 @@ def _check_coverage(path: Path, header: dict[str, Any], size: int) -> None:
             ):
                 numbers = [begin, end, *shape]
             case _:
-                raise _damaged(path, f"tensor {name!r} is described as {entry}")
+                raise _damaged(path, f"tensor {name!r} is described as {_short(entry)}")
         if dtype not in _DTYPES or not all(type(n) is int and n >= 0 for n in numbers):
-            raise _damaged(path, f"tensor {name!r} is described as {entry}")
+            raise _damaged(path, f"tensor {name!r} is described as {_short(entry)}")
+        if not name.isprintable():
+            raise _damaged(path, f"a tensor has the unprintable name {name!r}")
         if end - begin != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize or end > size:
             raise _damaged(path, f"tensor {name!r} does not fit into the file ({size} bytes of data)")
         spans.append((begin, end))
@@ -133,6 +139,10 @@ def _check_coverage(path: Path, header: dict[str, Any], size: int) -> None:
         raise _damaged(path, f"{size - reached} bytes follow the last tensor")
 
 
+def _short(entry: object) -> str:
+    return reprlib.repr(entry)
+
+
 def _view(mapped: mmap.mmap, entry: dict[str, Any], start: int) -> Array:
     dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
     if not (count := math.prod(shape)):
@@ -142,3 +152,37 @@ def _view(mapped: mmap.mmap, entry: dict[str, Any], start: int) -> Array:
 
 def _damaged(path: Path, how: str) -> DataError:
     return DataError(f"the tensor file is damaged or cut off: {how}", file=path, hint="make or fetch it again")
+
+
+# Precision: how many bits of the mantissa are in use
+
+_MANTISSAS: dict[int, tuple[type[np.unsignedinteger[Any]], int]] = {
+    2: (np.uint16, 10),
+    4: (np.uint32, 23),
+    8: (np.uint64, 52),
+}
+"""bytes of a float → the unsigned integer of its size, and the explicit bits of its mantissa"""
+
+
+def round_mantissa(array: Array, bits: int) -> Array:
+    """Return floats rounded to `bits` explicit bits of their mantissa (to nearest, ties to even); others unchanged."""
+    if array.dtype.kind != "f":
+        return array
+    integer, mantissa = _MANTISSAS[array.dtype.itemsize]
+    if bits >= mantissa:
+        return array
+    raw = np.asarray(array).view(integer)
+    low, one = integer((1 << (mantissa - bits)) - 1), integer(1)
+    up = (low >> one) + ((raw >> integer(mantissa - bits)) & one)
+    rounded = ((raw + up) & ~low).view(array.dtype)
+    # The largest numbers would become infinite; infinity and NaN have a mantissa of their own.
+    return np.where(np.isfinite(rounded), rounded, np.where(np.isfinite(array), (raw & ~low).view(array.dtype), array))
+
+
+def within_mantissa(array: Array, bits: int) -> bool:
+    """Say whether floats use no more than `bits` explicit bits of their mantissa."""
+    if array.dtype.kind != "f":
+        return True
+    integer, mantissa = _MANTISSAS[array.dtype.itemsize]
+    low = integer((1 << max(mantissa - bits, 0)) - 1)
+    return not (np.asarray(array).view(integer) & low).any()

@@ -24,11 +24,15 @@ def used(read: Callable[[], frozenset[str]]) -> Iterator[None]:
         _read = before
 
 
+def listed() -> frozenset[str]:
+    """Return the digests that are refused now."""
+    return _read() if _read is not None else frozenset()
+
+
 def refuse(digests: Iterable[str], where: object, hint: str) -> None:
     """Raise a DataError if one of these SHA-256 digests has a tombstone."""
-    if _read is None or not (purged := _read()):
-        return
-    for digest in digests:
+    purged = listed()
+    for digest in digests if purged else ():
         if digest in purged:
             raise DataError(
                 "this file was purged because a modality was revoked, and must not come back",

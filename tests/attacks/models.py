@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mbd.attacks.attack import AttackEvidence
-from mbd.attacks.bootstrap import percentiles, resampled
+from mbd.attacks.bootstrap import difference_interval, measure_interval, resampled
 from mbd.attacks.context import AttackContext, make_context
 from mbd.attacks.target_model import Role, TargetModel, open_target
 from mbd.features.contract import FeatureSet
@@ -35,13 +35,12 @@ def audited(folder: Path, *settings: str, features: tuple[str, ...] = (), method
 
 def interval(evidence: AttackEvidence, params: AttacksSettings) -> Interval:
     """The measure with its confidence interval."""
-    return percentiles(evidence.value, resampled(evidence, params), evidence, params)
+    return measure_interval(evidence, resampled(evidence, params), params)
 
 
 def difference(one: AttackEvidence, other: AttackEvidence, params: AttacksSettings) -> Interval:
     """`one` − `other` on the same rows, with the interval of the difference."""
-    values = resampled(one, params) - resampled(other, params)
-    return percentiles(one.value - other.value, values, one, params)
+    return difference_interval(one, other, resampled(one, params) - resampled(other, params), 1, params)
 
 
 def context_of(model_workspace: Path, modality: str = "audio", **params: object) -> AttackContext:

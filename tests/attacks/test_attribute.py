@@ -1,4 +1,4 @@
-"""The private attribute: the data's own, or what lies along the first component that the others do not tell."""
+"""The private attribute: the data's own, or the first principal component that the other modalities do not predict."""
 
 from pathlib import Path
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from mbd.attacks import relearn
-from mbd.attacks.durability import VARIANTS, Variant, changed, prune, to_int8_and_back
+from mbd.attacks.suite import changed, prune, to_int8_and_back
 from mbd.params import AttacksSettings
+from mbd.params.attacks import WeightChange
 from mbd.tensors import Array
 from tests.attacks.models import LATTICE, audited, context_of, target_of
 
@@ -39,8 +40,8 @@ def test_pruning_takes_the_smallest_share(tensor: Array, share: float) -> None:
         assert np.abs(tensor[gone]).max() <= np.abs(tensor[pruned != 0]).min(initial=np.inf)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_only_weights_change_and_what_was_there_stays(model_workspace: Path, variant: Variant) -> None:
+@pytest.mark.parametrize("variant", AttacksSettings().variants)
+def test_only_weights_change_and_what_was_there_stays(model_workspace: Path, variant: WeightChange) -> None:
     target_model = target_of(model_workspace, "model", "before")
     other = changed(target_model, variant, AttacksSettings())
     assert (other.role, other.record) == (target_model.role, target_model.record)
@@ -54,10 +55,10 @@ def test_only_weights_change_and_what_was_there_stays(model_workspace: Path, var
         assert np.mean(weight == 0) == pytest.approx(AttacksSettings().pruned_share, abs=0.01)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", AttacksSettings().variants)
 @pytest.mark.parametrize("backbone", ["joint", "lattice"])
 def test_what_leaked_leaks_and_what_was_cut_stays_cut(
-    model_workspace: Path, tmp_path: Path, variant: Variant, backbone: str
+    model_workspace: Path, tmp_path: Path, variant: WeightChange, backbone: str
 ) -> None:
     if backbone == "lattice":
         model_workspace = audited(tmp_path, *LATTICE, method="exact")

@@ -7,12 +7,13 @@ import pytest
 
 from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import accuracy, auc
-from mbd.attacks.gate import GateFinding, judge_attacks, judge_epsilon, judge_utility, reasons_of, refuse
+from mbd.attacks.gate import GateFinding, decide, judge_attacks, judge_epsilon, judge_utility, refuse
 from mbd.attacks.utility import UtilityMeasurement, correlation
 from mbd.errors import ExitCode, GateRefusedError
-from mbd.formats.leakage import InvariantRecord, LeakageRecord
+from mbd.formats.leakage import InvariantRecord
 from mbd.params import AttacksSettings
 from mbd.tensors import Array
+from tests.formats.audits import strong_audit
 
 PARAMS = AttacksSettings(resamples=200)
 ROWS = 300
@@ -52,8 +53,23 @@ def test_an_attack_is_held_against_the_reference(after: float, reference: float,
 
 def test_an_attack_that_sees_nothing_before_says_so() -> None:
     blind, sharp = judge_attacks([finding(0.5, 0.5, before=0.5), finding(0.5, 0.5, before=0.9)], PARAMS)
+    assert (blind.blind, sharp.blind) == (True, False)
     assert "shows little" in blind.reason
     assert "shows little" not in sharp.reason
+
+
+def test_a_gate_whose_attacks_are_all_blind_refuses() -> None:
+    """That the model before has an input for the modality, which `pathway` finds, is not enough."""
+    record = strong_audit("a" * 64)
+    blind = tuple(a.model_copy(update={"blind": a.attack != "pathway"}) for a in record.attacks if a.blind is not None)
+    others = tuple(a for a in record.attacks if a.blind is None)
+    decided = decide(record.model_copy(update={"attacks": (*blind, *others)}), "empirical")
+    assert decided.decision == "refused"
+    assert decided.reasons == (
+        "strength (attacks): no attack finds audio in the model before the deletion either, so to pass shows nothing",
+    )
+    one_sees = (blind[-1].model_copy(update={"blind": False}), *blind[:-1])
+    assert decide(record.model_copy(update={"attacks": (*one_sees, *others)}), "empirical").decision == "passed"
 
 
 def test_an_attack_without_reference_is_informational() -> None:
@@ -152,22 +168,10 @@ def test_the_same_model_shows_no_epsilon_however_well_it_remembers() -> None:
 def test_a_refusal_names_each_kind_of_reason_once_and_by_how_much() -> None:
     attacks = judge_attacks([finding(0.95, 0.5), finding(0.99, 0.5)], PARAMS)
     cut = InvariantRecord(name="cut", decision="refused", reason="a tensor is left")
-    reasons = reasons_of(attacks, [], [cut], None)
+    record = decide(strong_audit("a" * 64).model_copy(update={"attacks": attacks, "invariants": (cut,)}), "empirical")
+    reasons = [reason for reason in record.reasons if not reason.startswith("strength")]
     assert len(reasons) == 3
     assert "0.99" in reasons[0] or "0.98" in reasons[0] or "1.0" in reasons[0]  # the strongest first
-    record = LeakageRecord(
-        modalities=("audio",),
-        models={},
-        data={},
-        suite={},
-        attacks=attacks,
-        utility=(),
-        invariants=(cut,),
-        lower_bound=None,
-        proxy=None,
-        decision="refused",
-        reasons=reasons,
-    )
     with pytest.raises(GateRefusedError) as refusal:
         refuse(record, Path("out/report.md"))
     message = str(refusal.value)
@@ -176,7 +180,7 @@ def test_a_refusal_names_each_kind_of_reason_once_and_by_how_much() -> None:
         "whitebox (accuracy)",
         "lower bound +",
         "invariant (cut): a tensor is left",
-        "1 more",
+        "more of these kinds",
         "report.md",
     ):
         assert part in message

@@ -43,7 +43,7 @@ def test_a_generator_that_knows_the_modality_is_found(model_workspace: Path) -> 
     none = reconstruction.attack(target_of(model_workspace, "reference"), attack_context)[0]
     assert none.value == 0
     assert difference(offered, none, attack_context.params).low > 0.02
-    assert abs(hidden.value) < 0.02  # what the others tell of audio is no part of its own
+    assert abs(hidden.value) < 0.02  # what the others predict of audio does not count
 
 
 def test_a_generator_that_was_ruined_is_not_worse_than_none(model_workspace: Path) -> None:

@@ -1,4 +1,4 @@
-"""Relearning: what a place of the model tells is learnt from as many rows as that takes, and noise teaches nothing."""
+"""Relearning: what a layer reveals is learnt from enough rows, and noise teaches nothing."""
 
 from pathlib import Path
 

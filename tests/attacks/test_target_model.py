@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mbd.attacks.extraction import Feeding
 from mbd.attacks.target_model import TargetModel
+from mbd.formats.features import Shape
 from mbd.model.predictor import load
 from tests.attacks.models import LATTICE, audited, context_of, renamed, target_of, uncut
 from tests.evaluation.models import tiny_model
@@ -110,3 +112,13 @@ def test_every_part_of_a_lattice_is_seen(tmp_path: Path) -> None:
     deleted = target_of(model_workspace, "deleted").extract(rows, "audio", fed=True)
     assert deleted.activations.keys() == hidden.keys()
     assert all((deleted.activations[name] == x).all() for name, x in hidden.items())
+
+
+def test_of_many_masks_a_sample_is_taken_with_single_modalities_and_everything() -> None:
+    names = tuple(f"m{number}" for number in range(11))
+    feeding = Feeding({m: Shape.vector(2) for m in names}, names, (), "gone")
+    masks = feeding.masks()
+    assert masks == feeding.masks()
+    assert len(set(masks)) == len(masks) <= 64
+    assert set(masks[:11]) == {(m,) for m in names}
+    assert masks[-1] == names

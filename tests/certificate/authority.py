@@ -43,17 +43,18 @@ class CertificateAuthority(KeyedStore):
     @property
     def settings(self) -> tuple[str, ...]:
         """Settings with which everything secret stays in this folder."""
-        return key_settings(self.folder)
+        return (*key_settings(self.folder), f"store.url={self.url}")
 
     def params(self, *settings: str) -> Params:
         """Return the parameters of this authority."""
         return self.model_workspace.params(*self.settings, *settings)
 
     def bundle(self, kind: str, name: str | None = None, **options: Any) -> Path:
-        """Return a certificate bundle of a deletion, made at first use."""
-        out = self.folder / (name or f"bundle-{kind}")
+        """Return a certificate bundle of a deletion, made at first use; `model`: the name to publish it under."""
+        out, model = self.folder / (name or f"bundle-{kind}"), options.pop("model", "sentiment")
         if not out.exists():
-            self.model_workspace.certify(kind, out, *self.settings, **{"clock": now} | options)
+            settings = (*self.settings, f"certificate.model={model}")
+            self.model_workspace.certify(kind, out, *settings, **{"clock": now} | options)
         return out
 
     def publish(self, kind: str, name: str | None = None, **options: Any) -> Path:

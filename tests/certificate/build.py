@@ -10,20 +10,14 @@ from mbd.certificate.trust import Trust, read_trust, write_trust
 from mbd.features.contract import FeatureSet
 from mbd.files import write_file
 from mbd.formats.deletion import DeletionRecord, read_deletion
-from mbd.formats.leakage import (
-    AttackRecord,
-    Interval,
-    InvariantRecord,
-    LeakageRecord,
-    LowerBound,
-    UtilityRecord,
-)
+from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
 from mbd.params import Params, load_params
 from mbd.steps import certify, delete, evaluate
 from mbd.steps.step import step_run
 from mbd.training.lattice import train_lattice
 from tests.deletion.models import home_with_models
+from tests.formats.audits import strong_audit
 
 ISSUED = datetime(2026, 3, 2, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -117,56 +111,18 @@ def write_leakage(out: Path, record: LeakageRecord) -> None:
 
 
 def leakage_record(deletion: DeletionRecord, reference: str = "e" * 64) -> LeakageRecord:
-    """Return the record of a small suite that the deleted model passes."""
-    claimed = deletion.guarantee.epsilon
-    return LeakageRecord(
+    """Return the record of attacks that the deleted model passes."""
+    record = strong_audit(
+        deletion.after,
+        before=deletion.before,
+        reference=reference,
         modalities=deletion.request.modalities,
-        models={"before": deletion.before, "after": deletion.after, "reference": reference},
+        kind=deletion.guarantee.kind,
+        epsilon=deletion.guarantee.epsilon,
         data=deletion.data,
-        suite={"parameters": {"seed": "0"}, "rows": 64, "seed": 2**60},
-        attacks=(
-            AttackRecord(
-                modality="audio",
-                attack="whitebox",
-                measure="balanced accuracy",
-                chance=0.5,
-                before=Interval(value=0.86, low=0.83, high=0.89),
-                after=Interval(value=0.52, low=0.49, high=0.55),
-                reference=Interval(value=0.515, low=0.485, high=0.545),
-                difference=Interval(value=0.005, low=-0.02, high=0.03),
-                tolerance=0.03,
-                decision="passed",
-                reason="no better than on the reference",
-            ),
-        ),
-        utility=(
-            UtilityRecord(
-                metric="acc2",
-                regime="text, visual",
-                before=None,
-                after=Interval(value=84.0, low=82.0, high=86.0),
-                reference=Interval(value=84.5, low=82.5, high=86.5),
-                to_before=None,
-                to_reference=Interval(value=-0.5, low=-2.0, high=1.0),
-                margin=3.0,
-                decision="passed",
-                reason="no more is lost than may be",
-            ),
-        ),
-        invariants=(InvariantRecord(name="nothing of audio is left", decision="passed", reason="looked up"),),
-        lower_bound=LowerBound(
-            epsilon=0.0,
-            confidence=0.95,
-            delta=1e-5,
-            attack="whitebox",
-            claimed=claimed,
-            decision="informational" if claimed is None else "passed",
-            reason="no more was shown than is claimed",
-        ),
-        proxy=None,
-        decision="passed",
-        reasons=(),
     )
+    parameters = {**record.suite.parameters, "seed": 2**60}
+    return record.model_copy(update={"suite": record.suite.model_copy(update={"parameters": parameters})})
 
 
 def weights_of(folder: Path) -> str:

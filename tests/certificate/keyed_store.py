@@ -1,11 +1,12 @@
-"""Where somebody keeps keys, trust and a store: one folder."""
+"""A folder with keys, a trust file and a store."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.certificate.keys import TRUST
 from mbd.certificate.trust import Trust, read_trust
-from mbd.storage import open_store
+from mbd.params.operations import StoreSettings
+from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 
 
@@ -30,3 +31,8 @@ class KeyedStore:
     @property
     def store(self) -> Store:
         return open_store(self.url)
+
+    @property
+    def private(self) -> Store:
+        """The private part of the store."""
+        return open_private(self.url, StoreSettings())

@@ -22,7 +22,7 @@ Moment = Literal["before", "after"]
 
 
 class CountingStore:
-    """A store that tells how often it was used."""
+    """A store that counts its operations."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class KillingStore:
 
 
 def killed_at(operation: int, moment: Moment, open_store: Callable[[], Store], run: Callable[[Store], object]) -> bool:
-    """Run `run` in a process that is killed at an operation of its store; tell whether it came that far."""
+    """Run `run` in a process that is killed at an operation of its store; return whether it came that far."""
 
     def start() -> None:
         run(cast("Store", KillingStore(open_store(), operation, moment)))

@@ -1,4 +1,4 @@
-"""Commitments bind, and tell nothing; what opens them is for its owner only."""
+"""Commitments are binding and hiding; only the owner can read their openings."""
 
 import hashlib
 import stat

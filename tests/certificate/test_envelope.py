@@ -9,6 +9,7 @@ import rfc8785
 import securesystemslib.dsse
 
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, pae, sign
+from mbd.certificate.reader import parse_envelope
 from mbd.certificate.trust import to_key
 from mbd.errors import UsageError, VerificationError
 from tests.certificate.keys import Keys, keys_in
@@ -43,6 +44,16 @@ def test_another_implementation_accepts_it(keys: Keys, envelope: Envelope) -> No
     theirs = securesystemslib.dsse.Envelope.from_dict(json.loads(envelope.to_bytes()))
     trusted = [to_key(key.public, key.scheme) for key in keys.trust.keys_for("certificate")]
     assert len(theirs.verify(trusted, 2)) == 2
+
+
+@pytest.mark.parametrize("odd", ["\\ud800", "\\udfff\\ud800"])
+def test_a_lone_surrogate_in_the_payload_type_is_a_finding(envelope: Envelope, odd: str) -> None:
+    changed = envelope.to_bytes().replace(PAYLOAD_TYPE.encode(), odd.encode())
+    with pytest.raises(VerificationError, match="not valid"):
+        Envelope.parse(changed)
+    checks = parse_envelope(changed).checks
+    assert checks[0].outcome == "failed"
+    assert checks[0].reason.isprintable()
 
 
 def test_a_key_signs_once(keys: Keys) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.bundle import FILES
-from mbd.certificate.layout import about_name, certificate_name, latest_name, object_name, proof_name
-from mbd.certificate.publish import PENDING
+from mbd.certificate.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.errors import ExitCode
@@ -36,7 +35,7 @@ def test_every_check_is_explained(tmp_path: Path) -> None:
 
 def test_every_kind_of_statement_file_and_place_is_named() -> None:
     kinds = [getattr(statement, name) for name in vars(statement) if name.endswith("_TYPE")]
-    places = [object_name("HEX"), about_name("NAME", "NAME2"), latest_name("MODEL", "MODALITY"), f"{PENDING}NAME"]
+    places = [object_name("HEX"), latest_name("MODEL", "MODALITY")]
     places += [certificate_name("NAME"), proof_name("NAME").replace("certificates/NAME", "…")]
     for name in [*kinds, *FILES, PROOF, *places]:
         assert f"`{name}`" in DOCUMENT, name

@@ -24,6 +24,7 @@ def test_the_first_keys_come_with_a_log(tmp_path: Path) -> None:
     assert {(key.name, key.purpose) for key in trust.keys} == {("signer", "certificate"), ("log", "log")}
     assert trust.log_origin == f"missing-by-design/{trust.keys_for('log')[0].id[:16]}"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "lineage.key",
         "log.pem",
         "log.pub",
         "signer.pem",
@@ -93,7 +94,7 @@ def test_keys_of_others_and_the_threshold(tmp_path: Path) -> None:
 
 
 def _killed_at_write(number: int, run: Callable[[], object]) -> bool:
-    """Run in a process that is killed before its `number`-th write of a file; tell whether it came that far."""
+    """Run in a process that is killed before its `number`-th write of a file; return whether it came that far."""
 
     def start() -> None:
         left = [number]

@@ -26,7 +26,7 @@ def test_a_key_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None
     file = tmp_path / "signer.pem"
     new_key(file)
     file.chmod(mode)
-    with pytest.raises(UsageError, match="others than its owner") as caught:
+    with pytest.raises(UsageError, match="other users can read") as caught:
         load_signer(f"file:{file}")
     assert f"chmod 600 {file}" in str(caught.value)
 
@@ -65,7 +65,7 @@ def test_what_is_no_key_says_so(tmp_path: Path) -> None:
 
 
 def test_a_holder_elsewhere_is_reached_by_uri_and_name(tmp_path: Path) -> None:
-    """`file2:` is securesystemslib's own scheme: it stands for every KMS or HSM that it knows."""
+    """`file2:` is securesystemslib's own scheme; it represents every KMS and HSM that the library supports."""
     keys = keys_in(tmp_path)
     signer = load_signer(f"file2:{tmp_path / 'signer.pem'}#signer", keys.trust)
     assert isinstance(signer, CryptoSigner)

@@ -1,4 +1,4 @@
-"""Publishing: one certificate and one log entry, whoever is killed, however often it is run, however many run it."""
+"""Publishing: one certificate and one log entry, wherever it is killed, however often and by however many it is run."""
 
 from functools import partial
 from itertools import product
@@ -45,7 +45,8 @@ def test_all_that_is_published_is_in_the_receipt_and_the_other_way_round(
     receipt = receipt_of(out)
     assert {entry.what for entry in receipt.objects} == {*SUBJECTS, CERTIFICATE, PROOF}
     stored = {s.name for s in open_store(url).list() if not s.name.startswith("log/")}
-    assert stored == {entry.name for entry in receipt.objects} | set(receipt.pointers)
+    record = f"private/deletions/{receipt.certificate}"
+    assert stored == {entry.name for entry in receipt.objects} | {*receipt.pointers, record}
     for entry in receipt.objects:
         assert sha256_file(tmp_path / "store" / entry.name) == entry.sha256
     assert receipt.object_lock.startswith("none: this store has no Object Lock")

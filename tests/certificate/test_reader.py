@@ -27,7 +27,6 @@ from mbd.cli import group
 from mbd.errors import VerificationError
 from mbd.formats.receipt import LatestPointer
 from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, to_payload
-from mbd.monitoring.facts import CertificateFacts
 from mbd.params import load_params
 from mbd.records import now
 from mbd.steps import report
@@ -135,13 +134,13 @@ class ForgedStore:
         return verify_bundle(given, self.golden_store.trust).verified
 
     def certificate_list(self) -> bool:
-        trust = f"certificate.trust={self.golden_store.trust_file}"
-        command = ["certificate", "list", "--store", self.golden_store.url, "--json", "--set", trust]
+        trust = str(self.golden_store.trust_file)
+        command = ["certificate", "list", "--store", self.golden_store.url, "--json", "--trust", trust]
         rows = json.loads(CliRunner().invoke(group, command).stdout)
         return [row.get("state") for row in rows] == ["valid"]
 
     def exporter(self) -> bool:
-        return isinstance(self.golden_store.scanner().scan().certificates[self.digest], CertificateFacts)
+        return self.digest in self.golden_store.scanner().scan().history.certificates
 
     def report(self) -> bool:
         report.of_store(load_params(None, []), self.golden_store.url, self.out, trust=self.golden_store.trust_file)

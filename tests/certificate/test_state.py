@@ -1,4 +1,4 @@
-"""Where a certificate stands, and the statements that change it, in a real store."""
+"""The state of a certificate, and the statements that change it, in a real store."""
 
 import shutil
 from dataclasses import replace
@@ -11,9 +11,13 @@ import pytest
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.commitments import Commitments
 from mbd.certificate.compose import reaudit, revocation, supersession
+from mbd.certificate.facts import certificate_facts, statement_facts
 from mbd.certificate.keys import make_keys, sign_statement
+from mbd.certificate.layout import certificate_name
+from mbd.certificate.log.inclusion import leaf_of
 from mbd.certificate.log.reader import Log
-from mbd.certificate.publish import PENDING, announce, finish_pending
+from mbd.certificate.log.tiles import claim_name
+from mbd.certificate.publish import announce
 from mbd.certificate.state import CertificateEntry, InvalidCertificate, Status, entries, entry, status_of
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.statement import AnyStatement, DeletionStatement, to_payload
@@ -55,7 +59,9 @@ def golden_store(model_workspace: ModelWorkspace, tmp_path: Path) -> LifecycleSt
 
 
 def states(certificate: DeletionStatement, *about: AnyStatement, after: timedelta = DAY) -> Status:
-    return status_of(certificate, about, certificate.predicate.issued + after)
+    facts = certificate_facts(0, OLD, certificate)
+    said = [statement_facts(index, NEW, statement, facts) for index, statement in enumerate(about, start=1)]
+    return status_of(facts, [one for one in said if one], certificate.predicate.issued + after)
 
 
 def test_where_a_certificate_stands_follows_from_what_is_said_about_it(
@@ -92,7 +98,6 @@ def test_a_revoked_certificate_is_revoked_for_everybody_who_asks_the_store(golde
     )
     assert golden_store.entry().status.state == "revoked"
     assert golden_store.size() == 2
-    assert not list(golden_store.publisher.store.list(PENDING))
 
 
 def test_a_new_certificate_takes_the_place_of_the_one_it_names(golden_store: LifecycleStore) -> None:
@@ -130,48 +135,60 @@ def test_an_audit_of_another_model_is_refused(golden_store: LifecycleStore, mode
         reaudit(golden_store.digest, golden_store.entry().statement, other, now(), 90, Commitments())
 
 
-def test_a_statement_whose_writer_was_killed_is_finished_by_the_next_one(golden_store: LifecycleStore) -> None:
+def claimed(golden_store: LifecycleStore, envelope: bytes) -> None:
+    """Claim the next place in the log, as anyone can who may write to the store."""
+    golden_store.publisher.store.create(claim_name(golden_store.size()), leaf_of(envelope))
+
+
+def test_a_statement_whose_writer_was_killed_is_logged_by_the_next_one(golden_store: LifecycleStore) -> None:
     envelope = sign_statement(revocation(golden_store.digest, "killed on the way", now()), golden_store.settings)
-    golden_store.publisher.store.create(PENDING + envelope.digest, envelope.to_bytes())
+    golden_store.publisher.store.create(certificate_name(envelope.digest), envelope.to_bytes())
+    claimed(golden_store, envelope.to_bytes())
     assert golden_store.entry().status.state == "valid"
-    assert finish_pending(golden_store.publisher) == 1
+    assert golden_store.publisher.complete() == 1
     assert golden_store.entry().status.state == "revoked"
-    assert finish_pending(golden_store.publisher) == 0
+    assert golden_store.publisher.complete() == 0
     assert golden_store.size() == 2
 
 
 def test_killed_anywhere_and_run_again_a_certificate_is_revoked_once(
-    golden_store: LifecycleStore, tmp_path: Path
+    golden_store: LifecycleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = tmp_path / "published"
     shutil.copytree(tmp_path / "store", published)
 
     def revoke(store: Store) -> None:
         publisher = replace(golden_store.publisher, store=store)
-        finish_pending(publisher)
+        publisher.complete()
         if entry(store, golden_store.digest, publisher.trust, now()).status.state != "revoked":
             announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, publisher)
 
     for operation in count(1):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{operation}"))  # the store is put back each time
         shutil.rmtree(tmp_path / "store")
         shutil.copytree(published, tmp_path / "store")
         killed = killed_at(operation, "after", lambda: golden_store.authority.store, revoke)
         revoke(golden_store.authority.store)
         assert golden_store.entry().status.state == "revoked"
         assert golden_store.size() == 2
-        assert not list(golden_store.publisher.store.list(PENDING))
         if not killed:
             break
 
 
 @pytest.mark.parametrize("junk", [b"junk", b"{}"])
-def test_pending_junk_is_left_alone(golden_store: LifecycleStore, junk: bytes) -> None:
-    golden_store.publisher.store.create(PENDING + "junk", junk)
-    assert finish_pending(golden_store.publisher) == 0
-    assert golden_store.size() == 1
+def test_what_is_no_statement_is_never_logged(golden_store: LifecycleStore, junk: bytes) -> None:
+    claimed(golden_store, junk)
+    for _ in range(2):
+        with pytest.raises(VerificationError, match="must not be logged") as refused:
+            golden_store.publisher.complete()
+        golden_store.publisher.store.create(certificate_name(leaf_of(junk).hex()), junk)
+    assert refused.value.file == claim_name(1)
+    with pytest.raises(VerificationError, match="must not be logged"):
+        announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
+    assert golden_store.entry().status.state == "valid"
 
 
-def test_a_statement_of_somebody_unknown_is_neither_announced_nor_finished(
+def test_a_statement_of_an_unknown_signer_is_neither_announced_nor_logged(
     golden_store: LifecycleStore, tmp_path: Path
 ) -> None:
     make_keys(tmp_path / "stranger", "signer")
@@ -180,19 +197,21 @@ def test_a_statement_of_somebody_unknown_is_neither_announced_nor_finished(
     with pytest.raises(VerificationError):
         announce(statement, stranger, golden_store.publisher)
     envelope = sign_statement(statement, stranger)
-    golden_store.publisher.store.create(PENDING + envelope.digest, envelope.to_bytes())
-    assert finish_pending(golden_store.publisher) == 0
+    golden_store.publisher.store.create(certificate_name(envelope.digest), envelope.to_bytes())
+    claimed(golden_store, envelope.to_bytes())
+    with pytest.raises(VerificationError, match="not in the trust file"):
+        golden_store.publisher.complete()
     assert golden_store.entry().status.state == "valid"
 
 
 def test_reasons_and_names_are_asked_for() -> None:
     with pytest.raises(UsageError, match="reason"):
         revocation(OLD, " ", ISSUED)
-    with pytest.raises(UsageError, match="its own place"):
+    with pytest.raises(UsageError, match="supersede itself"):
         supersession(OLD, OLD, "why not", ISSUED)
 
 
-def test_the_registry_lists_certificates_and_what_is_wrong_with_a_store(golden_store: LifecycleStore) -> None:
+def test_certificates_are_listed_and_so_is_what_does_not_count(golden_store: LifecycleStore) -> None:
     announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
     store, trust = golden_store.publisher.store, golden_store.publisher.trust
     assert [e.digest for e in entries(store, trust, now())] == [golden_store.digest]

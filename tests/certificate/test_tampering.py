@@ -1,10 +1,13 @@
 """Ten thousand ways to tamper with a published certificate: none is believed, and the harness would notice one that is.
 
+`make differential` tries them all, `make test` a quarter of each family.
+
 Each family of mutations is also shown to a verifier that is blind to the checks which should catch it: there, some
 mutations must get through, or the family would prove nothing.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,7 +20,7 @@ from mbd.certificate.log.reader import Log
 from mbd.certificate.log.tiles import CHECKPOINT as HEAD
 from mbd.certificate.log.tiles import tile_at
 from mbd.certificate.reader import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, parse_envelope
-from mbd.certificate.state import CONSISTENCY
+from mbd.certificate.verdict import STANDING
 from mbd.certificate.verify.checks import digest_name
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE
@@ -38,6 +41,7 @@ from tests.certificate.tampering import (
     read_tree,
 )
 
+SHARE = int(os.environ.get("MBD_MUTATIONS", "2500")) / 10_000
 REQUIRED = frozenset({SIGNATURES, VALIDITY, INCLUSION, CHECKPOINT})
 
 
@@ -112,7 +116,7 @@ def first_accepted(
 ) -> Files | None:
     """Return the first mutation that is believed."""
     draw = stream(0, "tampering", name)
-    mutations = (mutation(scene, draw) for _ in range(count))
+    mutations = (mutation(scene, draw) for _ in range(round(SHARE * count)))
     return next((mutated for mutated in mutations if scene.accepts(mutated, blind)), None)
 
 
@@ -167,4 +171,4 @@ def test_the_harness_notices_a_verifier_that_does_not_look_into_the_log(
     scene: TamperingCase, authority: CertificateAuthority, what: str
 ) -> None:
     online, mutation = replace(scene, online=True), any_of(in_store(scene, authority, what))
-    assert first_accepted(online, what, mutation, IN_STORE, frozenset({CONSISTENCY})) is not None
+    assert first_accepted(online, what, mutation, IN_STORE, frozenset(STANDING)) is not None

@@ -108,9 +108,9 @@ def test_a_key_is_found_by_name_or_by_the_start_of_its_id(keys: Keys) -> None:
     trust = keys.trust
     bob = trust.find("bob")
     assert trust.find(bob.id[:8]) == bob
-    for nobody in ("eve", bob.id[:7], "ffffffffffff"):
-        with pytest.raises(UsageError, match="no such key"):
-            trust.find(nobody)
+    for unknown in ("eve", bob.id[:7], "ffffffffffff"):
+        with pytest.raises(UsageError, match="no valid key"):
+            trust.find(unknown)
 
 
 def test_what_is_no_public_key_cannot_be_trusted() -> None:

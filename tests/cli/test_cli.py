@@ -10,7 +10,7 @@ import click
 import pytest
 
 from mbd.cli import COMMANDS, group, run_command
-from mbd.errors import EXIT_CODES
+from mbd.errors import EXIT_CODES, ExitCode
 from tests.features.build import npz_arrays, small_collection, write_npz
 
 HEAVY = ("torch", "kfp", "dvc", "boto3", "transformers", "numpy", "pydantic", "scipy", "sklearn", "h5py")
@@ -109,7 +109,8 @@ def test_features_prints_a_summary_and_logs_where_it_was_written(tmp_path: Path)
     assert result.returncode == 0, result.stderr
     for part in ("text 5, audio 3, visual 4", "calibration", "ridge on test", "non_negative_percent"):
         assert part in result.stdout
-    assert result.stderr == f"written to {tmp_path / 'out'}\n"
+    out = tmp_path / "out"
+    assert result.stderr == f"FeatureSet written to {out}\nnext: mbd train --features {out} --out MODEL\n"
 
 
 def test_params_prints_every_parameter_and_the_digest(tmp_path: Path) -> None:
@@ -207,3 +208,23 @@ def completed(environment: dict[str, str]) -> list[str]:
         check=False,
     )
     return done.stdout.split()
+
+
+def test_what_to_do_next_has_the_same_parameters_as_what_was_done(tmp_path: Path) -> None:
+    file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
+    settings = (f"features.source.path={file}", "features.calibration.share=0.5", "model.backbone=lattice")
+    result = mbd("features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
+    assert f"next: mbd train --features {tmp_path / 'out'} --out MODEL --set model.backbone=lattice\n" in result.stderr
+
+
+def test_a_full_disk_is_an_error_with_a_hint_and_leaves_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    script += "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+    script += f"from mbd.cli import main; main(['features', '--out', {str(out)!r}])\n"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert result.returncode == ExitCode.FAILURE
+    assert result.stderr.startswith("error: cannot write: File too large")
+    assert "hint: free some space" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir())

@@ -24,7 +24,8 @@ ENVELOPES = (b"first", b"second", b"third")
 
 
 def mbd(*arguments: str | Path, environment: dict[str, str] | None = None) -> Result:
-    result = CliRunner().invoke(group, list(map(str, arguments)), env=environment, prog_name="mbd")
+    trusting = {"MBD_TRUST": str(KEYS / "trust.json")}
+    result = CliRunner().invoke(group, list(map(str, arguments)), env=trusting | (environment or {}), prog_name="mbd")
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

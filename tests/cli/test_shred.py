@@ -8,8 +8,9 @@ from click.testing import CliRunner, Result
 
 from mbd.cli import group
 from mbd.errors import DataError, UsageError
-from mbd.files import path_digest, read_json
+from mbd.files import read_json
 from mbd.shredding.keys import KeyDestroyedError
+from tests.digests import path_digest
 from tests.shredding.build import feature_set, model
 from tests.training.build import SMALL
 

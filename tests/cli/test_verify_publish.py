@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mbd.certificate.verdict import fingerprint
 from mbd.files import sha256_file
 from mbd.formats.statement import CERTIFICATE
 from tests.certificate.authority import CertificateAuthority
@@ -45,21 +46,30 @@ def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority
     )
     assert done.returncode == 0, done.stderr
     digest = sha256_file(out / CERTIFICATE)
-    assert f"check it: mbd verify {url}/certificates/{digest}" in done.stdout
+    assert f"anyone can verify it: mbd verify {url}/certificates/{digest}" in done.stdout
     assert "this store has no Object Lock" in done.stdout
-    for source in (out, url):
-        done = mbd("verify", source, "--model", model, "--trust", authority.trust_file)
+    for source in ((out, "--store", url), (url,)):
+        done = mbd("verify", *source, "--model", model, "--trust", authority.trust_file)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.startswith(f"VERIFIED: certificate {digest}\n")
+        assert f"trust file {authority.trust_file}, fingerprint {fingerprint(authority.trust.digest)}\n" in done.stdout
         assert "audio deleted from sentiment by the method exact: exact, ε = 0, δ = 0" in done.stdout
-    done = mbd("verify", out, "--trust", authority.trust_file, "--json")
+    done = mbd("verify", out, "--offline", "--trust", authority.trust_file)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"AUTHENTIC, STANDING UNKNOWN: certificate {digest}; no model was given\n")
+    done = mbd("verify", out, "--offline", "--trust", authority.trust_file, "--json")
     verdict = json.loads(done.stdout)
-    assert verdict["decision"] == "verified"
+    assert verdict["decision"] == "authentic"
+    assert verdict["summary"].endswith("; no model was given")
+    assert (verdict["model"], verdict["store"]) == (None, None)
+    assert (verdict["trust"], verdict["trust_file"]) == (authority.trust.digest, str(authority.trust_file))
     assert {check["outcome"] for check in verdict["checks"]} == {"passed", "not checkable"}
     reproduced = mbd(
         *(
             "verify",
             out,
+            "--store",
+            url,
             "--trust",
             authority.trust_file,
             "--reproduce",
@@ -72,13 +82,13 @@ def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority
 
 
 def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateAuthority, tmp_path: Path) -> None:
-    done = mbd("verify", authority.bundle("exact"))
+    done = mbd("verify", authority.bundle("exact"), "--offline")
     assert done.returncode == 4
-    assert done.stdout.startswith("NOT VERIFIED: certificate ")
+    assert done.stdout.startswith("FAILED: certificate ")
     assert "there is no trust file" in done.stdout
     assert "Do not rely on this certificate." in done.stdout
     (tmp_path / CERTIFICATE).write_text("{}")
-    done = mbd("verify", tmp_path, "--trust", authority.trust_file, "--json")
+    done = mbd("verify", tmp_path, "--offline", "--trust", authority.trust_file, "--json")
     assert done.returncode == 4
     assert json.loads(done.stdout)["decision"] == "failed"
 
@@ -86,7 +96,8 @@ def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateA
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["verify", "nowhere"], 5, "there is no certificate in this folder"),
+        (["verify", "nowhere"], 2, "hint: give --store URL, or --offline"),
+        (["verify", "nowhere", "--offline"], 5, "there is no certificate in this folder"),
         (["verify", "ftp://x/y"], 2, "there is no store named 'ftp'"),
         (["verify", "nowhere", "--reproduce"], 2, "--reproduce and --features DIR belong together"),
         (["publish", "nowhere", "--model", "nowhere"], 5, "there is no readable trust file"),

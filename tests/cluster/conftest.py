@@ -1,4 +1,4 @@
-"""The cluster for the whole run, and what stands in for the services that our manifests name."""
+"""The cluster for the whole run, and substitutes for the services that our manifests refer to."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Kubernetes objects that tests make: what our manifests name and whoever runs a cluster has to make."""
+"""Kubernetes objects that tests make: what our manifests refer to and the operator of a cluster has to create."""
 
 from pathlib import Path
 from typing import Any

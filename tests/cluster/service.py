@@ -14,7 +14,7 @@ from mbd.certificate.keys import make_keys
 from mbd.params import Params, load_params, to_yaml
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train
-from mbd.storage import open_store
+from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 from tests.certificate.authority import key_settings
 from tests.cluster.node import ADDRESS, Cluster
@@ -48,7 +48,7 @@ class Service:
     @property
     def requests(self) -> RequestStore:
         """The requests in the store."""
-        return RequestStore(self.store)
+        return RequestStore(open_private(self.params.store.url, self.params.store))
 
     def certificates(self) -> set[str]:
         """Return the digests of what is published."""
@@ -128,7 +128,7 @@ def deployed(cluster: Cluster, s3: S3, folder: Path, where: str) -> Iterator[Ser
     s3.client().create_bucket(Bucket=where, ObjectLockEnabledForBucket=True)
     features.run(service.params, folder / "features")
     train.run(service.params, folder / "features", volumes / "model" / "model")
-    keys = {name: (folder / "keys" / name).read_text() for name in ("signer.pem", "log.pem")}
+    keys = {name: (folder / "keys" / name).read_text() for name in ("signer.pem", "log.pem", "lineage.key")}
     cluster.apply(
         namespace(where),
         secret(where, "mbd-store", s3.environment),

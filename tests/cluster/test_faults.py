@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,8 @@ def certified_once(service: Service, identifier: str) -> DeletionRequest:
     request = service.requests.get(identifier)
     assert Counter(event.state for event in request.history)["certified"] == 1, request.history
     assert service.certificates() == {request.certificate}
-    assert verify.run(service.params, f"{service.params.store.url}/certificates/{request.certificate}").verified
+    place = f"{service.params.store.url}/certificates/{request.certificate}"
+    assert verify.run(service.params, place, trust=Path(service.params.certificate.trust)).verified
     return request
 
 

@@ -68,7 +68,8 @@ def test_the_request_worker_carries_out_a_request_and_the_certificate_verifies_o
     request = service.requests.get(asked.id)
     assert request.state == "certified"
     assert service.certificates() == {request.certificate}
-    assert verify.run(service.params, f"{service.params.store.url}/certificates/{request.certificate}").verified
+    place = f"{service.params.store.url}/certificates/{request.certificate}"
+    assert verify.run(service.params, place, trust=Path(service.params.certificate.trust)).verified
     assert [path for path in service.state.rglob("*") if path.is_file()], "what opens the commitments outlives the pod"
     with urllib.request.urlopen(f"{pushgateway}/metrics", timeout=10) as page:
         assert 'step="request-run"' in page.read().decode()

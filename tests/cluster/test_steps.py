@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mbd.files import path_digest
 from mbd.privacy.ledger import Ledger
 from tests.cluster.image import IMAGE
 from tests.cluster.node import Cluster
 from tests.cluster.objects import namespace, pod, volume
+from tests.digests import path_digest
 from tests.integration.command import mbd
 from tests.training.build import SMALL, joint_data
 from tests.training.two_processes import run_by_two

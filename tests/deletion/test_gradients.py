@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
 
 from mbd.deletion.gradients import Batch, Losses, Sums, sum_over_samples
-from mbd.deletion.layers import Form, LayerRow
+from mbd.deletion.layers import LayerRow
+from mbd.deletion.per_sample import Form
 
 ROWS, INPUTS, STEPS = 23, 5, 3
 
@@ -94,8 +96,59 @@ class Foreign(nn.Module):
         return out
 
 
+class Convolutions(nn.Module):
+    """Over a sequence and over an image, with strides, padding and dilation; one in groups has no closed form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Conv1d(2, 3, 2, stride=2, padding=1, dilation=2)
+        self.same = nn.Conv1d(2, 2, 3, padding="same", bias=False, padding_mode="circular")
+        self.two = nn.Conv2d(1, 2, (2, 3), stride=(1, 2), padding=1)
+        self.grouped = nn.Conv1d(2, 2, 3, groups=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        sequence = torch.stack([x, x.square()], dim=1)
+        parts = (self.one(self.same(sequence)), self.two(sequence[:, None]), self.grouped(sequence))
+        return torch.cat([torch.tanh(part).flatten(1) for part in parts], dim=1)
+
+
+class Words(nn.Module):
+    """An embedding in which samples use a word several times, or the padding; another one shares its table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(4, 3, padding_idx=0)
+        self.tied, self.matrix = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+        self.matrix.weight = self.tied.weight
+        self.alone = nn.Embedding(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        ids = (x.detach() * 2).round().long().clamp(-2, 1) + 2
+        hidden = torch.tanh(self.words(ids).sum(1)) + self.tied(ids).mean(1)
+        return torch.cat([self.matrix(hidden), self.alone(ids[:, 0])], dim=1).square()
+
+
+class Attending(nn.Module):
+    """Self-attention with a mask, and attention between sequences that come before the samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(1, 4)
+        self.own = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.norm, self.across = nn.LayerNorm(4), nn.MultiheadAttention(4, 2, bias=False)
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True, norm_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        sequence = self.up(x[:, :, None])
+        found = self.own(sequence, sequence, sequence, key_padding_mask=(x > 1.5))[0]
+        first = self.norm(found.transpose(0, 1))
+        mixed = self.across(first[:2], first, first, need_weights=False)[0].transpose(0, 1)
+        out: Tensor = self.layer(mixed).mean(1)
+        return out
+
+
 class Folded(nn.Module):
-    """Steps folded into the first axis, where a layer cannot tell samples apart."""
+    """Steps folded into the first axis, where a layer cannot distinguish samples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,9 +186,9 @@ def per_sample(network: nn.Module, wanted: Losses, batch: Batch, column: int) ->
 
     call = Call()
     parameters = {f"network.{name}": p.detach() for name, p in network.named_parameters()}
-    found = vmap(grad(lambda p, sample: functional_call(call, p, (sample,))), in_dims=(None, 0))(
-        parameters, dict(batch)
-    )
+    one_by_one = vmap(grad(lambda p, sample: functional_call(call, p, (sample,))), in_dims=(None, 0))
+    with sdpa_kernel(SDPBackend.MATH):
+        found = one_by_one(parameters, dict(batch))
     return {name.removeprefix("network."): value for name, value in found.items()}
 
 
@@ -168,14 +221,17 @@ def assert_equal(sums: Sums, network: nn.Module, batch: Batch) -> None:
         (WithRow, {"property": LayerRow("linear.weight", slice(INPUTS, None))}, set()),
         (WithRow, {"property": LayerRow("linear.weight", slice(0, 3))}, {"property"}),
         (WithRow, {}, {"property"}),
-        (Foreign, {}, {"convolution.weight", "convolution.bias", "gain", "linear.weight"}),
+        (Foreign, {}, {"gain", "linear.weight"}),
         (Folded, {}, {"folded.weight", "folded.bias"}),
+        (Convolutions, {}, {"grouped.weight", "grouped.bias"}),
+        (Words, {}, {"tied.weight"}),
+        (Attending, {}, set()),
     ],
 )
 def test_sums_are_those_of_gradients_taken_one_by_one(
     kind: Callable[[], nn.Module], rows: dict[str, LayerRow], by_vmap: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mbd.deletion.layers.LARGEST", 100)  # a few samples at a time, where they have to be held
+    monkeypatch.setattr("mbd.deletion.per_sample.LARGEST", 100)  # a few samples at a time, where they have to be held
     monkeypatch.setattr("mbd.deletion.gradients.LARGEST", 100)
     network, batch = build(kind), batch_of(ROWS)
     network.train()
@@ -183,6 +239,44 @@ def test_sums_are_those_of_gradients_taken_one_by_one(
     assert network.training
     assert (sums.rows, sums.by_vmap) == (ROWS, by_vmap)
     assert_equal(sums, network, batch)
+
+
+class SequenceFirst(nn.Module):
+    """Sequences as long as the batch has samples, before the samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.out = nn.Linear(1, 3), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = x.T[:, :, None].expand(-1, -1, 1).repeat(7, 1, 1)[:ROWS]
+        out: Tensor = self.out(torch.tanh(self.linear(steps)).sum(0))
+        return out
+
+
+def test_samples_are_distinguished_from_a_sequence_that_is_as_long() -> None:
+    network, batch = build(SequenceFirst), batch_of(ROWS)
+    sums = sum_over_samples(network, losses, [batch], tuple(FORMS))
+    assert not sums.by_vmap
+    assert_equal(sums, network, batch)
+
+
+class Remembering(nn.Module):
+    """Torch has no rule for single samples of a GRU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.out = nn.GRU(1, 3, batch_first=True), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(self.gru(x[:, :, None])[1][0])
+        return out
+
+
+def test_parameters_whose_gradients_cannot_be_taken_sample_by_sample_are_named() -> None:
+    sums = sum_over_samples(build(Remembering), losses, [batch_of(ROWS)], ("absolute",))
+    assert all(name.startswith("gru.") for name in sums.unknown | sums.by_vmap)
+    assert "out.weight" in sums.totals["absolute"]
 
 
 def test_a_product_alone_would_be_an_upper_bound_where_a_weight_is_used_often() -> None:

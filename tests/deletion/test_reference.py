@@ -32,7 +32,7 @@ def test_the_cut_model_is_compared_as_it_is(model_workspace: Path) -> None:
     _, tensors = cut(before.record, before.tensors, ["audio"])
     true = np.sqrt(sum(((tensors[n].astype(float) - w) ** 2).sum() for n, w in silent.tensors.items()))
     assert found["before"] == {"inside": 0, "outside": pytest.approx(true)}
-    assert found["after"] == found["before"]
+    assert found["after"] == {"inside": 0, "outside": pytest.approx(true, rel=1e-2)}  # released numbers are rounded
     assert found["edited_without_counterpart"] == 0
     assert found["sha256"] == silent.record.sha256
 

@@ -109,7 +109,7 @@ def test_an_empty_set_of_candidates_explains_the_scale_and_proposes_quantiles() 
         select(saliency, importance, SurgerySettings(threshold="absolute"))
     text = str(error.value)
     assert "η_s = 0.1" in text
-    assert f"0 of {SIZE} salient parameters meet the first, {SIZE} the second" in text
+    assert f"of {SIZE} salient parameters, 0 pass the first threshold and {SIZE} the second" in text
     assert "scale of the loss" in text
     assert f"0.9: {np.quantile(flat(saliency), 0.9):.3g}" in text
     assert "deletion.surgery.threshold=quantile" in text
@@ -123,12 +123,12 @@ def test_nothing_salient_is_an_empty_selection_only_where_it_is_asked_for() -> N
     assert (found.chosen, found.parameters, found.saliency_threshold) == (0, SIZE, None)
     assert nothing_salient(values(1, 5), SurgerySettings()) is None
     for threshold in ("absolute", "quantile"):
-        with pytest.raises(UsageError, match="nothing to operate on"):
+        with pytest.raises(UsageError, match="surgery has nothing to edit"):
             select(zero, zero, SurgerySettings.model_validate({"threshold": threshold}))
 
 
 def test_a_budget_of_no_parameter_is_refused() -> None:
-    with pytest.raises(UsageError, match="not even one"):
+    with pytest.raises(UsageError, match="less than one parameter"):
         select(values(0, 5), values(1, 5), SurgerySettings(budget=1e-4))
 
 

@@ -60,6 +60,29 @@ def test_every_field_is_in_the_schema_of_kubernetes(overlay: tuple[str, list[Doc
         kubernetes_validate.validate(document, KUBERNETES, strict=True)
 
 
+def test_the_operators_resources_scrape_the_exporter_and_have_every_rule(tmp_path: Path) -> None:
+    shutil.copytree(DEPLOY, tmp_path / "copy")
+    overlay = tmp_path / "copy" / "kustomize" / "overlays" / "dev"
+    with (overlay / "kustomization.yaml").open("a") as file:
+        file.write("components: [../../../prometheus-operator]\n")
+    documents = rendered(overlay)
+    found = {(d["kind"], d["metadata"]["name"]): d for d in documents if "monitoring.coreos.com" in d["apiVersion"]}
+    monitor, rules = found[("ServiceMonitor", "mbd-exporter")], found[("PrometheusRule", "mbd")]
+    (service,) = (d for d in documents if d["kind"] == "Service")
+    assert monitor["metadata"]["namespace"] == rules["metadata"]["namespace"] == service["metadata"]["namespace"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert {e["port"] for e in monitor["spec"]["endpoints"]} <= {port["name"] for port in service["spec"]["ports"]}
+    plain = yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text())
+    assert list(expressions(rules["spec"])) == list(expressions(plain))
+
+
+def expressions(rules: Document) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the words of each rule; kustomize folds lines in another way."""
+    for rule_group in rules["groups"]:
+        for rule in rule_group["rules"]:
+            yield rule.get("alert") or rule["record"], rule["expr"].split()
+
+
 def test_an_unknown_field_is_detected() -> None:
     (account,) = (d for d in rendered(DEPLOY / "kustomize" / "overlays" / "dev") if d["kind"] == "ServiceAccount")
     with pytest.raises(kubernetes_validate.ValidationError):

@@ -49,7 +49,7 @@ def test_an_alert_has_a_severity_a_summary_and_a_runbook(name: str) -> None:
     assert alert["labels"]["severity"] in {"warning", "critical"}
     assert alert["annotations"]["summary"]
     page, _, anchor = alert["annotations"]["runbook_url"].partition("#")
-    assert page == "docs/operations.md"
+    assert page == "{{ $externalLabels.handbook }}/operations.html"
     assert anchor in anchors()
 
 

@@ -1,4 +1,4 @@
-"""The code blocks of a page: what a reader would type, where it stands, and whether a test can run it.
+"""The code blocks of a page: what a reader would type, where it is, and whether a test can run it.
 
 ```sh              is run by tests/docs/test_commands.py in a small workspace
 ```sh services     is run by tests/integration/test_docs.py: it needs a server, or takes a minute

@@ -47,7 +47,7 @@ def serve(path: Path) -> None:
     inspect.getmodule(sys._getframe())  # looks at the file of every module, and remembers them all
     gc.freeze()
     parent = os.getppid()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks but their clients
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # only their clients wait for the forks
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{path}.new")
         listener.listen()

@@ -1,4 +1,4 @@
-"""What the handbook and the README tell a reader to type works, page by page, from top to bottom."""
+"""Every command in the handbook and the README works, page by page, from top to bottom."""
 
 import os
 import shutil

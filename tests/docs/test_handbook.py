@@ -3,13 +3,13 @@
 import importlib.util
 import re
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.docs.blocks import PAGES, REPOSITORY, RUN, SERVICES, UNEXECUTED, blocks, prose
+from tests.docs.site import build_site
 
 LOADED = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=["']?(?:https?:)?//[^"'> ]+""")
 IMPORTED = re.compile(r"""@import|url\(["']?(?:https?:)?//""")
@@ -27,17 +27,7 @@ def generator() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site") / "site"
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", REPOSITORY / "mkdocs.yml", "-d", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "NO_MKDOCS_2_WARNING": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "WARNING" not in done.stdout + done.stderr
-    return folder
+    return build_site(tmp_path_factory.mktemp("site") / "site")
 
 
 def test_the_architecture_names_every_folder() -> None:
@@ -53,6 +43,14 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     assert {"index.html", "commands.html", "concepts.html"} <= {page.name for page in pages}
     assert not {(page.name, found) for page in pages for found in LOADED.findall(page.read_text(encoding="utf-8"))}
     assert not [style for style in site.rglob("*.css") if IMPORTED.search(style.read_text(encoding="utf-8"))]
+
+
+def test_the_tour_is_a_page_with_its_outputs(site: Path) -> None:
+    page = (site / "tour.html").read_text(encoding="utf-8")
+    assert ">mbd<" in page
+    pictures = re.findall(r'src="(tour-\d+\.png)"', page)
+    assert pictures
+    assert all((site / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
 
 
 def test_scripts_of_the_tools_are_no_pages(site: Path) -> None:

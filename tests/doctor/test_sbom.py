@@ -5,7 +5,7 @@ from importlib.metadata import version
 from click.testing import CliRunner
 
 from mbd.cli import group
-from mbd.doctor.sbom import bill_of_materials
+from mbd.doctor.installation import bill_of_materials
 
 
 def test_it_lists_every_package_once_with_its_version() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mbd.certificate.keys import make_keys
 from mbd.doctor.finding import CheckState, DoctorFinding
-from mbd.doctor.services import kubeflow, pushgateway, store
+from mbd.doctor.services import keys, kubeflow, pushgateway, store
+from mbd.params.certificate import CertificateSettings
 from mbd.params.operations import StoreSettings
 from tests.doctor.servers import http_server, silent_server
 
@@ -49,7 +51,7 @@ def test_a_folder_that_cannot_be_written_to_is_a_failure(tmp_path: Path, place: 
 @pytest.mark.parametrize(
     ("answers", "state", "found", "to_do"),
     [
-        ({"HEAD /data": (200, b"")}, CheckState.OK, "takes our credentials", ""),
+        ({"HEAD /data": (200, b"")}, CheckState.OK, "can be reached with the credentials", ""),
         ({"HEAD /data": (404, b"")}, CheckState.FAILED, "404", "make the bucket"),
         (
             {"HEAD /data": (403, b""), "GET /data": (403, REFUSAL)},
@@ -148,3 +150,20 @@ def test_an_address_without_a_server_is_a_failure(url: str) -> None:
     (finding,) = pushgateway(url)
     assert finding.state is CheckState.FAILED
     assert "monitoring.pushgateway" in (finding.to_do or "")
+
+
+def test_keys_are_found_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    make_keys(tmp_path, "signer")
+    settings = CertificateSettings(
+        trust=str(tmp_path / "trust.json"),
+        signers=(f"file:{tmp_path}/signer.pem",),
+        log_signer=f"file:{tmp_path}/log.pem",
+    )
+    (found,) = keys(settings)
+    assert (found.state, "2 keys in files" in found.found) == (CheckState.OK, True)
+    (tmp_path / "log.pem").unlink()
+    (missing,) = keys(settings)
+    assert missing.state == CheckState.FAILED
+    assert "log.pem" in missing.found
+    (none,) = keys(CertificateSettings(trust=str(tmp_path / "other.json")))
+    assert none.state == CheckState.NOT_CONFIGURED

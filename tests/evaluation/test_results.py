@@ -2,15 +2,17 @@
 
 import csv
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from mbd.evaluation.baseline import ImputedRidge, PatternRidge
 from mbd.evaluation.regimes import Condition, evaluate_predictor, plan_evaluation
 from mbd.evaluation.results import EvaluatedMethod, Results, compare, to_csv, to_metrics, to_rates_csv
-from mbd.evaluation.tables import markdown_table, to_markdown
+from mbd.evaluation.tables import to_markdown
 from mbd.params.learning import EvaluationSettings
 from tests.features.build import small_rows
 
@@ -136,5 +138,12 @@ def test_the_best_of_a_line_is_bold_and_less_error_is_better(results: Results) -
     assert [cell.strip(" |").startswith("**") for cell in cells] == [mean == best for mean in means]
 
 
-def test_a_markdown_table_aligns_numbers_to_the_right() -> None:
-    assert markdown_table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
+def test_names_and_notes_become_no_markup(results: Results) -> None:
+    hostile = "![x](https://evil.example)<b>|"
+    first, *others = results.methods
+    named = replace(results, methods=(replace(first, name=hostile), *others), notes=(hostile,))
+    renderer = MarkdownIt("commonmark").enable("table")
+    plain, page = renderer.render(to_markdown(results)), renderer.render(to_markdown(named))
+    assert "evil.example" in page
+    assert not any(tag in page for tag in ("<img", "<a ", "<b>"))
+    assert page.count("<td") == plain.count("<td")

@@ -58,3 +58,35 @@ def synthetic_set(folder: Path, *settings: str) -> Path:
     ]
     features.run(load_params(None, [*small, *settings]), folder)
     return folder
+
+
+def shaped_arrays(sizes: dict[str, int] | None = None) -> dict[str, Array]:
+    """Arrays of an .npz file: token ids, sequences of float16, images of bytes; all show the label."""
+    arrays: dict[str, Array] = {}
+    for split, n in (sizes or SIZES).items():
+        rng = np.random.default_rng([n, len(split)])
+        mood, private = rng.uniform(-2, 2, n), {m: rng.integers(0, 2, n) for m in ("audio", "image")}
+        audio = 0.5 * mood[:, None, None] + rng.standard_normal((n, 8, 4))
+        audio[:, :, 0] += 2 * private["audio"][:, None] - 1
+        image = 128 + 30 * mood[:, None, None, None] + 20 * rng.standard_normal((n, 2, 8, 8))
+        image[:, 1, :4] += 40 * (2 * private["image"][:, None, None] - 1)
+        arrays |= {
+            f"{split}_ids": np.array([f"{split}{i // 4}_{i % 4}" for i in range(n)]),
+            f"{split}_labels": mood.astype(np.float32),
+            f"{split}_text": rng.integers(0, 20, (n, 6)) + 20 * (mood > 0)[:, None],
+            f"{split}_text_lengths": rng.integers(2, 7, n),
+            f"{split}_audio": audio.astype(np.float16),
+            f"{split}_audio_lengths": rng.integers(2, 9, n),
+            f"{split}_image": np.clip(image, 0, 255).astype(np.uint8),
+            **{f"{split}_{m}_attribute": values for m, values in private.items()},
+        }
+    return arrays
+
+
+def shaped_set(folder: Path, *settings: str, sizes: dict[str, int] | None = None) -> Path:
+    """Write a small FeatureSet of token ids, sequences and images by the real step; its source lies beside it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    sizes = sizes or {"train": 96, "valid": 32, "test": 64, "calibration": 48}
+    file = write_npz(folder.with_suffix(".npz"), shaped_arrays(sizes))
+    features.run(load_params(None, [f"features.source.path={file}", *settings]), folder)
+    return folder

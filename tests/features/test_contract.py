@@ -8,8 +8,8 @@ import pytest
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.rows import Collection
-from mbd.files import path_digest
 from mbd.formats.features import CalibrationEntry
+from tests.digests import path_digest
 from tests.features.build import DIMS, small_collection
 
 

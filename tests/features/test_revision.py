@@ -22,8 +22,9 @@ from mbd.cli.features import command
 from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.revision import fetch_revision
-from mbd.files import path_digest, sha256_file
+from mbd.files import sha256_file
 from mbd.steps import features
+from tests.digests import path_digest
 from tests.features.dvc_repository import ADDED, STAGE, SampleRepository, isolated
 
 PASSWORD = "s3cret%2Fword"
@@ -233,7 +234,7 @@ def test_credentials_of_the_url_are_used_but_written_nowhere(origin: RevisionOri
 def test_credentials_that_git_refuses_are_not_repeated(origin: RevisionOrigin, tmp_path: Path, user: str) -> None:
     with (
         _server(origin.bare.parent) as address,
-        pytest.raises(DataError, match="the git repository refuses our credentials") as caught,
+        pytest.raises(DataError, match="the git repository refused the credentials") as caught,
     ):
         fetch_revision(f"http://{user}{address}/bare.git", "HEAD", STAGE, tmp_path / "out")
     assert "wr0ng" not in str(caught.value)

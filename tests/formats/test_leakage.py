@@ -20,6 +20,7 @@ def attack(after: float, reference: float, chance: float = 0.5, tolerance: float
         reference=around(reference),
         difference=around(after - reference),
         tolerance=tolerance,
+        blind=False,
         decision="informational",
         reason="",
     )

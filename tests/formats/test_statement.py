@@ -108,6 +108,7 @@ def test_every_certificate_survives_its_payload(model_workspace: ModelWorkspace,
     [
         ("surgery", "predicate.guarantee.epsilon", 1.0),
         ("surgery", "predicate.guarantee.kind", "exact"),
+        ("surgery", "predicate.method.kind", "exact"),
         ("surgery", "predicate.evidence.leakage", None),
         ("surgery", "predicate.reaudit_by", "2020-11-16T12:00:00Z"),
         ("surgery", "predicate.issued", "2026-11-16T12:00:00.5Z"),

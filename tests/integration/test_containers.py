@@ -15,7 +15,7 @@ import pytest
 
 from mbd import __version__
 from mbd.certificate.keys import make_keys
-from mbd.files import path_digest
+from tests.digests import path_digest
 from tests.features.build import synthetic_set
 from tests.integration.command import mbd
 from tests.integration.servers.docker import BASE, Docker
@@ -83,6 +83,7 @@ def test_the_builder_gets_nothing_but_what_the_images_are_made_of(docker: Docker
         "README.md",
         "LICENSE",
         "constraints.txt",
+        "requirements-verifier.txt",
     }
     assert {name.split("/")[1] for name in names if name.startswith("src/")} - {""} == {"mbd"}
     assert not [name for name in names if "__pycache__" in name]
@@ -176,7 +177,7 @@ def test_a_key_that_others_may_read_is_taken_only_from_a_read_only_mount(
         mounted = f"--volume={tmp_path / 'keys'}:/keys:{way}"
         done = docker.call("run", *HARDENED, mounted, "--entrypoint=python", IMAGE, "-c", sign)
         assert done.returncode == code, done.stderr
-    assert "others than its owner may read the private key" in done.stderr
+    assert "other users can read the private key" in done.stderr
 
 
 @pytest.mark.parametrize("backbone", ["joint", "lattice"])

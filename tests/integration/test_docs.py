@@ -1,4 +1,4 @@
-"""What the handbook and the README tell a reader to type where a server is needed, or a minute of time."""
+"""Commands of the handbook and the README that need a server or a minute of time."""
 
 import shutil
 from collections.abc import Iterator

@@ -79,7 +79,7 @@ def test_wrong_credentials_and_missing_data_are_different_errors(
     environment = origin.environment | {"DVC_SITE_CACHE_DIR": str(tmp_path / "site")} | wrong
     done = mbd("features", *origin.options("HEAD", tmp_path / "out"), environment=environment)
     assert done.returncode == 5
-    assert "error: the DVC remote refuses our credentials, or there are none" in done.stderr
+    assert "error: the DVC remote refused the credentials, or there are none" in done.stderr
     assert "AWS_SECRET_ACCESS_KEY" in done.stderr
     assert "not-the-secret" not in done.stderr
     assert not (tmp_path / "out").exists()

@@ -69,9 +69,11 @@ def test_a_genuine_certificate_is_shown_green(
     browser.look(1280, "light")
     browser.choose("#files", panel.files)
     found = shown(browser)
-    assert found.decision == "verified", found
-    assert found.words.startswith("Verified: the certificate is genuine, and these are the weights that it certifies.")
-    grey = {"not superseded or revoked", "structure, budget and gate"}
+    assert found.decision == "authentic", found
+    assert found.words.startswith(
+        "Authentic, standing unknown: the certificate is genuine; these are the weights that it certifies."
+    )
+    grey = {"log consistency", "not superseded or revoked", "structure, budget and gate"}
     assert {name for name, outcome in found.outcomes.items() if outcome != "passed"} == grey
     assert {found.outcomes[name] for name in grey} == {"not checkable"}
     passed = {found.colours[name] for name in found.colours if name not in grey}
@@ -88,11 +90,11 @@ def test_files_can_come_one_after_the_other_by_dropping_and_from_a_folder(
     browser.wait_for("verdict.textContent.startsWith('A dropped folder cannot be read.')")
     browser.choose("#folder", [panel.folder / "bundle"])
     found = shown(browser)
-    assert found.decision == "not verified"
+    assert found.decision == "failed"
     assert found.reasons["trust file"].startswith("trust.json was not given")
     shutil.copyfile(panel.folder / "trust.json", panel.folder / "trust (1).json")  # as browsers name a second download
     browser.drop("#drop", [panel.folder / "trust (1).json", panel.folder / "model" / "model.safetensors"])
-    browser.wait_for("verdict.dataset.decision === 'verified'")
+    browser.wait_for("verdict.dataset.decision === 'authentic'")
     browser.evaluate("clear.click()")
     assert browser.evaluate("[verdict.dataset.decision, checks.children.length]") == ["open", 0]
 
@@ -153,7 +155,7 @@ def _gone(name: str) -> Callable[[VerificationPanel], None]:
 
 
 @pytest.mark.parametrize(
-    ("tamper", "decision", "check"),
+    ("tamper", "outcome", "check"),
     [
         (_weights, "failed", "digest of model.safetensors"),
         (lambda panel: _flipped(panel.folder / "bundle" / "report.md"), "failed", "digest of report.md"),
@@ -167,21 +169,30 @@ def _gone(name: str) -> Callable[[VerificationPanel], None]:
         (_checkpoint, "failed", "log checkpoint"),
         (_other_trust, "failed", "signatures"),
         (lambda panel: _flipped(panel.folder / "trust.json"), "failed", "trust file"),
-        (_gone("trust.json"), "not verified", "trust file"),
-        (_gone("bundle/proof.json"), "not verified", "log inclusion"),
-        (_gone("model/model.safetensors"), "not verified", "digest of model.safetensors"),
+        (_gone("trust.json"), "not checkable", "trust file"),
+        (_gone("bundle/proof.json"), "not checkable", "log inclusion"),
+        (_gone("bundle/report.md"), "not checkable", "digest of report.md"),
     ],
 )
 def test_what_was_tampered_with_is_shown_red(
-    browser: Browser, panel: VerificationPanel, tamper: Callable[[VerificationPanel], object], decision: str, check: str
+    browser: Browser, panel: VerificationPanel, tamper: Callable[[VerificationPanel], object], outcome: str, check: str
 ) -> None:
     tamper(panel)
     browser.look(1280, "light")
     found = checked(browser, panel)
-    assert found.decision == decision, found
-    assert found.outcomes[check] == ("failed" if decision == "failed" else "not checkable")
-    assert found.words.startswith({"failed": "Do not rely on this.", "not verified": "Not verified"}[decision])
-    assert found.colours[check] == {"failed": "rgb(179, 32, 27)", "not verified": "rgb(89, 99, 110)"}[decision]
+    assert found.decision == "failed", found
+    assert found.outcomes[check] == outcome
+    assert found.words.startswith({"failed": "Do not rely on this.", "not checkable": "Not verified"}[outcome])
+    assert found.colours[check] == {"failed": "rgb(179, 32, 27)", "not checkable": "rgb(89, 99, 110)"}[outcome]
+
+
+def test_without_weights_the_certificate_is_authentic_and_no_model_was_given(
+    browser: Browser, panel: VerificationPanel
+) -> None:
+    _gone("model/model.safetensors")(panel)
+    found = checked(browser, panel)
+    assert found.decision == "authentic"
+    assert "no model was given" in found.words
 
 
 def test_another_certificate_than_that_of_the_page_is_told(
@@ -196,7 +207,7 @@ def test_another_certificate_than_that_of_the_page_is_told(
     assert [name for name, outcome in found.outcomes.items() if outcome == "failed"] == ["certificate of this page"]
 
 
-def test_random_tampering_is_never_shown_as_verified(
+def test_random_tampering_is_never_shown_as_authentic(
     browser: Browser, authority: CertificateAuthority, published: dict[str, Path], panel: VerificationPanel
 ) -> None:
     genuine = {**read_tree(panel.folder / "bundle", "bundle"), **read_tree(panel.folder / "model", "model")}
@@ -214,12 +225,16 @@ def test_random_tampering_is_never_shown_as_verified(
         scene.lay_out(mutated)
         found = checked(browser, panel)
         scene.lay_out({name: relevant.get(name, GONE) for name in mutated})
-        optional = {"bundle/model.json", "bundle/leakage.json", "bundle/report.md", "bundle/indices.safetensors"}
+        optional = {
+            "model/model.safetensors",
+            "bundle/model.json",
+            "bundle/indices.safetensors",
+        }  # of two there is a copy
         if all(content == GONE and name in optional for name, content in mutated.items()):
-            assert found.decision == "verified"  # what was not given is shown as not checked
+            assert found.decision == "authentic"
         else:
-            assert found.decision != "verified", (number, sorted(mutated))
-    assert checked(browser, panel).decision == "verified"
+            assert found.decision == "failed", (number, sorted(mutated))
+    assert checked(browser, panel).decision == "authentic"
 
 
 _UNCHECKED = ("step.json", "receipt.json", "deletion.json", "model/model.json", "model/indices.safetensors")
@@ -255,7 +270,7 @@ TRUSTS: dict[str, tuple[Change, bool]] = {
     "the log's key was revoked": (_with("log", revoked=_revoked(1, None)), False),
     "the log's key is not valid yet": (_with("log", valid_from=now() + timedelta(hours=1)), False),
     "another log is trusted": (lambda trust: trust.model_copy(update={"log_origin": "another.example/log"}), False),
-    "nobody is trusted": (lambda trust: trust.model_copy(update={"keys": trust.keys_for("log")}), False),
+    "no signer is trusted": (lambda trust: trust.model_copy(update={"keys": trust.keys_for("log")}), False),
 }
 
 
@@ -278,7 +293,7 @@ def test_the_page_judges_keys_as_mbd_verify_does(
     found = checked(browser, panel)
     verdict = verify_bundle(from_folder(bundle), trust)
     assert {name: found.outcomes[name] for name in SHARED} == {name: verdict.check(name).outcome for name in SHARED}
-    assert (found.decision == "verified") == good, found
+    assert (found.decision == "authentic") == good, found
 
 
 def test_proofs_from_a_log_of_many_entries(browser: Browser, tmp_path: Path) -> None:
@@ -287,7 +302,7 @@ def test_proofs_from_a_log_of_many_entries(browser: Browser, tmp_path: Path) -> 
     for number, bundle in enumerate(bundles):
         panel = VerificationPanel.set_up(tmp_path / f"desk-{number}", bundle, authority.trust_file)
         found = checked(browser, panel)
-        assert found.decision == "verified", found
+        assert found.decision == "authentic", found
         assert found.reasons["log inclusion"].startswith(f"entry {number} of the log ")
 
 
@@ -317,7 +332,7 @@ def test_a_browser_that_cannot_check_signatures_says_so(
     browser.open(panel.page, before=before)
     browser.choose("#files", panel.files)
     found = shown(browser)
-    assert found.decision == "not verified"
+    assert found.decision == "failed"
     for name in SHARED:
         assert found.outcomes[name] == "not checkable"
         assert found.reasons[name].startswith(reason)

@@ -31,7 +31,7 @@ def test_a_hostile_certificate_runs_nothing(browser: Browser, tmp_path: Path) ->
     )
     (bundle / wicked.replace("/", "")[:50]).write_text("a file with a wicked name")
     panel = VerificationPanel.set_up(tmp_path / "desk", bundle, authority.trust_file)
-    assert checked(browser, panel).decision == "verified"
+    assert checked(browser, panel).decision == "authentic"
     assert browser.complaints() == []
     assert browser.evaluate("[document.scripts.length, document.images.length]") == [1, 0]
     assert browser.evaluate("document.title").startswith('Attacks found no audio in model "sentiment"')
@@ -45,7 +45,7 @@ def test_pages_fit_the_window_and_follow_the_scheme(
     browser.look(width, scheme)
     browser.open(panel.page)
     assert browser.evaluate("document.documentElement.scrollWidth") == width
-    assert checked(browser, panel).decision == "verified"
+    assert checked(browser, panel).decision == "authentic"
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 28)"}[scheme]
@@ -95,7 +95,7 @@ def test_on_paper_the_tables_are_open_and_nothing_asks_to_be_clicked(
 def test_the_index_leads_to_the_pages(browser: Browser, tmp_path: Path) -> None:
     authority = SmallOffice.make(tmp_path / "office")
     digest = authority.publish("exact").name
-    report.of_store(authority.params, authority.url, tmp_path / "site")
+    report.of_store(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
     browser.look(390, "light")
     browser.open(tmp_path / "site" / "index.html")
     assert browser.evaluate("document.documentElement.scrollWidth") == 390

@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 from kfp.local.docker_task_handler import docker as docker_sdk
 
-from mbd.files import path_digest, read_json
+from mbd.files import read_json
 from pipelines.containers import run_container
+from tests.digests import path_digest
 from tests.integration.command import mbd
 from tests.integration.servers.docker import Docker, add_packages
 from tests.pipelines.small import as_options, only_run
@@ -138,7 +139,7 @@ def test_killed_and_run_again_it_ends_with_a_certificate_that_verifies(
     assert not (old / "publish").exists()
     receipt = read_json(new / "publish" / "published" / "receipt.json")
     place = f"file://build/store/certificates/{receipt['certificate']}"
-    verified = mbd("verify", place, environment={}, folder=work_folder)
+    verified = mbd("verify", place, "--trust", "build/keys/trust.json", environment={}, folder=work_folder)
     assert (verified.returncode, "VERIFIED" in verified.stdout) == (0, True), verified.stdout + verified.stderr
     envelope = json.loads((new / "publish" / "published" / "certificate.json").read_bytes())
     assert envelope["payloadType"] == "application/vnd.in-toto+json"

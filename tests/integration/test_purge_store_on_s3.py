@@ -12,21 +12,22 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from mbd.certificate.layout import object_name, tombstone_name
+from mbd.certificate.layout import object_name
 from mbd.certificate.state import entry
+from mbd.certificate.tombstones import read_tombstones
 from mbd.files import read_json, sha256_file
 from mbd.formats.receipt import Receipt
 from mbd.formats.statement import PurgeStatement
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params.operations import StoreSettings
-from mbd.purge.tombstone_store import read_tombstones
 from mbd.records import now
-from mbd.storage import open_store
+from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 from tests.certificate.build import ModelWorkspace, make_home
 from tests.features.dvc_repository import isolated
 from tests.integration.command import mbd
 from tests.integration.servers.rgw import S3
+from tests.purge.planted import plant_tombstones
 from tests.purge.workspace import PurgeWorkspace, holding
 
 pytestmark = pytest.mark.services
@@ -47,8 +48,15 @@ class PurgeAuthority:
 
     @property
     def store(self) -> Store:
-        settings = StoreSettings.model_validate({"endpoint": self.s3.endpoint, "timeout_seconds": 30.0})
-        return open_store(self.url, settings)
+        return open_store(self.url, self._settings)
+
+    @property
+    def private(self) -> Store:
+        return open_private(self.url, self._settings)
+
+    @property
+    def _settings(self) -> StoreSettings:
+        return StoreSettings.model_validate({"endpoint": self.s3.endpoint, "timeout_seconds": 30.0})
 
     @property
     def receipt(self) -> Path:
@@ -74,7 +82,8 @@ class PurgeAuthority:
     def verify(self) -> dict[str, Any]:
         """Verify the certificate from its URL as a stranger does; return what it claims of erasure."""
         place = f"{self.url}/certificates/{self.certificate}"
-        code, text = self.run("verify", place, "--json", store=False)
+        trust = self.purge_workspace.authority.trust_file
+        code, text = self.run("verify", place, "--json", "--trust", trust, store=False)
         assert code == 0, text
         found = json.loads(text)
         assert {check["outcome"] for check in found["checks"]} == {"passed"}
@@ -134,7 +143,7 @@ def authority(
     body = (model_workspace.folder / "model" / WEIGHTS).read_bytes()
     for key in (
         f"mbd/{object_name(purge_workspace.old_weights())}",
-        f"mbd/batches/files/{purge_workspace.old_weights()}",
+        f"mbd/private/batches/files/{purge_workspace.old_weights()}",
     ):
         for _ in range(2):
             client.put_object(Bucket=names[0], Key=key, Body=body)
@@ -151,7 +160,7 @@ def denied(bucket: str) -> str:
         "Effect": "Deny",
         "Principal": "*",
         "Action": ["s3:DeleteObject", "s3:DeleteObjectVersion"],
-        "Resource": [f"arn:aws:s3:::{bucket}/mbd/batches/*"],
+        "Resource": [f"arn:aws:s3:::{bucket}/mbd/private/batches/*"],
     }
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
@@ -168,7 +177,7 @@ def test_a_purge_leaves_proof_and_tombstones_in_the_bucket_and_no_old_byte_in_an
     client.put_bucket_policy(Bucket=authority.store_bucket, Policy=denied(authority.store_bucket))
     code, text = authority.run(*purge)
     assert (code, "erasure: partial" in text, "s3:DeleteObject" in text) == (1, True, True), text
-    assert {key.split("/")[1] for _, key, _ in authority.old_versions()} == {"batches"}
+    assert {key.split("/")[1] for _, key, _ in authority.old_versions()} == {"private"}
     assert authority.verify()["claim"] == "partial"
 
     client.delete_bucket_policy(Bucket=authority.store_bucket)
@@ -183,12 +192,10 @@ def test_a_purge_leaves_proof_and_tombstones_in_the_bucket_and_no_old_byte_in_an
     kept = {place: digest for place, digest in before.items() if place not in old}
     assert {place: after.get(place) for place in kept} == kept
     added = {key.split("/")[1] for bucket, key, _ in after.keys() - before.keys() if bucket == authority.store_bucket}
-    assert {"tombstones", "about", "certificates", "log"} >= added >= {"tombstones", "about", "certificates"}
+    assert {"private", "certificates", "log"} >= added >= {"private", "certificates"}
 
-    assert authority.store.stat(tombstone_name("sha256", purge_workspace.old_weights()))
-    assert [target.sha256 for target in read_tombstones(authority.store, authority.certificate)] == [
-        purge_workspace.old_weights()
-    ]
+    tombstones = read_tombstones(authority.store, authority.private, purge_workspace.authority.trust)
+    assert {target.sha256 for target in tombstones.of(authority.certificate)} == {purge_workspace.old_weights()}
     about = entry(
         authority.store, authority.certificate, purge_workspace.authority.trust, now()
     ).about  # signed, and in the log
@@ -228,3 +235,19 @@ def test_a_resurrected_file_is_refused_by_steps_found_by_a_scan_and_removed(auth
     )
     code, text = authority.run("evaluate", *given, store=False)
     assert (code, "this file was purged because a modality was revoked" in text) == (5, True), text
+
+
+def test_planted_tombstones_remove_nothing_from_a_bucket(authority: PurgeAuthority, tmp_path: Path) -> None:
+    released = sha256_file(authority.purge_workspace.authority.model_workspace.deletion("surgery") / WEIGHTS)
+    plant_tombstones(authority.store, authority.private, authority.certificate, [released], tmp_path / "stranger")
+    before = authority.contents()
+    code, text = authority.run("purge", "scan", "--remove", "--yes")
+    assert (code, "0 tombstones" in text) == (0, True), text
+    assert authority.contents() == before
+    code, text = authority.run("purge", "--receipt", authority.receipt, "--yes")
+    assert code == 0, text
+    assert authority.store.stat(object_name(released))
+    model = authority.purge_workspace.authority.model_workspace.deletion("surgery")
+    trust = authority.purge_workspace.authority.trust_file
+    code, text = authority.run("guard", "--model", model, "--trust", trust)
+    assert code == 0, text

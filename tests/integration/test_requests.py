@@ -22,7 +22,7 @@ from mbd.params import Params, load_params, to_yaml
 from mbd.randomness import stream
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
-from mbd.storage import open_store
+from mbd.storage import open_private, open_store
 from tests.certificate.authority import key_settings
 from tests.integration.servers.rgw import S3
 from tests.requests.small import SETTINGS as SMALL
@@ -50,7 +50,7 @@ class Service:
         self.params = load_params(None, self.settings)
         features.run(self.params, folder / "features")
         train.run(self.params, folder / "features", folder / "model")
-        self.request_store = RequestStore(open_store(url, self.params.store))
+        self.request_store = RequestStore(open_private(url, self.params.store))
 
     def of(self, model: str) -> Params:
         return load_params(None, [*self.settings, f"certificate.model={model}"])
@@ -126,9 +126,11 @@ def test_each_request_is_certified_exactly_once(service: Service) -> None:
         assert Counter(event.state for event in request.history)["certified"] == 1
     certificates = {request.certificate for request in requests}
     assert None not in certificates
-    log = Log(service.request_store.store, read_trust(Path(service.params.certificate.trust)))
+    store = open_store(service.url, service.params.store)
+    log = Log(store, read_trust(Path(service.params.certificate.trust)))
     assert log.size == len(certificates)
-    published = {entry.name.split("/")[1] for entry in service.request_store.store.list("certificates/")}
+    published = {entry.name.split("/")[1] for entry in store.list("certificates/")}
     assert published == certificates
     for certificate in certificates:
-        assert verify.run(service.params, f"{service.url}/certificates/{certificate}").verified
+        place = f"{service.url}/certificates/{certificate}"
+        assert verify.run(service.params, place, trust=Path(service.params.certificate.trust)).verified

@@ -259,10 +259,10 @@ def test_a_bucket_with_suspended_versioning_can_be_read_but_not_written(s3: S3) 
 @pytest.mark.parametrize(
     ("variables", "bucket", "words"),
     [
-        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, None, "refuses our credentials.*SignatureDoesNotMatch"),
-        ({"AWS_ACCESS_KEY_ID": "nobody"}, None, "refuses our credentials.*InvalidAccessKeyId"),
-        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, None, "refuses our credentials, or there are none"),
-        ({"AWS_PROFILE": "unknown"}, None, "refuses our credentials, or there are none"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, None, "refused the credentials.*SignatureDoesNotMatch"),
+        ({"AWS_ACCESS_KEY_ID": "nobody"}, None, "refused the credentials.*InvalidAccessKeyId"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, None, "refused the credentials, or there are none"),
+        ({"AWS_PROFILE": "unknown"}, None, "refused the credentials, or there are none"),
         ({}, "no-such-bucket", "the bucket does not exist"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A verifier's desk in front of a browser: the files of a certificate, the page made from them, and what it shows."""
+"""The verification panel of a page in a browser: the files of a certificate, its page, and what the panel shows."""
 
 import shutil
 from dataclasses import dataclass

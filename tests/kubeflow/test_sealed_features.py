@@ -7,12 +7,12 @@ import pytest
 
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.files import path_digest
 from mbd.kubeflow import tasks
 from mbd.kubeflow.reference import SHARED_FOLDER, feature_set
 from mbd.params import Params, load_params
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import encrypt_folder
+from tests.digests import path_digest
 from tests.features.build import synthetic_set
 from tests.features.dvc_repository import SampleRepository, isolated
 from tests.kubeflow.workspace import ArtifactWorkspace, as_settings, sealing

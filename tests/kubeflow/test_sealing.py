@@ -10,13 +10,14 @@ import pytest
 
 from mbd.certificate.bundle import Bundle
 from mbd.errors import ExitCode
-from mbd.files import path_digest, read_json
+from mbd.files import read_json
 from mbd.formats.statement import DeletionStatement
 from mbd.kubeflow import tasks
 from mbd.params import load_params
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import opened
+from tests.digests import path_digest
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact, as_settings, sealing
 from tests.shredding.build import files_with, windows
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.bundle import Bundle
+from mbd.certificate.replay import read_history
+from mbd.certificate.trust import read_trust
 from mbd.errors import ExitCode
 from mbd.files import file_digests, read_json, sha256_file, to_json, write_file
 from mbd.formats.statement import DeletionStatement
@@ -15,6 +17,7 @@ from mbd.kubeflow import tasks
 from mbd.params import Params, load_params
 from mbd.steps import verify
 from mbd.steps.step import step_run
+from mbd.storage import open_store
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact
 from tests.pipelines.small import UNCUT
 
@@ -45,7 +48,7 @@ def test_what_a_person_looks_for_is_in_the_metadata(workspace: ArtifactWorkspace
     deleted, leakage = workspace.artifact("deleted"), workspace.artifact("leakage")
     assert deleted.metadata == {"sha256": sha256_file(deleted.folder / "model.safetensors"), "guarantee": "empirical"}
     assert leakage.metadata["decision"] == "passed"
-    assert workspace.artifact("metrics").metadata["passed"] == 1.0
+    assert workspace.artifact("metrics").metadata["leaks"] == 0.0
     assert all(isinstance(value, float) for value in workspace.artifact("metrics").metadata.values())
     published = workspace.artifact("published")
     assert published.metadata["certificate"] == sha256_file(published.folder / "certificate.json")
@@ -58,7 +61,9 @@ def test_the_data_itself_is_no_artifact(workspace: ArtifactWorkspace) -> None:
 
 def test_the_published_certificate_verifies_and_names_its_run_and_request(workspace: ArtifactWorkspace) -> None:
     deleted = workspace.artifact("deleted").folder
-    verdict = verify.run(load_text(workspace.params()), workspace.artifact("published").path, model=deleted)
+    params = load_text(workspace.params())
+    bundle, trust = workspace.artifact("published").path, Path(params.certificate.trust)
+    verdict = verify.run(params, bundle, model=deleted, trust=trust, store=params.store.url)
     assert verdict.verified, verdict.problems
     statement = Bundle(workspace.artifact("published").folder).statement
     assert isinstance(statement, DeletionStatement)
@@ -177,10 +182,12 @@ def test_what_is_published_is_fetched_attacked_again_and_confirmed(
     record = read_json(leakage.folder / "leakage.json")
     assert set(record["models"]) == {"after", "reference"}
     assert record["decision"] == "passed"
-    tasks.reaudit(workspace.params("certificate.reaudit_days=500"), certificate, leakage)
-    about = list((workspace.folder / "store" / "about" / certificate).iterdir())
-    assert len(about) == 1
+    tasks.reaudit(workspace.params("certificate.reaudit_days=300"), certificate, leakage, "run-43")
+    trust = read_trust(workspace.folder / "keys" / "trust.json")
+    history = read_history(open_store(f"file://{workspace.folder}/store"), trust)
+    assert [one.effect for one in history.about(certificate)] == ["passed"]
     assert "last_success" in reported(workspace, tmp_path, "reaudit", "run-43", "RUNNING")
+    assert "last_failure" in reported(workspace, tmp_path / "later", "reaudit", "run-44", "SUCCEEDED")
 
 
 def test_a_refused_audit_refutes_the_certificate_and_fails_the_run(
@@ -201,7 +208,8 @@ def test_a_refused_audit_refutes_the_certificate_and_fails_the_run(
     assert exit_code(caught) == ExitCode.REFUSED
     assert f"refutes certificate {certificate['certificate']}: it leaks now" in capfd.readouterr().err
     place = f"file://{tmp_path}/store/certificates/{certificate['certificate']}"
-    assert not verify.run(load_text(params), place).verified
+    loaded = load_text(params)
+    assert not verify.run(loaded, place, trust=Path(loaded.certificate.trust)).verified
 
 
 def load_text(params: str) -> Params:

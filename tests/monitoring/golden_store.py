@@ -1,5 +1,6 @@
 """A store with its own keys, filled with certificates copied from the golden ones: no model is trained."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -9,12 +10,22 @@ from typing import Any
 from mbd.certificate.compose import revocation
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
+from mbd.certificate.layout import certificate_name, object_name
+from mbd.certificate.log.append import append
+from mbd.certificate.log.reader import Log
+from mbd.certificate.log.tiles import claim_name
 from mbd.certificate.publish import Publisher, publish_statement
+from mbd.certificate.tombstones import keep_list
 from mbd.certificate.trust import read_trust, write_trust
+from mbd.formats.predicate import Erasure
+from mbd.formats.purge import PurgeReport, Target, TombstoneList
 from mbd.formats.statement import (
     CERTIFICATE,
+    MODEL,
+    WEIGHTS,
     AnyStatement,
     DeletionStatement,
+    PurgeStatement,
     Reaudit,
     ReauditStatement,
     parse_payload,
@@ -26,6 +37,7 @@ from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.requests.request_store import RequestStore
+from mbd.storage.store import Store
 from tests.certificate.keyed_store import KeyedStore
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "certificates" / "v1"
@@ -37,6 +49,23 @@ def golden(kind: str) -> DeletionStatement:
     statement = parse_payload(Envelope.parse((GOLDEN / kind / "bundle" / CERTIFICATE).read_bytes()).content)
     assert isinstance(statement, DeletionStatement)
     return statement
+
+
+def purge_statement(private: Store, certificate: str, digests: Sequence[str]) -> PurgeStatement:
+    """Return the statement that these files were purged, and keep the list of them that it names."""
+    targets = tuple(Target(sha256=digest, what="weights") for digest in digests)
+    listed = keep_list(private, TombstoneList(certificate=certificate, targets=targets, salt="0" * 64))
+    predicate = PurgeReport(
+        erasure=Erasure(claim="complete", note=""),
+        targets={"weights": len(targets)},
+        modalities=(),
+        excepted=0,
+        places=(),
+        proof="0" * 64,
+        tombstones=listed,
+        issued=now(),
+    )
+    return PurgeStatement(subject=subjects_of({CERTIFICATE: certificate}), predicate=predicate)
 
 
 @dataclass(frozen=True)
@@ -54,7 +83,7 @@ class GoldenStore(KeyedStore):
 
     @property
     def request_store(self) -> RequestStore:
-        return RequestStore(self.store)
+        return RequestStore(self.private)
 
     def publish(self, statement: AnyStatement) -> str:
         """Sign, log and publish a statement; return its digest."""
@@ -64,12 +93,43 @@ class GoldenStore(KeyedStore):
         publish_statement(Publisher(self.store, StoreSettings(), log, read_trust(self.trust_file)), envelope.to_bytes())
         return envelope.digest
 
+    def publish_many(self, statements: Iterable[AnyStatement]) -> None:
+        """Sign, log and publish statements, quickly: without proofs, and with one checkpoint for many of them."""
+        signer = load_signer(f"file:{self.folder}/keys/signer.pem")
+        log, size = load_signer(f"file:{self.folder}/keys/{LOG}.pem"), Log(self.store, self.trust).size
+        leaf = b""
+        for place, statement in enumerate(statements, start=size):
+            envelope = sign(to_payload(statement), PAYLOAD_TYPE, [signer])
+            leaf = bytes.fromhex(envelope.digest)
+            self.store.create(certificate_name(envelope.digest), envelope.to_bytes())
+            self.store.create(claim_name(place), leaf)
+        append(self.store, leaf, log, self.trust)
+
+    def revocations(self, certificate: str, stop: int, start: int = 0) -> Iterator[AnyStatement]:
+        """Yield different revocations of a certificate."""
+        return (revocation(certificate, f"reason {number}", now()) for number in range(start, stop))
+
     def certificate(self, kind: str = "surgery", *, days: float = 90, **changes: Any) -> str:
         """Publish a certificate of a kind, with the next re-audit due in `days`."""
+        return self.publish(self.dated(kind, days=days, **changes))
+
+    def dated(self, kind: str, *, days: float = 90, **changes: Any) -> DeletionStatement:
+        """Return a golden certificate as if it was issued now."""
         statement, at = golden(kind), now()
         changes = {"issued": at, "reaudit_by": at + timedelta(days=days), "supersedes": None} | changes
         predicate = statement.predicate.model_copy(update=changes)
-        return self.publish(statement.model_copy(update={"predicate": predicate}))
+        return statement.model_copy(update={"predicate": predicate})
+
+    def files(self, *kinds: str) -> None:
+        """Publish the files that golden certificates are about."""
+        for kind in kinds:
+            for name, sha256 in golden(kind).digests.items():
+                source = GOLDEN / kind / ("model" if name in {WEIGHTS, MODEL} else "bundle") / name
+                self.store.create(object_name(sha256), source)
+
+    def purge(self, certificate: str, *digests: str) -> str:
+        """Publish the statement that these files were purged."""
+        return self.publish(purge_statement(self.private, certificate, digests))
 
     def revoke(self, certificate: str) -> str:
         return self.publish(revocation(certificate, "for the test", now()))
@@ -84,7 +144,7 @@ class GoldenStore(KeyedStore):
         return self.publish(ReauditStatement(subject=subjects_of({CERTIFICATE: certificate}), predicate=predicate))
 
     def scanner(self) -> StoreScanner:
-        return StoreScanner(self.store, self.trust_file)
+        return StoreScanner(self.store, self.private, self.trust_file)
 
     def monitor(self) -> StoreMonitor:
         return StoreMonitor(self.scanner(), 0.05)

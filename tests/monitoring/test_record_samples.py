@@ -36,6 +36,7 @@ def attack(name: str, low: float, **changes: Any) -> AttackRecord:
         reference=interval,
         difference=interval,
         tolerance=0.03,
+        blind=False,
         decision="passed",
         reason="",
     )
@@ -138,6 +139,7 @@ def test_mbd_purge_scan_delivers_its_findings_as_metrics(
     monkeypatch.chdir(tmp_path)
     lifecycle_store.store.create(object_name("a" * 64), b"something else")
     settings = ["--set=monitoring.mode=textfile", f"--set=monitoring.textfile={tmp_path}/metrics"]
+    settings.append(f"--set=certificate.trust={lifecycle_store.trust_file}")
     CliRunner().invoke(group, ["purge", "scan", "--store", lifecycle_store.url, *settings])
     assert [file.name for file in (tmp_path / "metrics").iterdir()] == ["mbd-purge-scan-sentiment.prom"]
     page = ExporterPage((tmp_path / "metrics" / "mbd-purge-scan-sentiment.prom").read_text())

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.keys import revoke_key
-from mbd.certificate.layout import certificate_name, object_name, proof_name, tombstone_name
+from mbd.certificate.layout import certificate_name, object_name, proof_name
 from mbd.certificate.log.tiles import CHECKPOINT
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError
 from mbd.formats.request import Lease
-from mbd.monitoring.facts import CertificateFacts, InvalidEntry, RequestFacts, StatementFacts
+from mbd.monitoring.facts import InvalidEntry, RequestFacts
 from mbd.monitoring.store_scanner import ScanStoppedError
 from mbd.storage.store import StoreError
 from tests.monitoring.golden_store import GoldenStore, days_from_now
@@ -28,9 +28,8 @@ def test_a_second_scan_reads_only_what_is_new(lifecycle_store: GoldenStore) -> N
     second = lifecycle_store.certificate("exact")
     found = scanner.scan()
     assert found.read == 1
-    assert {type(found.certificates[digest]) for digest in (first, second)} == {CertificateFacts}
-    assert found.log is not None
-    assert found.log.size == 2
+    assert list(found.history.certificates) == [first, second]
+    assert found.history.size == 2
 
 
 def test_a_request_that_changes_state_is_read_again(lifecycle_store: GoldenStore) -> None:
@@ -48,34 +47,44 @@ def test_a_request_that_changes_state_is_read_again(lifecycle_store: GoldenStore
     assert [state for state, _ in facts.reached] == ["received", "running"]
 
 
-def test_a_modified_certificate_is_invalid_until_it_is_restored(lifecycle_store: GoldenStore) -> None:
+def test_a_modified_certificate_makes_all_states_unknown_until_it_is_restored(lifecycle_store: GoldenStore) -> None:
     digest, scanner = lifecycle_store.certificate(), lifecycle_store.scanner()
-    scanner.scan()
+    assert scanner.scan().problem is None
     file = file_of(lifecycle_store, certificate_name(digest))
     good = file.read_bytes()
-    file.write_bytes(good.replace(b"A", b"B", 1))
-    assert isinstance(scanner.scan().certificates[digest], InvalidEntry)
+    for _ in range(2):
+        file.write_bytes(good + b" ")
+        found = scanner.scan()
+        assert [one.digest for one in found.history.blocking] == [digest]
+        assert "entry 0 of the log cannot be read" in (found.problem or "")
     file.write_bytes(good)
-    assert isinstance(scanner.scan().certificates[digest], CertificateFacts)
+    assert scanner.scan().problem is None
 
 
-def test_a_certificate_without_its_proof_is_invalid(lifecycle_store: GoldenStore) -> None:
-    digest = lifecycle_store.certificate()
-    proof = file_of(lifecycle_store, proof_name(digest))
-    content = proof.read_bytes()
-    proof.unlink()
-    scanner = lifecycle_store.scanner()
-    assert isinstance(scanner.scan().certificates[digest], InvalidEntry)
-    proof.write_bytes(content)
-    assert isinstance(scanner.scan().certificates[digest], CertificateFacts)
-
-
-def test_a_removed_certificate_is_dropped(lifecycle_store: GoldenStore) -> None:
-    kept, gone, scanner = lifecycle_store.certificate(), lifecycle_store.certificate("exact"), lifecycle_store.scanner()
+def test_so_does_a_certificate_that_was_removed(lifecycle_store: GoldenStore) -> None:
+    _, gone, scanner = lifecycle_store.certificate(), lifecycle_store.certificate("exact"), lifecycle_store.scanner()
     scanner.scan()
-    file_of(lifecycle_store, certificate_name(gone)).unlink()
-    file_of(lifecycle_store, proof_name(gone)).unlink()
-    assert set(scanner.scan().certificates) == {kept}
+    file = file_of(lifecycle_store, certificate_name(gone))
+    content = file.read_bytes()
+    file.unlink()
+    for look in (scanner, lifecycle_store.scanner()):
+        assert [(one.digest, one.index) for one in look.scan().history.blocking] == [(gone, 1)]
+    file.write_bytes(content)
+    assert scanner.scan().problem is None
+
+
+def test_a_certificate_without_its_proof_is_known_by_the_log(lifecycle_store: GoldenStore) -> None:
+    digest = lifecycle_store.certificate()
+    file_of(lifecycle_store, proof_name(digest)).unlink()
+    found = lifecycle_store.scanner().scan()
+    assert (list(found.history.certificates), found.problem) == ([digest], None)
+
+
+def test_what_is_not_in_the_log_is_counted(lifecycle_store: GoldenStore) -> None:
+    lifecycle_store.certificate()
+    lifecycle_store.store.create(certificate_name("a" * 64), b"{}")
+    found = lifecycle_store.scanner().scan()
+    assert (found.unlogged, found.problem) == (1, None)
 
 
 def test_statements_about_a_certificate_are_found(lifecycle_store: GoldenStore) -> None:
@@ -84,19 +93,19 @@ def test_statements_about_a_certificate_are_found(lifecycle_store: GoldenStore) 
         lifecycle_store.revoke(certificate),
         lifecycle_store.audit(certificate, decision="refused", reasons=("it leaks",)),
     )
-    found = lifecycle_store.scanner().scan().certificates
-    effects = {digest: fact.effect for digest, fact in found.items() if isinstance(fact, StatementFacts)}
-    assert effects == {revoked: "revoked", audited: "refuted"}
+    about = lifecycle_store.scanner().scan().history.about(certificate)
+    assert [(one.digest, one.effect) for one in about] == [(revoked, "revoked"), (audited, "refuted")]
 
 
-def test_certificates_signed_by_a_revoked_key_are_invalid(lifecycle_store: GoldenStore) -> None:
+def test_certificates_signed_by_a_revoked_key_do_not_count(lifecycle_store: GoldenStore) -> None:
     digest, scanner = lifecycle_store.certificate(), lifecycle_store.scanner()
-    assert isinstance(scanner.scan().certificates[digest], CertificateFacts)
+    assert list(scanner.scan().history.certificates) == [digest]
     revoke_key(lifecycle_store.trust_file, "signer", "stolen", log_size=0)
     assert read_trust(lifecycle_store.trust_file).keys_for("certificate")[0].revoked
     found = scanner.scan()
     assert found.read == 1
-    assert isinstance(found.certificates[digest], InvalidEntry)
+    assert found.history.certificates == {}
+    assert [one.digest for one in found.history.findings] == [digest]
 
 
 def test_a_log_that_was_rolled_back_is_a_problem_until_it_is_restored(lifecycle_store: GoldenStore) -> None:
@@ -110,23 +119,22 @@ def test_a_log_that_was_rolled_back_is_a_problem_until_it_is_restored(lifecycle_
     for _ in range(2):
         found = scanner.scan()
         assert "shrunk" in (found.log_problem or "")
-        assert found.log is not None
-        assert found.log.size == 2
+        assert found.history.size == 2
     checkpoint.unlink()
-    assert "missing" in (scanner.scan().log_problem or "")
+    assert "shrunk" in (scanner.scan().log_problem or "")
     checkpoint.write_bytes(new)
-    assert scanner.scan().log_problem is None
+    assert scanner.scan().problem is None
 
 
 def test_a_damaged_request_is_invalid(lifecycle_store: GoldenStore) -> None:
     request = lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
-    file_of(lifecycle_store, f"requests/{request.id}.json").write_text("{}")
+    file_of(lifecycle_store, f"private/requests/{request.id}.json").write_text("{}")
     assert isinstance(lifecycle_store.scanner().scan().requests[f"requests/{request.id}.json"], InvalidEntry)
 
 
 def test_a_missing_or_suddenly_empty_store_is_an_error(lifecycle_store: GoldenStore) -> None:
     scanner = lifecycle_store.scanner()
-    assert scanner.scan().certificates == {}  # nothing has been published yet
+    assert scanner.scan().history.certificates == {}  # nothing has been published yet
     lifecycle_store.certificate()
     scanner.scan()
     store = lifecycle_store.folder / "store"
@@ -138,7 +146,7 @@ def test_a_missing_or_suddenly_empty_store_is_an_error(lifecycle_store: GoldenSt
         scanner.scan()
     store.rmdir()
     (lifecycle_store.folder / "away").rename(store)
-    assert len(scanner.scan().certificates) == 1
+    assert len(scanner.scan().history.certificates) == 1
 
 
 def test_without_a_trust_file_nothing_is_looked_at(lifecycle_store: GoldenStore) -> None:
@@ -149,14 +157,15 @@ def test_without_a_trust_file_nothing_is_looked_at(lifecycle_store: GoldenStore)
 
 def test_purged_files_that_are_back_in_the_store_are_counted(lifecycle_store: GoldenStore) -> None:
     buried, back, kept = "a" * 64, "b" * 64, "c" * 64
-    for digest in (buried, back):
-        lifecycle_store.store.create(tombstone_name("sha256", digest), b"{}")
-        lifecycle_store.store.create(tombstone_name("md5", digest[:32]), b"{}")
+    certificate = lifecycle_store.certificate()
+    lifecycle_store.purge(certificate, buried, back)
+    for planted in (f"tombstones/sha256/{kept}", f"private/tombstones/{kept}"):
+        lifecycle_store.store.create(planted, b"{}")
     for digest in (back, kept):
         lifecycle_store.store.create(object_name(digest), b"weights")
     found = lifecycle_store.scanner().scan()
     assert (found.tombstones, found.resurrected) == (2, 1)
-    lifecycle_store.store.create(f"batches/files/{buried}", b"weights")
+    lifecycle_store.private.create(f"batches/files/{buried}", b"weights")
     assert lifecycle_store.scanner().scan().resurrected == 2
 
 

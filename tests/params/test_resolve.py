@@ -100,10 +100,10 @@ def test_a_wrong_key_names_the_nearest_right_one(setting: str, nearest: str) -> 
         "features.label_range=[3, -3]",
         "features.source.kind=npz",
         "features.source.kind=parquet",
-        "features.source.modalities=[Text]",
+        "features.source.modalities=[text+visual]",
         "evaluation.missing_rates=[1.0]",
         "evaluation.corruption.share=-0.1",
-        "store.url=http://somewhere",
+        "store.url=ftp://somewhere",
         "monitoring.pushgateway=http://user:secret@host:9091",
     ],
 )
@@ -120,7 +120,14 @@ def test_a_setting_without_a_value_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"), [("a: [", "not YAML"), ("- 1", "mapping of sections"), ("training: {epoch: 1}", "no such")]
+    ("text", "problem"),
+    [
+        ("a: [", "not YAML"),
+        ("a: " + 2000 * "[", "not YAML"),
+        ("a: 2026-99-99", "not YAML"),
+        ("- 1", "mapping of sections"),
+        ("training: {epoch: 1}", "no such"),
+    ],
 )
 def test_a_bad_file_is_named(tmp_path: Path, text: str, problem: str) -> None:
     file = written(tmp_path, text)
@@ -145,7 +152,7 @@ def test_the_digest_is_the_same_just_for_the_same_parameters(one: int, other: in
     ("setting", "problem"),
     [
         ("features.source.kind=npz", "source.kind=npz reads a file: set features.source.path"),
-        ("features.source.path=own.npz", "source.kind=synthetic reads no file: set features.source.kind"),
+        ("features.source={kind: synthetic, path: own.npz}", "source.kind=synthetic reads no file: leave"),
     ],
 )
 def test_a_source_and_its_file_belong_together(setting: str, problem: str) -> None:

@@ -12,8 +12,7 @@ SETTINGS = [
     "evaluation.figures=false",
     "attacks.figures=false",
     "attacks.resamples=100",
-    "attacks.relearn_rows=[16]",
-    "attacks.variants=[]",
+    "attacks.relearn_rows=[32]",
     "attacks.proxy_parameters=10",
 ]
 UNCUT = "deletion.surgery.cut=false"

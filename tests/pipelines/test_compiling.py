@@ -72,6 +72,7 @@ def test_the_last_retry_has_its_full_time() -> None:
         ("data_keys_claim", "Keys"),
         ("wrapper_secret", "tmp"),
         ("state_claim", "signing"),
+        ("trust_config", "signing"),
     ],
 )
 def test_a_secret_or_claim_that_cannot_name_a_volume_is_refused(key: str, name: str) -> None:
@@ -127,10 +128,11 @@ def test_purge_is_a_task_of_every_run_and_gets_what_was_asked_for() -> None:
 
 @pytest.mark.parametrize("name", ["delete", "reaudit"])
 def test_the_end_is_judged_by_what_the_run_published(name: str) -> None:
-    spec, kubernetes = documents(name, PlatformSettings(keys_secret="signing"))
+    spec, kubernetes = documents(name, PlatformSettings(keys_secret="signing", trust_config="trust"))
     given = tasks(spec)["notify"]["inputs"]["parameters"]
     assert given["run"]["runtimeValue"]["constant"] == "{{$.pipeline_job_uuid}}"
-    assert kubernetes["exec-notify"]["secretAsVolume"][0]["secretName"] == "signing"  # the trust file is in it
+    assert kubernetes["exec-notify"]["configMapAsVolume"][0]["configMapName"] == "trust"
+    assert "secretAsVolume" not in kubernetes["exec-notify"]
 
 
 def test_an_audit_needs_no_model_before() -> None:
@@ -146,9 +148,17 @@ def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
     _, kubernetes = documents("delete", platform)
     assert all("secretAsEnv" in executor for executor in kubernetes.values())
     signing = {name for name, executor in kubernetes.items() if "secretAsVolume" in executor}
-    assert signing == {"exec-certify", "exec-publish", "exec-purge", "exec-notify"}
+    assert signing == {"exec-certify", "exec-publish", "exec-purge"}
     kept = {"exec-delete", "exec-certify", "exec-purge"}
     assert {name for name, executor in kubernetes.items() if "pvcMount" in executor} == kept
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_trust_file_reaches_every_task_and_signing_keys_only_those_that_sign(name: str) -> None:
+    _, kubernetes = documents(name, PlatformSettings(keys_secret="signing", trust_config="trust"))
+    assert all(executor["configMapAsVolume"][0]["configMapName"] == "trust" for executor in kubernetes.values())
+    signing = {name for name, executor in kubernetes.items() if "secretAsVolume" in executor}
+    assert signing <= {"exec-certify", "exec-publish", "exec-purge", "exec-reaudit"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -161,7 +171,7 @@ def test_what_opens_encrypted_artifacts_reaches_the_steps_that_read_or_write_the
     for step in opening:
         mounted = {one["secretName"]: one["mountPath"] for one in steps[step]["secretAsVolume"]}
         assert mounted["wrapper"] == platform.wrapper_path
-        assert ("signing" in mounted) == (step in {"certify", "publish", "purge", "published"})
+        assert ("signing" in mounted) == (step in {"certify", "publish", "purge"})
         in_memory = {"medium": "Memory", "mountPath": "/dev/shm", "volumeName": "plaintext"}
         assert in_memory in steps[step]["emptyDirMounts"]
 

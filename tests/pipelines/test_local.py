@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mbd.cli import group
-from mbd.files import path_digest, read_json
+from mbd.files import read_json
 from mbd.shredding.keys import KeyDestroyedError
 from pipelines.local import StepFailedError
+from tests.digests import path_digest
 from tests.pipelines.small import as_options, only_run
 from tests.shredding.build import files_with, windows
 
@@ -59,13 +60,15 @@ def test_a_whole_deletion_has_the_bytes_of_the_command_line_and_a_certificate_th
     outputs = only_run(tmp_path / "kfp")
     for step, artifact in {**MODELS, "attack": "leakage"}.items():
         assert path_digest(outputs / step / artifact) == path_digest(plain / step), step
-    *_, model, audit, published = done.output.splitlines()
+    *_, model, audit, published, store, following = done.output.splitlines()
+    assert store.split() == ["store:", "file://build/store"]
+    assert following.startswith(f"next: mbd verify {outputs / 'publish' / 'published'} --model ")
     assert model.split() == ["model:", str(outputs / "delete" / "deleted")]
     assert audit.split() == ["audit:", str(outputs / "attack" / "leakage")]
     assert published.split() == ["certificate:", str(outputs / "publish" / "published")]
     assert "reaudit_days" not in done.output  # parameters at their defaults are not repeated for every task
     certificate = read_json(outputs / "publish" / "published" / "receipt.json")["certificate"]
-    verified = run("verify", f"file://build/store/certificates/{certificate}")
+    verified = run("verify", f"file://build/store/certificates/{certificate}", "--trust", "build/keys/trust.json")
     assert verified.exit_code == 0, verified.output
     assert "VERIFIED" in verified.output
     assert [file.name for file in (outputs / "purge" / "proof").iterdir()] == ["report.md"]  # it was not requested

@@ -36,9 +36,9 @@ def test_all_guesses_right_by_hand() -> None:
 def test_the_bound_holds_as_often_as_it_says(epsilon: float) -> None:
     found = [
         lower_bound(*randomised_response(epsilon, 400, seed), delta=1e-5, confidence=0.95, seed=seed).epsilon
-        for seed in range(120)
+        for seed in range(40)
     ]
-    assert np.mean(np.array(found) > epsilon) <= 0.08
+    assert np.mean(np.array(found) > epsilon) <= 0.1
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mbd.errors import DataError, ExitCode, MbdError
 from mbd.formats.guarantee import LedgerEntry, LineageBudget
 from mbd.privacy.gaussian import analytic_sigma, epsilon_by_gaussian, zcdp
-from mbd.privacy.ledger import BudgetExhaustedError, Ledger, deletion_id, open_ledger
+from mbd.privacy.ledger import BudgetExhaustedError, Ledger, StatedCharge, deletion_id, open_ledger
 
 LINEAGE, BEFORE, AFTER = "a" * 64, "b" * 64, "c" * 64
 RHO = zcdp(analytic_sigma(1.0, 1e-5, 1.0), 1.0)
@@ -217,3 +217,26 @@ def test_the_ledger_of_another_lineage_is_not_taken(tmp_path: Path) -> None:
 def test_a_deletion_has_one_name_whatever_the_order_of_its_modalities() -> None:
     assert deletion_id(BEFORE, ("audio", "text"), "p") == deletion_id(BEFORE, ("text", "audio"), "p")
     assert len({deletion_id(BEFORE, ("audio",), "p"), deletion_id(AFTER, ("audio",), "p"), name(1), name(2)}) == 4
+
+
+def stated(entry: str, rho_before: float, rho: float) -> StatedCharge:
+    return StatedCharge(entry, ("audio",), rho, rho_before, rho_before + rho, epsilon=1.0, delta=1e-5)
+
+
+def test_a_restored_charge_counts_once_and_with_what_was_spent_before_it(tmp_path: Path) -> None:
+    with open_ledger(tmp_path, LINEAGE) as ledger:
+        ledger.restore(stated("1" * 64, 0.0, 0.5))
+        ledger.restore(stated("2" * 64, 2.0, 0.5))  # 1.5 was charged in between and has no certificate
+        ledger.restore(stated("1" * 64, 0.0, 0.5))
+        assert ledger.rho == pytest.approx(2.5)
+        assert charge(ledger, name(1), limit=1e9).rho_before == pytest.approx(2.5)
+    with open_ledger(tmp_path, LINEAGE, known=("1" * 64, "2" * 64)) as ledger:
+        assert len(ledger.entries) == 3
+
+
+def test_the_digest_of_a_charge_confirms_no_guess_of_the_weights(tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        with open_ledger(tmp_path / folder, LINEAGE) as ledger:
+            charge(ledger, name(1))
+    heads = {Ledger(tmp_path / folder / f"{LINEAGE}.jsonl", LINEAGE).head for folder in ("one", "other")}
+    assert len(heads) == 2

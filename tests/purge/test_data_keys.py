@@ -8,7 +8,6 @@ import pytest
 
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.state import entry
-from mbd.files import path_digest
 from mbd.formats.purge import PlaceRecord
 from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement
@@ -22,6 +21,7 @@ from mbd.shredding.vault import encrypt_folder, opened
 from mbd.shredding.wrapper import FileWrapper
 from mbd.steps.purge import Done
 from tests.certificate.build import ModelWorkspace
+from tests.digests import path_digest
 from tests.kubeflow.workspace import as_settings
 from tests.purge.workspace import PurgeWorkspace
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.formats.purge import Target
-from mbd.purge.history import History, is_pointer
+from mbd.purge.history import GitHistory, is_pointer
 from mbd.purge.targets import Targets
 from tests.features.dvc_repository import SampleRepository
 
@@ -57,7 +57,7 @@ def repository(tmp_path: Path, alone: dict[str, str]) -> SampleRepository:
 
 
 def test_locks_of_all_revisions_map_digests_to_md5(repository: SampleRepository) -> None:
-    history = History(repository.folder, read)
+    history = GitHistory(repository.folder, read)
     targets = Targets(
         [
             Target(sha256=WEIGHTS, what="weights"),
@@ -77,7 +77,7 @@ def test_stashes_and_commits_in_the_reflog_are_read(repository: SampleRepository
         other.write_text(f"outs:\n- md5: {digit * 32}\n  size: 3\n  path: other\n")
         repository.git("add", "--all")
         repository.git("stash", "push", "--quiet")
-    history = History(repository.folder, read)
+    history = GitHistory(repository.folder, read)
     named = {tracked.md5 for pointer in history.pointers.values() for tracked in pointer.tracked}
     assert {"5" * 32, "6" * 32} <= named
     assert not other.exists()
@@ -86,7 +86,7 @@ def test_stashes_and_commits_in_the_reflog_are_read(repository: SampleRepository
 def test_a_folder_without_git_has_the_pointers_in_its_files(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "model.dvc").write_text(f"outs:\n- md5: {MD5['weights']}\n  size: 3\n  path: model\n")
-    history = History(tmp_path / "data", read)
+    history = GitHistory(tmp_path / "data", read)
     assert not history.in_git
     ((pointer),) = history.pointers.values()
     assert [(tracked.path, tracked.md5) for tracked in pointer.tracked] == [("model", MD5["weights"])]
@@ -95,14 +95,14 @@ def test_a_folder_without_git_has_the_pointers_in_its_files(tmp_path: Path) -> N
 def test_pointers_of_cloud_versioned_folders_list_their_files(tmp_path: Path) -> None:
     text = f"outs:\n- path: model\n  hash: md5\n  files:\n  - relpath: a.bin\n    md5: {MD5['file']}\n    size: 4\n"
     (tmp_path / "model.dvc").write_text(text)
-    (pointer,) = History(tmp_path, read).pointers.values()
+    (pointer,) = GitHistory(tmp_path, read).pointers.values()
     assert [(tracked.path, tracked.md5, tracked.size) for tracked in pointer.tracked] == [("model/a.bin", "4" * 32, 4)]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b"outs: 3", b"- a", b"stages:\n  a: b\n", b"outs:\n- path: x\n"])
 def test_files_that_are_not_valid_pointers_are_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "dvc.lock").write_bytes(content)
-    tracked = [t for p in History(tmp_path, read).pointers.values() for t in p.tracked]
+    tracked = [t for p in GitHistory(tmp_path, read).pointers.values() for t in p.tracked]
     assert all(not one.md5 for one in tracked)
 
 
@@ -114,10 +114,11 @@ def test_pointers_are_recognised_by_name() -> None:
 
 
 digests = st.integers(0, 99).map(lambda number: f"{number:064x}")
+md5s = st.integers(0, 99).map(lambda number: f"{number:032x}")
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(st.tuples(digests, st.none() | digests, st.none() | st.integers(0, 9)), max_size=12))
+@given(st.lists(st.tuples(digests, st.none() | md5s, st.none() | st.integers(0, 9)), max_size=12))
 def test_targets_are_found_by_every_known_property(facts: list[tuple[str, str | None, int | None]]) -> None:
     targets = Targets(Target(sha256=sha256, what="weights", md5=md5, size=size) for sha256, md5, size in facts)
     assert {target.sha256 for target in targets} == {sha256 for sha256, _, _ in facts}

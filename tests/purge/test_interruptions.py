@@ -15,7 +15,7 @@ import pytest
 from mbd.certificate.state import entry
 from mbd.cli import main
 from mbd.formats.statement import PurgeStatement
-from mbd.purge.tombstone_store import create_tombstones
+from mbd.purge.tombstone_store import begin
 from mbd.records import now
 from mbd.steps import publish, purge
 from mbd.storage import open_store
@@ -112,10 +112,8 @@ def test_a_purge_killed_at_any_store_operation_completes_when_run_again(purge_wo
     check_complete(purge_workspace)
 
 
-def test_a_second_run_knows_the_targets_from_the_tombstones(purge_workspace: PurgeWorkspace) -> None:
-    create_tombstones(
-        purge_workspace.authority.store, purge_workspace.plan().purged.targets, purge_workspace.certificate
-    )
+def test_a_second_run_knows_the_targets_of_the_first(purge_workspace: PurgeWorkspace) -> None:
+    begin(purge_workspace.params(), purge_workspace.certificate, purge_workspace.plan().purged.targets)
     shutil.rmtree(purge_workspace.work / "build")
     shutil.rmtree(purge_workspace.work / ".git")
     shutil.rmtree(purge_workspace.folder / "machine" / "tmp" / "mbd-request-killed")

@@ -11,19 +11,21 @@ from mbd import tombstones
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file, write_file
-from mbd.formats.purge import Target
 from mbd.model.checkpoint import WEIGHTS, load_model
 from mbd.model.compatible import open_for
 from mbd.params import Params
 from mbd.purge.hook import check_push, install_hook
 from mbd.purge.targets import Targets
-from mbd.purge.tombstone_store import create_tombstones, purged_digests, read_list, read_tombstones
+from mbd.purge.tombstone_store import purged_digests, read_list, store_tombstones
 from mbd.steps import purge
 from mbd.steps.step import step_run
-from mbd.storage import open_store
 from tests.certificate.build import ModelWorkspace
 from tests.integration.command import mbd
 from tests.purge.workspace import PurgeWorkspace, holding
+
+
+def tombstones_of(purge_workspace: PurgeWorkspace) -> Targets:
+    return Targets(store_tombstones(purge_workspace.params(), purge_workspace.authority.url))
 
 
 def use(params: Params) -> AbstractContextManager[None]:
@@ -81,21 +83,14 @@ def test_without_a_list_nothing_is_refused_and_the_list_is_read_once(
     assert reads == ["read"]
 
 
-def test_tombstones_are_created_once_and_hold_both_digests(tmp_path: Path) -> None:
-    store = open_store(f"file://{tmp_path}/store")
-    create_tombstones(store, Targets([Target(sha256="a" * 64, what="weights")]), "c" * 64)
-    create_tombstones(
-        store,
-        Targets(
-            [Target(sha256="a" * 64, what="weights", md5="b" * 32, size=7), Target(sha256="d" * 64, what="features")]
-        ),
-        "e" * 64,
-    )
-    assert {t.sha256: (t.what, t.md5, t.size) for t in read_tombstones(store)} == {
-        "a" * 64: ("weights", "b" * 32, 7),
-        "d" * 64: ("features", None, None),
+def test_tombstones_of_all_purges_are_joined_and_hold_both_digests(purge_workspace: PurgeWorkspace) -> None:
+    purge_workspace.purge()
+    purge_workspace.purge("purge.features=true")
+    found = {t.sha256: (t.what, t.md5 is not None) for t in tombstones_of(purge_workspace)}
+    weights = {purge_workspace.old_weights(): ("weights", True)}
+    assert found == weights | dict.fromkeys(purge_workspace.audio_files(), ("features", True)) | {
+        digest: facts for digest, facts in found.items() if facts[0] == "snapshot"
     }
-    assert {t.sha256 for t in read_tombstones(store, "c" * 64)} == {"a" * 64}
 
 
 def test_a_clone_cannot_push_purged_files_and_a_scan_finds_forced_ones(purge_workspace: PurgeWorkspace) -> None:
@@ -104,7 +99,7 @@ def test_a_clone_cannot_push_purged_files_and_a_scan_finds_forced_ones(purge_wor
     purge_workspace.repository.git("clone", "--quiet", "--bare", ".", str(bare))
     stale.git("remote", "set-url", "origin", str(bare))
     stale.git("commit", "--quiet", "--allow-empty", "--message", "work on the old model")
-    install_hook(stale.folder, purge_workspace.authority.url)
+    install_hook(stale.folder, purge_workspace.authority.url, purge_workspace.authority.trust_file)
     purge_workspace.purge()
     assert purge.scan(purge_workspace.params(), purge_workspace.authority.url, root=purge_workspace.work).clean
 
@@ -135,7 +130,7 @@ def test_a_clone_cannot_push_purged_files_and_a_scan_finds_forced_ones(purge_wor
 def test_a_commit_that_contains_a_purged_file_cannot_be_pushed(purge_workspace: PurgeWorkspace) -> None:
     purge_workspace.purge()
     push = f"refs/heads/main {purge_workspace.repository.git('rev-parse', 'HEAD').strip()} refs/heads/main {'0' * 40}"
-    stones = read_tombstones(purge_workspace.authority.store)
+    stones = tombstones_of(purge_workspace)
     check_push(purge_workspace.work, stones, [push])
     shutil.copyfile(
         purge_workspace.authority.model_workspace.folder / "model" / WEIGHTS, purge_workspace.work / "model.bin"
@@ -154,7 +149,7 @@ def test_an_existing_hook_runs_afterwards_with_the_same_input(purge_workspace: P
     hooks.mkdir(exist_ok=True)
     write_file(hooks / "pre-push", f'#!/bin/sh\n{{ echo "$1"; cat; }} > {seen}\n', mode=0o755)
     for _ in range(2):
-        install_hook(purge_workspace.work, purge_workspace.authority.url)
+        install_hook(purge_workspace.work, purge_workspace.authority.url, purge_workspace.authority.trust_file)
     purge_workspace.repository.git("push", "--quiet", str(bare), "main")
     remote, line = seen.read_text().splitlines()
     assert remote == str(bare)

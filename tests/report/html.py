@@ -1,4 +1,4 @@
-"""What a browser would see of an HTML page, as far as a parser can tell."""
+"""What a browser would see of an HTML page, as far as a parser can see."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser

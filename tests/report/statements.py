@@ -10,13 +10,14 @@ from mbd.certificate.envelope import certificate_digest
 from mbd.certificate.keys import load_signer, make_keys, sign_statement
 from mbd.certificate.publish import Publisher, announce, publish_statement
 from mbd.formats.leakage import LEAKAGE
-from mbd.formats.predicate import Predicate
+from mbd.formats.predicate import METHOD_KINDS, Predicate
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, AboutCertificate, DeletionStatement, subjects_of
 from mbd.params import Params, load_params
 from mbd.records import now
 from mbd.storage import open_store
 from tests.certificate.authority import key_settings
 from tests.certificate.keyed_store import KeyedStore
+from tests.formats.audits import strong_audit
 
 Kind = Literal["surgery", "certified", "exact", "subjects"]
 KINDS: tuple[Kind, ...] = ("surgery", "certified", "exact", "subjects")
@@ -54,8 +55,10 @@ def _predicate(kind: Kind) -> dict[str, Any]:
         "guarantee": dict(
             zip(("kind", "epsilon", "delta"), guarantee, strict=True), assumptions=["The clocks are right."]
         ),
-        "method": {"name": method, "variant": None, "parameters": {}, "findings": {}},
+        "issuer": {"name": "Example Ltd", "contact": "privacy@example.org"},
+        "method": {"name": method, "kind": METHOD_KINDS[method], "variant": None, "parameters": {}, "findings": {}},
         "edit": {"kind": "all" if certified else "none", "sha256": A, "count": 12 * certified, "by_tensor": {}},
+        "rounding": _rounding() if kind == "surgery" else None,
         "noise": {"sigma": 3.0, "commitment": B, "stream": "one stream", "key": "destroyed"} if certified else None,
         "budget": _budget() if certified else None,
         "calibration": {"requested": 5000, "used": 300, "note": "Only 300 calibration rows were there."},
@@ -69,6 +72,9 @@ def _predicate(kind: Kind) -> dict[str, Any]:
         "lineage": {
             "before": {"sha256": A},
             "models": [{"sha256": A}, {"commitment": B}],
+            "id": C,
+            "record": B,
+            "key": C[:16],
             "data_name": "synthetic",
             "data": {"commitment": C},
             "dvc_revision": "v1.0",
@@ -84,6 +90,11 @@ def _predicate(kind: Kind) -> dict[str, Any]:
         "reaudit_by": ISSUED + timedelta(days=3650),
         "supersedes": None,
     }
+
+
+def _rounding() -> dict[str, Any]:
+    by = "the loss on the calibration rows"
+    return {"mantissa_bits": 7, "chosen_by": by, "rows": 300, "loss": 0.5, "loss_rounded": 0.5001}
 
 
 def _budget() -> dict[str, Any]:
@@ -118,6 +129,7 @@ def attack(name: str, **changes: Any) -> dict[str, Any]:
         "reference": {"value": 0.515, "low": 0.485, "high": 0.545},
         "difference": {"value": 0.005, "low": -0.02, "high": 0.03},
         "tolerance": 0.03,
+        "blind": False,
         "decision": "passed",
         "reason": "no better than on the reference",
         **changes,
@@ -130,7 +142,8 @@ def leakage() -> dict[str, Any]:
         "modalities": ["audio"],
         "models": {"before": A, "after": B, "reference": C},
         "data": {"name": "synthetic"},
-        "suite": {},
+        "earlier": {"audits": 2, "refused": 1},
+        "suite": strong_audit(B).suite.to_plain(),
         "attacks": [
             attack("whitebox"),
             attack("relearn", measure="R²", after={"value": -2.0, "low": -2.5, "high": -1.5}),

@@ -9,6 +9,7 @@ import pytest
 from mbd.formats.leakage import (
     AttackRecord,
     Decision,
+    EarlierAudits,
     Interval,
     InvariantRecord,
     LeakageRecord,
@@ -19,7 +20,8 @@ from mbd.report.leakage_figures import draw_leakage, forest_plot, proxy_scatter
 from mbd.report.page.audit import audit_overview, audit_page, audit_plots, leakage_metrics, plot_of
 from mbd.report.page.content import Estimate
 from mbd.report.page.markdown import to_markdown
-from mbd.report.text import to_text
+from mbd.report.text import table, to_text
+from tests.formats.audits import strong_audit
 
 
 def near(value: float) -> Interval:
@@ -39,6 +41,7 @@ def attack(name: str, after: float, decision: Decision = "passed", variant: str 
             "reference": near(0.5),
             "difference": near(after - 0.5),
             "tolerance": 0.03,
+            "blind": False,
             "decision": decision,
             "reason": f"{after:.3f} against 0.500",
         }
@@ -63,11 +66,8 @@ def audit(asr: float = 0.5, acc2: float = 80.0, decision: Decision = "passed") -
         modalities=("audio",),
         models={"before": "b" * 64, "after": "a" * 64, "reference": "r" * 64},
         data={"name": "small", "digest": "d" * 64},
-        suite={
-            "parameters": {"confidence": 0.95, "tolerance": 0.03},
-            "judged_together": 3,
-            "rows": {"audio": {"splits": ["test"], "attacked": 9, "fit": 5, "scored": 4, "attribute": "data"}},
-        },
+        earlier=EarlierAudits(audits=2, refused=1),
+        suite=strong_audit("a" * 64).suite,
         attacks=(
             attack("whitebox", asr, decision),
             attack("membership", 0.5),
@@ -103,6 +103,7 @@ def test_the_report_begins_with_the_decision_and_has_every_number() -> None:
         "OverDelete(0.1)",
         "ε ≥ 0.1",
         "no tensor",
+        "2 earlier audits of these weights are recorded; 1 were refused",
     ):
         assert part in report
     refused = to_markdown(audit_page(audit(asr=0.9, decision="refused")))
@@ -111,14 +112,23 @@ def test_the_report_begins_with_the_decision_and_has_every_number() -> None:
     assert refused.index("Why it is refused") < refused.index("## Attacks")
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("width", [30, 50, 80, 100, 200])
 def test_the_terminal_shows_attacks_utility_and_the_decision_within_its_width(width: int) -> None:
     text = to_text(audit_overview(audit()), width)
     assert max(map(len, text.splitlines())) <= width
     words = " ".join(text.split())
     for part in ("Passed: attacks found no audio", "1 of 1 measures", "cut: passed", "80.0"):
         assert part in words
-    assert ("0.900 [0.880, 0.920]" in text) == (width == 200)
+    assert ("0.900 [0.880, 0.920]" in words) == (width in (30, 50, 200))  # below each other, or all side by side
+
+
+@pytest.mark.parametrize("width", range(16, 120, 7))
+def test_a_table_breaks_no_word_however_narrow_the_terminal(width: int) -> None:
+    rows = [["whitebox: accuracy, audio not fed", "0.75", "informational"], ["cut", "1.00", "passed"]]
+    text = table(["measure", "before", "decision"], rows, width)
+    words = {word for row in rows for cell in row for word in cell.split()}
+    assert words <= set(text.split())
+    assert max(map(len, text.splitlines())) <= max(width, len("decision: informational"))
 
 
 def test_the_numbers_of_every_format_are_those_of_the_record() -> None:
@@ -130,13 +140,8 @@ def test_the_numbers_of_every_format_are_those_of_the_record() -> None:
         assert cells == [[part.value for part in found if part] for found in parts]
 
 
-def test_metrics_are_flat_numbers() -> None:
-    assert leakage_metrics(audit()) == {
-        **{"passed": 1, "refusals": 0, "epsilon_shown": 0.1},
-        **{"audio_whitebox_before": 0.9, "audio_whitebox_after": 0.5, "audio_whitebox_reference": 0.5},
-        **{"audio_membership_before": 0.9, "audio_membership_after": 0.5, "audio_membership_reference": 0.5},
-        **{"acc2_before": 82, "acc2_after": 80, "acc2_reference": 81},
-    }
+def test_metrics_are_few_flat_numbers() -> None:
+    assert leakage_metrics(audit()) == {"leaks_before": 2, "leaks": 0, "acc2_deleted": 80, "acc2_reference": 81}
 
 
 def forest() -> bytes:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from mbd.certificate.log.inclusion import Inclusion
+from mbd.certificate.state import Status
 from mbd.files import to_json
 from mbd.formats.statement import (
     CERTIFICATE,
@@ -12,8 +13,6 @@ from mbd.formats.statement import (
     PurgeStatement,
     Revocation,
     RevocationStatement,
-    Supersession,
-    SupersessionStatement,
     subjects_of,
 )
 from mbd.report.page.certificate import PageContext, certificate_page, unsigned_page
@@ -22,7 +21,7 @@ from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text
 from tests.report.html import Seen
-from tests.report.statements import ISSUED, KINDS, A, B, Kind, statement_of
+from tests.report.statements import ISSUED, KINDS, A, Kind, statement_of
 
 DIGEST = "d" * 64
 
@@ -47,7 +46,15 @@ def test_the_summary_states_what_was_deleted_and_how_strong_the_guarantee_is(kin
     assert 'Deleted from model "sentiment"' in text
     assert says in text
     assert "copies of the old model or of the deleted data: they may still exist" in text
-    assert "audited again by 2036-02-28" in text
+    attacked = kind != "subjects"
+    assert ("audited again by 2036-02-28" in text) == attacked
+    assert ("holds until 2036-02-28; no attack was part of it" in text) != attacked
+
+
+def test_the_issuer_is_named_with_a_contact() -> None:
+    page = to_markdown(page_of("exact"))
+    assert "Example Ltd" in page
+    assert "privacy@example.org" in page
 
 
 @pytest.mark.parametrize(
@@ -83,7 +90,7 @@ def test_every_format_says_the_same(kind: Kind) -> None:
         "0.712",
         "2026-03-23, met",
         statement.digests[WEIGHTS],
-        "mbd verify BUNDLE --model DIR --trust FILE",
+        "mbd verify BUNDLE --model DIR --trust FILE --store URL",
     ]
     for form, text in {**shown, "json": stored.replace('\\"', '"')}.items():
         missing = [sentence for sentence in sentences if sentence not in text]
@@ -127,14 +134,10 @@ def test_the_log_entry_is_named() -> None:
 def test_a_withdrawn_certificate_says_so_first() -> None:
     about = subjects_of({CERTIFICATE: DIGEST})
     revoked = RevocationStatement(subject=about, predicate=Revocation(reason="the key was lost", issued=ISSUED))
-    page = page_of("exact", PageContext(DIGEST, about=(revoked,)))
+    status = Status(state="revoked", reason="revoked 2026-03-02: the key was lost", reaudit_by=ISSUED)
+    page = page_of("exact", PageContext(DIGEST, about=(revoked,), status=status))
     assert page.summary[0] == "Do not rely on this certificate: revoked 2026-03-02: the key was lost."
     assert "2026-03-02: revoked. the key was lost" in to_markdown(page)
-    replaced = SupersessionStatement(
-        subject=about, predicate=Supersession(by=B, reason="a better one", issued=ISSUED + timedelta(days=1))
-    )
-    page = page_of("exact", PageContext(DIGEST, about=(replaced,)))
-    assert page.summary[0].startswith("Do not rely on this certificate: replaced 2026-03-03")
     assert (
         page_of("exact", PageContext(DIGEST, about=())).glance[-1].value
         == "valid: no statement in the store withdraws it"
@@ -154,6 +157,7 @@ def test_the_last_purge_states_which_copies_remain() -> None:
                 "excepted": 0,
                 "places": [place],
                 "proof": A,
+                "tombstones": A,
                 "issued": ISSUED,
             },
         }

@@ -51,6 +51,7 @@ def everything(text: str) -> Page:
         label=text,
         chance=0.5,
         tolerance=0.1,
+        blind=False,
         before=value,
         after=value,
         reference=None,

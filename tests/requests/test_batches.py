@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.formats.request import Decision, Files
+from mbd.formats.request import Decision, Files, Lease, ModelLease
 from mbd.requests.batches import Batches
 from mbd.requests.request_store import RequestStore
 from mbd.storage.folder import FolderStore
@@ -84,7 +84,6 @@ def test_a_worker_whose_lease_has_expired_cannot_decide(batches: Batches, time: 
     assert batches.decide(certified(slow.batch, asked)).outcome == "abandoned"
     batches.end(slow.batch, asked, "failed")
     assert {batches.request_store.get(identifier).state for identifier in asked} == {"running"}
-    assert not batches.set_current(Files(files={}), slow)
 
 
 def test_a_decided_batch_is_finished_by_the_next_worker(batches: Batches, time: Time) -> None:
@@ -99,12 +98,9 @@ def test_a_decided_batch_is_finished_by_the_next_worker(batches: Batches, time: 
     lease = batches.take("next", HOUR)
     assert lease is not None
     (decision,) = batches.abandon_undecided()
-    assert decision.model is not None
-    assert batches.set_current(decision.model, lease)
     batches.end(decision.batch, decision.requests, "certified", certificate=decision.certificate)
     assert batches.abandon_undecided() == []
     assert batches.claim_all(lease) == []
-    assert batches.current() == decision.model
     assert {batches.request_store.get(identifier).certificate for identifier in asked} == {"c" * 64}
 
 
@@ -151,3 +147,20 @@ def test_a_decision_of_another_batch_counts_as_abandoned(batches: Batches) -> No
     forged = certified("0" * 16, ["1" * 16]).to_bytes()
     batches.request_store.store.create(f"batches/{lease.batch}.json", forged)
     assert batches.decide(certified(lease.batch, [])).outcome == "abandoned"
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a lease", b'{"format": "urn:missing-by-design:model-state:v1", "lease": null}']
+)
+def test_an_invalid_lease_blocks_no_worker(batches: Batches, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    batches.request_store.store.create("models/sentiment.json", content)
+    lease = batches.take("w", HOUR)
+    assert lease is not None
+    assert "models/sentiment.json" in caplog.text
+    assert batches.take("second", HOUR) is None
+
+
+def test_a_lease_without_end_blocks_no_worker(batches: Batches, time: Time) -> None:
+    endless = Lease(worker="planted", until=time.at + timedelta(days=9999), batch="0" * 16)
+    batches.request_store.store.create("models/sentiment.json", ModelLease(lease=endless).to_bytes())
+    assert batches.take("w", HOUR) is not None

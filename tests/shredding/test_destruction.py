@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import DataError
-from mbd.files import path_digest
 from mbd.formats.shredding import read_shredding
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import decrypted, encrypt_in_place, opened
+from tests.digests import path_digest
 from tests.shredding.build import LINEAGE, feature_set, files_with, make_keyring, model, settings, windows
 
 

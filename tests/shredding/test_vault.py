@@ -9,10 +9,11 @@ import pytest
 
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.files import path_digest, read_json, to_json
+from mbd.files import read_json, to_json
 from mbd.model.checkpoint import load_model
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import decrypted, encrypt_folder, encrypt_in_place, is_encrypted, opened
+from tests.digests import path_digest
 from tests.shredding.build import LINEAGE, feature_set, make_keyring, model, settings
 
 

@@ -16,12 +16,21 @@ from mbd.certificate.reader import signature_checks
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.errors import DataError, ExitCode, GateRefusedError, MbdError, UsageError
-from mbd.files import path_digest, read_json, sha256_file, to_json
+from mbd.files import read_json, sha256_file, to_json
 from mbd.formats.deletion import DeletionRecord, read_deletion
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.statement import DeletionStatement, parse_payload
 from mbd.steps import certify, delete
-from tests.certificate.build import ISSUED, KINDS, ModelWorkspace, make_home, weights_of, write_leakage
+from tests.certificate.build import (
+    ISSUED,
+    KINDS,
+    ModelWorkspace,
+    leakage_record,
+    make_home,
+    weights_of,
+    write_leakage,
+)
+from tests.digests import path_digest
 
 BUNDLE = {"certificate.json", "model.json", "indices.safetensors", "leakage.json", "report.md", "step.json"}
 PUBLIC = ("certificate.json", "model.json", "indices.safetensors", "leakage.json", "report.md")
@@ -59,7 +68,7 @@ def test_every_kind_of_deletion_gets_a_bundle_that_verifies(
         assert sha256_file(folder / name) == digest
     trust = read_trust(model_workspace.folder / "keys" / "trust.json")
     verdict = verify_bundle(from_folder(out, model_workspace.deletion(kind)), trust, unpublished=True)
-    assert verdict.verified, verdict.problems
+    assert verdict.authentic, verdict.problems
 
 
 @pytest.mark.parametrize(
@@ -205,6 +214,24 @@ def test_evidence_that_does_not_carry_a_certificate_is_refused(
     model_workspace: ModelWorkspace, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     refused(model_workspace, tmp_path, **changes)
+
+
+def test_a_weak_audit_is_refused_by_key_value_bound_and_hint(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    deletion = read_deletion(model_workspace.deletion("surgery"))
+    assert deletion
+    suite = leakage_record(deletion).suite
+    wide = suite.model_copy(update={"parameters": suite.parameters | {"tolerance": 1.0}})
+    error = refused(model_workspace, tmp_path, suite=wide)
+    assert (error.key, error.value, error.file) == ("attacks.tolerance", 1.0, tmp_path / "leakage" / "leakage.json")
+    assert "1.0 is beyond the bounds of a certificate: 0 to 0.05" in error.problem
+    assert error.hint == "attack again with attacks.tolerance within 0 to 0.05"
+
+
+def test_a_first_certificate_needs_the_model_before(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    deletion = read_deletion(model_workspace.deletion("surgery"))
+    assert deletion
+    models = {role: digest for role, digest in leakage_record(deletion).models.items() if role != "before"}
+    assert refused(model_workspace, tmp_path, models=models).key == "--before"
 
 
 def test_the_error_has_the_reason_of_the_gate(model_workspace: ModelWorkspace, tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from mbd.errors import DataError
-from mbd.files import path_digest, sha256_file, write_file
+from mbd.files import sha256_file, write_file
 from mbd.params import load_params
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder
 from mbd.steps.context import step_context
 from mbd.steps.step import step_run
+from tests.digests import path_digest
 from tests.features.build import synthetic_set
 from tests.kubeflow.workspace import as_settings, sealing
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from mbd.cli import group
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.files import path_digest, sha256_file, to_json
+from mbd.files import sha256_file, to_json
 from mbd.formats.deletion import read_deletion
 from mbd.formats.guarantee import Guarantee
 from mbd.model.checkpoint import load_model, save_model
@@ -28,6 +28,7 @@ from mbd.steps import delete, evaluate
 from mbd.tensors import open_tensors, save_tensors
 from mbd.training.lattice import train_lattice
 from tests.deletion.models import home_with_models
+from tests.digests import path_digest
 from tests.evaluation.models import tiny_model
 from tests.features.build import synthetic_set
 from tests.training.two_processes import run_by_two
@@ -97,7 +98,7 @@ def test_every_method_leaves_a_model_and_its_record(
 
 def delete_phases(out: Path) -> list[str]:
     phases = {
-        "surgery": ["load", "saliency", "cut", "importance", "selection", "edit", "quantities"],
+        "surgery": ["load", "saliency", "cut", "importance", "selection", "edit", "rounding", "quantities"],
         "exact": ["drop"],
         "certified": ["cut", "noise", "fine-tuning"],
     }
@@ -287,6 +288,15 @@ def test_killed_at_any_moment_nothing_is_half_written_and_the_ledger_counts_once
     assert not [p for p in out.parent.iterdir() if "partial" in p.name]
 
 
+def test_a_surgery_says_what_the_cut_did_with_what_algorithm_1_selected(model_workspace: Path, tmp_path: Path) -> None:
+    data, model, silent = (model_workspace / name for name in ("data", "model", "silent"))
+    done = delete.run(params(), data, model, ["audio"], [], tmp_path / "out", silent)
+    assert done
+    selected = done.record.facts["cut"]["selected"]
+    assert f"Algorithm 1 selected {selected:,} parameters; the cut has removed all of them" in done.to_text()
+    assert "no number that both have was edited" in done.to_text()
+
+
 def test_killed_with_the_model_in_place_only_the_charge_is_settled(
     model_workspace: Path, crash_site: Callable[[str], Path]
 ) -> None:
@@ -352,7 +362,7 @@ def test_two_processes_operate_as_one(tmp_path: Path) -> None:
         ((), "model", [], [], "no modality to delete was named"),
         ((), "model", ["text", "audio", "visual"], [], "at least one must be left"),
         ((), "lattice", ["audio"], [], "surgery is for the joint backbone, and this model is a lattice"),
-        (("deletion.method=exact",), "model", ["audio"], [], "exact is for the lattice backbone"),
+        (("deletion.method=exact",), "model", ["audio"], ["g1"], "a joint model forgets whole modalities"),
         (CERTIFIED, "lattice", ["audio"], [], "certified is for the joint backbone"),
         ((), "model", ["audio"], ["speaker9"], "whole modalities, not those of single subjects"),
         (
@@ -450,7 +460,7 @@ def test_a_record_of_another_deletion_is_refused(model_workspace: Path, tmp_path
     deleted(model_workspace, tmp_path / "one")
     deleted(model_workspace, tmp_path / "two", modality="visual")
     shutil.copy(tmp_path / "two" / "deletion.json", tmp_path / "one" / "deletion.json")
-    with pytest.raises(DataError, match="that of another one"):
+    with pytest.raises(DataError, match="belongs to another model"):
         deleted(model_workspace, tmp_path / "out", model=tmp_path / "one", modality="text")
     (tmp_path / "one" / "deletion.json").write_text('{"format": "x"}')
     with pytest.raises(DataError, match="deletion record is not valid"):

@@ -11,10 +11,10 @@ import pytest
 from mbd.errors import DataError
 from mbd.evaluation.metrics import regression_metrics
 from mbd.features.contract import FeatureSet
-from mbd.files import path_digest
 from mbd.model.predictor import load
 from mbd.params import Params, load_params
 from mbd.steps import evaluate
+from tests.digests import path_digest
 from tests.evaluation.models import as_revoked, tiny_model
 from tests.features.build import synthetic_set
 
@@ -65,6 +65,7 @@ def test_two_methods_end_to_end(model_workspace: Path, tmp_path: Path) -> None:
     ).metrics
     assert {p.name for p in (tmp_path / "a").iterdir()} == {
         "metrics.json",
+        "headline.json",
         "regimes.csv",
         "missing_rates.csv",
         "report.md",
@@ -80,6 +81,7 @@ def test_two_methods_end_to_end(model_workspace: Path, tmp_path: Path) -> None:
         "reconstructions",
     }
     assert json.loads((tmp_path / "a" / "metrics.json").read_text()) == metrics
+    assert json.loads((tmp_path / "a" / "headline.json").read_text()) == {"acc2": round(metrics["acc2"], 2)}
     assert {r["method"] for r in metrics["results"]} == {
         "with",
         "plain",

@@ -1,4 +1,4 @@
-"""The step: what lies in the folder, and that it lies there twice the same."""
+"""The step: the files that it writes, and that two runs write the same."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.errors import UsageError
+from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.corruption import corrupt, corrupted_rows
-from mbd.files import file_digests, path_digest, sha256_file
+from mbd.files import file_digests, sha256_file
 from mbd.params import load_params
 from mbd.params.corruption import CorruptionSettings
 from mbd.steps import features
+from tests.digests import path_digest
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
 
@@ -91,3 +92,19 @@ def test_train_and_calibration_rows_are_never_damaged() -> None:
         with pytest.raises(UsageError) as caught:
             load_params(None, [f"features.damage.split={split}"])
         assert caught.value.key == "features.damage.split"
+
+
+def test_data_without_the_modality_to_revoke_are_refused_at_the_first_step(tmp_path: Path) -> None:
+    file = write_npz(tmp_path / "data.npz", npz_arrays(small_collection()))
+    params = load_params(None, [f"features.source.path={file}"])
+    with pytest.raises(DataError) as refused:
+        features.run(params, tmp_path / "out", to_revoke="my voice")
+    assert (refused.value.key, refused.value.value) == ("requests.modality", "my voice")
+    assert all(modality in str(refused.value.hint) for modality in small_collection().modalities)
+    assert not (tmp_path / "out").exists()
+
+
+def test_many_modalities_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    names = ", ".join(f"m{n}: 2" for n in range(features.MANY_MODALITIES + 1))
+    synthetic_set(tmp_path / "set", f"features.source.synthetic.dims={{{names}}}")
+    assert "7 modalities have 127 sets" in caplog.text

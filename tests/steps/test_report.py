@@ -16,7 +16,6 @@ from mbd.records import now
 from mbd.report.page.content import Page
 from mbd.requests.request_store import RequestStore
 from mbd.steps import report
-from mbd.storage import open_store
 from tests.report.statements import SmallOffice
 
 
@@ -49,11 +48,10 @@ def test_the_same_bundle_gives_the_same_bytes(authority: SmallOffice, tmp_path: 
 def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: SmallOffice, tmp_path: Path) -> None:
     good, withdrawn, damaged = (authority.publish(kind).name for kind in ("exact", "surgery", "subjects"))
     authority.say(revocation(withdrawn, "the data was wrong", now()))
-    store = open_store(authority.url)
-    RequestStore(store).submit("sentiment", ["visual"], due_days=30)
+    RequestStore(authority.private).submit("sentiment", ["visual"], due_days=30)
     (authority.folder / "store" / certificate_name(damaged)).write_bytes(b"{}")
-    done = report.of_store(authority.params, authority.url, tmp_path / "site")
-    assert {row.digest: row.state for row in done.certificates} == {good: "valid", withdrawn: "revoked"}
+    done = report.of_store(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
+    assert {row.digest: row.state for row in done.certificates} == {good: "unknown", withdrawn: "revoked"}
     assert [invalid.digest for invalid in done.invalid] == [damaged]
     pages = {file.name for file in (tmp_path / "site" / "certificates").iterdir()}
     assert pages == {f"{digest}{ending}" for digest in (good, withdrawn) for ending in (".html", ".md", ".json")}
@@ -75,7 +73,8 @@ def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
 ) -> None:
     digest = authority.publish("exact", reaudit_by=now() + timedelta(days=90)).name
     for name, days in (("early", 1), ("late", 91)):
-        report.of_store(authority.params, authority.url, tmp_path / name, clock=_stopped(now() + timedelta(days=days)))
+        clock = _stopped(now() + timedelta(days=days))
+        report.of_store(authority.params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
     early, late = file_digests(tmp_path / "early"), file_digests(tmp_path / "late")
     assert early[f"certificates/{digest}.html"] == late[f"certificates/{digest}.html"]
     assert "1 valid" in (tmp_path / "early" / "index.md").read_text()
@@ -84,10 +83,10 @@ def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
 
 def test_a_certificate_lists_the_requests_it_answers(authority: SmallOffice, tmp_path: Path) -> None:
     digest = authority.publish("exact").name
-    request_store = RequestStore(open_store(authority.url))
+    request_store = RequestStore(authority.private)
     request = request_store.submit("sentiment", ["audio"], due_days=30, requester="desk-7")
     request_store.change(request.id, lambda r: r.moved("certified", "worker", now(), certificate=digest))
-    report.of_store(authority.params, authority.url, tmp_path / "site")
+    report.of_store(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
     page = (tmp_path / "site" / "certificates" / f"{digest}.html").read_text(encoding="utf-8")
     assert request.id in page
     assert not any(b"desk-7" in file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file())
@@ -95,7 +94,7 @@ def test_a_certificate_lists_the_requests_it_answers(authority: SmallOffice, tmp
 
 def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallOffice, tmp_path: Path) -> None:
     bundle = authority.publish("exact")
-    with pytest.raises(UsageError, match="no format of a page"):
+    with pytest.raises(UsageError, match="unknown format of a page"):
         report.of_bundle(bundle, tmp_path / "page.pdf")
     with pytest.raises(DataError, match="lacks a file"):
         report.of_bundle(tmp_path, tmp_path / "page.html")

@@ -1,8 +1,9 @@
 """Requests carried out: one deletion for all of them, and a valid certificate, or a reason."""
 
-import hashlib
 import json
+import shutil
 import tempfile
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,17 +11,34 @@ import pytest
 
 from mbd.certificate.compose import revocation
 from mbd.certificate.keys import load_signer, make_keys
+from mbd.certificate.lineage import read_lineage_key
 from mbd.certificate.publish import Publisher, announce
+from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
-from mbd.errors import DataError
-from mbd.formats.request import DeletionRequest, Lease
+from mbd.errors import DataError, UsageError, VerificationError
+from mbd.formats.request import Lease
+from mbd.model.checkpoint import WEIGHTS, load_model
 from mbd.params import load_params
 from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
 from mbd.steps.request import Worker
-from mbd.storage import open_store
+from mbd.storage import open_private, open_store
+from mbd.storage.store import update
 from tests.certificate.authority import key_settings
+from tests.requests.disclosed import check_only_what_is_disclosed_is_published
+from tests.requests.planted import (
+    DEAD,
+    base_of,
+    carried_out,
+    certificate_of,
+    check_a_decision_of_another_batch_is_not_published,
+    check_a_planted_base_model_is_ignored,
+    check_lost_objects_bring_nothing_back,
+    plant,
+    stored,
+    submitted,
+)
 from tests.requests.small import SETTINGS
 
 
@@ -33,14 +51,8 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
     params = load_params(None, [*SETTINGS, *key_settings(tmp_path), f"store.url={url}"])
     features.run(params, tmp_path / "features")
     train.run(params, tmp_path / "features", tmp_path / "model")
-    return Worker(params, RequestStore(open_store(url)), url, tmp_path / "features", tmp_path / "model", "worker")
-
-
-def carried_out(worker: Worker, *modalities: str) -> DeletionRequest:
-    """Enter a request and carry it out."""
-    worker.request_store.submit(worker.params.certificate.model, modalities, due_days=30)
-    ((request, _),) = worker.run()
-    return request
+    requests = RequestStore(open_private(url, params.store))
+    return Worker(params, requests, url, tmp_path / "features", tmp_path / "model", "worker")
 
 
 def test_from_a_request_to_a_certificate_and_what_comes_after_it(worker: Worker, tmp_path: Path) -> None:
@@ -49,7 +61,8 @@ def test_from_a_request_to_a_certificate_and_what_comes_after_it(worker: Worker,
     (left / "plain-of-a-killed-worker").mkdir()
     first = carried_out(worker, "audio")
     assert first.state == "certified"
-    assert verify.run(worker.params, f"{worker.store_url}/certificates/{first.certificate}").verified
+    place = f"{worker.store_url}/certificates/{first.certificate}"
+    assert verify.run(worker.params, place, trust=Path(worker.params.certificate.trust)).verified
     assert not list(left.iterdir())
 
     again = carried_out(worker, "audio")
@@ -57,39 +70,21 @@ def test_from_a_request_to_a_certificate_and_what_comes_after_it(worker: Worker,
     assert carried_out(worker, "smell").state == "refused"
 
     revoke(worker, str(first.certificate))
-    without = carried_out(worker, "audio")
-    assert (without.state, without.certificate) == ("failed", None)
-    assert "its certificate is revoked" in without.history[-1].note
+    renewed = carried_out(worker, "audio")
+    assert renewed.state == "certified"
+    assert renewed.certificate != first.certificate
 
 
 def revoke(worker: Worker, certificate: str) -> None:
     settings = worker.params.certificate
     trust = read_trust(Path(settings.trust))
     signer = load_signer(settings.log_signer, trust)
-    publisher = Publisher(worker.request_store.store, worker.params.store, signer, trust)
+    publisher = Publisher(open_store(worker.store_url), worker.params.store, signer, trust)
     announce(revocation(certificate, "a test", now()), settings, publisher)
-
-
-def stored(worker: Worker, content: bytes) -> str:
-    """Store a file where workers keep theirs; return its digest."""
-    digest = hashlib.sha256(content).hexdigest()
-    worker.request_store.store.create(f"batches/files/{digest}", content)
-    return digest
 
 
 def name_outside(tmp_path: Path, kind: str) -> str:
     return str(tmp_path / "outside") if kind == "absolute" else "../../../../outside"
-
-
-@pytest.mark.parametrize("kind", ["absolute", "relative"])
-def test_a_planted_model_state_writes_nothing_outside_the_folder(worker: Worker, tmp_path: Path, kind: str) -> None:
-    files = {name_outside(tmp_path, kind): stored(worker, b"attack")}
-    state = {"format": "urn:missing-by-design:model-state:v1", "lease": None, "current": {"files": files}}
-    worker.request_store.store.create("models/sentiment.json", json.dumps(state).encode())
-    worker.request_store.submit("sentiment", ["audio"], due_days=30)
-    with pytest.raises(DataError, match="not a valid relative path"):
-        list(worker.run())
-    assert not list(tmp_path.rglob("outside"))
 
 
 @pytest.mark.parametrize("kind", ["absolute", "relative", "unsigned", "incomplete"])
@@ -100,7 +95,7 @@ def test_a_planted_decision_is_reported_and_the_request_is_carried_out(
     over = Lease(worker="dead", until=now() - timedelta(hours=1), batch=batch)
     worker.request_store.claim(request, over)
     name = "certificate.json" if kind == "unsigned" else name_outside(tmp_path, kind)
-    files = None if kind == "incomplete" else {"files": {name: stored(worker, b"{}")}}
+    files = None if kind == "incomplete" else {"files": {name: stored(worker.request_store.store, b"{}")}}
     decision = {
         "format": "urn:missing-by-design:batch:v1",
         "batch": batch,
@@ -116,3 +111,88 @@ def test_a_planted_decision_is_reported_and_the_request_is_carried_out(
     assert done.certificate != "c" * 64
     assert batch in caplog.text
     assert not list(tmp_path.rglob("outside"))
+
+
+@pytest.fixture
+def other_model(worker: Worker, tmp_path: Path) -> Path:
+    """A model that the issuer never released: trained by the attacker, or under another name."""
+    params = load_params(None, [*SETTINGS, "features.seed=7", "training.seed=7"])
+    features.run(params, tmp_path / "other-features")
+    train.run(params, tmp_path / "other-features", tmp_path / "other")
+    return tmp_path / "other"
+
+
+def test_a_planted_base_model_is_ignored(worker: Worker, other_model: Path) -> None:
+    check_a_planted_base_model_is_ignored(worker, other_model)
+
+
+def test_lost_objects_bring_nothing_back(worker: Worker) -> None:
+    check_lost_objects_bring_nothing_back(worker)
+
+
+def test_a_decision_of_another_batch_is_not_published(worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
+    check_a_decision_of_another_batch_is_not_published(worker, carried_out(worker, "audio"))
+    assert "a certificate of another batch" in caplog.text
+
+
+def test_the_given_model_must_be_of_the_lineage_of_the_current_release(worker: Worker, other_model: Path) -> None:
+    first = carried_out(worker, "audio")
+    request = submitted(worker, "visual")
+    with pytest.raises(UsageError, match="the log has another model as the current release"):
+        list(replace(worker, model=other_model).run())
+    assert worker.request_store.get(request.id).state == "received"
+    ((done, _),) = replace(worker, model=None).run()
+    assert base_of(worker, done) == certificate_of(worker, first).digests[WEIGHTS]
+
+
+def test_the_first_deletion_needs_a_model(worker: Worker) -> None:
+    submitted(worker, "audio")
+    with pytest.raises(UsageError, match="the log has no release of this model"):
+        list(replace(worker, model=None).run())
+
+
+def test_another_deletion_record_is_not_believed(worker: Worker) -> None:
+    first = carried_out(worker, "audio")
+    store, name = worker.request_store.store, f"deletions/{first.certificate}"
+    content = store.read(name)
+    update(store, name, lambda _: content[:-1] + bytes([content[-1] ^ 1]))
+    submitted(worker, "visual")
+    with pytest.raises(DataError, match="the deletion record of the certificate is damaged"):
+        list(worker.run())
+    assert first.certificate
+    key = read_lineage_key(worker.params.certificate)
+    update(store, name, lambda _: key.seal(str(first.certificate), b"another record"))  # of an earlier version, say
+    with pytest.raises(DataError, match="not the deletion record that the certificate commits to"):
+        list(worker.run())
+
+
+def test_a_signed_certificate_of_an_abandoned_batch_is_not_published_later(
+    worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert worker.model
+    request, lease = submitted(worker, "audio"), Lease(worker="slow", until=now(), batch=DEAD)
+    record, _ = load_model(worker.model)
+    decision = worker._certified(tmp_path / "work", worker.model, record, lease, [request], ())
+    current = carried_out(worker, "visual")
+    assert worker.request_store.get(request.id).state == "certified"  # by the same deletion
+    again = submitted(worker, "audio")
+    plant(worker, again, decision)
+    list(worker.run())
+    assert "a deletion from another model than the current one" in caplog.text
+    assert worker.request_store.get(again.id).certificate == current.certificate
+    trust = read_trust(Path(worker.params.certificate.trust))
+    assert decision.certificate not in read_history(open_store(worker.store_url), trust).certificates
+
+
+def test_only_what_is_disclosed_is_published(worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    check_only_what_is_disclosed_is_published(worker, tmp_path / "work", tmp_path, caplog)
+
+
+def test_a_store_that_was_rolled_back_is_refused(worker: Worker, tmp_path: Path) -> None:
+    submitted(worker, "audio")
+    shutil.copytree(tmp_path / "store", tmp_path / "backup")
+    assert {done.state for done, _ in worker.run()} == {"certified"}
+    shutil.rmtree(tmp_path / "store")
+    shutil.copytree(tmp_path / "backup", tmp_path / "store")
+    with pytest.raises(VerificationError, match="the log has shrunk"):
+        list(worker.run())

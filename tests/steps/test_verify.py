@@ -1,31 +1,42 @@
 """Verifying from wherever a certificate is, with whichever trust, and by training again."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import mbd
+from mbd.certificate.compose import revocation
 from mbd.certificate.layout import latest_name
+from mbd.certificate.publish import announce
 from mbd.certificate.reader import SIGNATURES
+from mbd.certificate.verdict import CONSISTENCY, STATE
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file
 from mbd.formats.statement import CERTIFICATE
 from mbd.records import now
 from mbd.steps import verify
 from mbd.steps.verify import REPRODUCTION
-from mbd.storage.store import NotThereError
+from mbd.storage.store import NotThereError, StoreError
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.features.build import synthetic_set
+from tests.storage.web_server import self_signed, serving
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     model_workspace = make_home(tmp_path_factory.mktemp("home"))
     authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("office"))
-    for kind in ("surgery", "exact", "subjects"):
+    for kind in ("subjects", "surgery", "exact"):  # audio of a subject first: later releases do not take it
         authority.publish(kind)
     return authority
+
+
+@pytest.fixture(autouse=True)
+def _trusting(authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MBD_TRUST", str(authority.trust_file))
 
 
 def test_every_way_to_name_a_certificate(authority: CertificateAuthority) -> None:
@@ -38,7 +49,7 @@ def test_every_way_to_name_a_certificate(authority: CertificateAuthority) -> Non
         f"{authority.url}/certificates/{digest}/",
         f"{authority.url}/certificates/{digest}/certificate.json",
     ):
-        verdict = verify.run(authority.params(), source)
+        verdict = verify.run(authority.params(), source, store=None if "://" in source else authority.url)
         assert verdict.verified, verdict.problems
         assert verdict.certificate == digest
 
@@ -53,10 +64,13 @@ def test_a_store_names_its_latest_certificate(another: CertificateAuthority) -> 
     for name in ("first", "second"):
         digest = sha256_file(another.publish("exact", name) / CERTIFICATE)
         for source in (another.url, f"{another.url}/", f"{another.url}/{latest_name('sentiment', 'audio')}"):
-            assert verify.run(another.params(), source).certificate == digest
+            assert verify.run(another.params(), source, trust=another.trust_file).certificate == digest
 
 
 def test_a_store_with_nothing_in_it(another: CertificateAuthority) -> None:
+    with pytest.raises(UsageError, match="there is no store"):
+        verify.run(another.params(), another.url)
+    (another.folder / "store").mkdir()
     with pytest.raises(NotThereError, match="no certificate has been published"):
         verify.run(another.params(), another.url)
     with pytest.raises(DataError, match="no such certificate"):
@@ -75,15 +89,107 @@ def test_a_store_with_several_says_so(another: CertificateAuthority) -> None:
 
 
 def test_which_trust_file_counts(authority: CertificateAuthority, tmp_path: Path) -> None:
-    source = str(authority.folder / "published-exact")
-    alone = authority.params(f"certificate.trust={tmp_path}/none.json")
-    assert verify.run(alone, source).decision == "not verified"
-    assert verify.run(alone, source, trust=authority.trust_file).verified
+    source, params = str(authority.folder / "published-exact"), authority.params()
     stranger = CertificateAuthority.make(authority.model_workspace, tmp_path / "stranger")
-    verdict = verify.run(authority.params(), source, trust=stranger.trust_file)
+    verdict = verify.run(params, source, trust=stranger.trust_file, offline=True)
     assert verdict.check(SIGNATURES).outcome == "failed"
     with pytest.raises(DataError, match="no readable trust file"):
-        verify.run(alone, source, trust=tmp_path / "none.json")
+        verify.run(params, source, trust=tmp_path / "none.json", offline=True)
+
+
+def test_the_trust_file_of_the_user_is_in_their_configuration_folder(
+    authority: CertificateAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MBD_TRUST")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    place = tmp_path / "mbd" / "trust.json"
+    place.parent.mkdir()
+    shutil.copy(authority.trust_file, place)
+    verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), offline=True)
+    assert verdict.authentic
+    assert verdict.trust_file == str(place)
+    assert verdict.trust == authority.trust.digest
+
+
+def test_a_folder_that_brings_its_own_trust_file_and_parameters_does_not_verify_itself(
+    authority: CertificateAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = tmp_path / "sent"
+    shutil.copytree(authority.folder / "published-exact", sent / "published")
+    for place in (sent / "trust.json", sent / "mbd" / "trust.json", sent / "build" / "keys" / "trust.json"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(authority.trust_file, place)
+    (sent / "params.yaml").write_text("certificate: {trust: trust.json}\n")
+    monkeypatch.chdir(sent)
+    monkeypatch.delenv("MBD_TRUST")
+    for configuration in (str(tmp_path / "none"), ".", "build/.."):  # a relative folder is one of the sender's, too
+        monkeypatch.setenv("XDG_CONFIG_HOME", configuration)
+        verdict = mbd.verify("published", offline=True)
+        assert verdict.decision == "failed"
+        assert (verdict.trust, verdict.trust_file) == (None, None)
+        with pytest.raises(UsageError, match="no trust file"):
+            mbd.guard(authority.model_workspace.deletion("exact"), authority.url)
+
+
+def test_a_folder_needs_a_store_to_ask_or_the_word_offline(authority: CertificateAuthority) -> None:
+    source, params = str(authority.folder / "published-exact"), authority.params()
+    with pytest.raises(UsageError, match="does not show whether it was revoked") as caught:
+        verify.run(params, source)
+    assert "--store URL" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="exclude each other"):
+        verify.run(params, source, store=authority.url, offline=True)
+    with pytest.raises(UsageError, match="no store at this address"):
+        verify.run(params, source, store="file:///nowhere/at/all")
+    with pytest.raises(UsageError, match="a URL names the store"):
+        verify.run(params, authority.url, offline=True)
+
+
+def test_a_revoked_certificate_fails_with_the_store_and_is_at_most_authentic_without(
+    another: CertificateAuthority,
+) -> None:
+    published = another.publish("exact")
+    digest = sha256_file(published / CERTIFICATE)
+    announce(revocation(digest, "withdrawn", now()), another.params().certificate, another.publisher())
+    ask = partial(
+        verify.run, another.params(), trust=another.trust_file, model=another.model_workspace.deletion("exact")
+    )
+    verdict = ask(str(published), store=another.url)
+    assert verdict.decision == "failed"
+    assert [check.name for check in verdict.problems] == [STATE]
+    verdict = ask(str(published), offline=True)
+    assert verdict.decision == "authentic"
+    assert verdict.summary == f"AUTHENTIC, STANDING UNKNOWN: certificate {digest}"
+
+
+def test_a_certificate_that_the_named_store_does_not_have_is_not_in_force(
+    authority: CertificateAuthority, another: CertificateAuthority
+) -> None:
+    another.publish("surgery")
+    verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), store=another.url)
+    assert verdict.decision == "failed"
+    assert CONSISTENCY in {check.name for check in verdict.problems}
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_store_is_verified_over_https_without_listing_it(
+    another: CertificateAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    published = another.publish("exact")
+    digest = sha256_file(published / CERTIFICATE)
+    certificate = self_signed(tmp_path / "server.pem") if scheme == "https" else None
+    if certificate:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with serving(another.folder / "store", certificate) as (url, _):
+        ask = partial(verify.run, another.params("store.retries=0"), trust=another.trust_file)
+        for source in (f"{url}/certificates/{digest}", f"{url}/{latest_name('sentiment', 'audio')}"):
+            verdict = ask(source)
+            assert verdict.verified, verdict.problems
+            assert verdict.store == url
+        assert ask(str(published), store=url).verified
+        with pytest.raises(StoreError, match="cannot be listed"):
+            ask(url)
+        announce(revocation(digest, "withdrawn", now()), another.params().certificate, another.publisher())
+        assert [check.name for check in ask(f"{url}/certificates/{digest}").problems] == [STATE]
 
 
 def test_training_again_gives_the_same_bits_even_without_the_deleted_files(
@@ -92,7 +198,8 @@ def test_training_again_gives_the_same_bits_even_without_the_deleted_files(
     data = Path(shutil.copytree(authority.model_workspace.folder / "data", tmp_path / "data"))
     for file in data.rglob("audio.safetensors"):
         file.unlink()
-    verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), features=data)
+    source = str(authority.folder / "published-exact")
+    verdict = verify.run(authority.params(), source, store=authority.url, features=data)
     assert verdict.verified, verdict.problems
     assert "bit for bit" in verdict.check(REPRODUCTION).reason
 
@@ -104,13 +211,13 @@ def test_what_cannot_be_trained_again_is_not_verified_that_way(
     authority: CertificateAuthority, kind: str, said: str
 ) -> None:
     source = str(authority.folder / f"published-{kind}")
-    verdict = verify.run(authority.params(), source, features=authority.model_workspace.folder / "data")
-    assert verdict.decision == "not verified"
+    verdict = verify.run(authority.params(), source, offline=True, features=authority.model_workspace.folder / "data")
+    assert verdict.decision == "failed"
     assert said in verdict.check(REPRODUCTION).reason
 
 
 def test_other_data_prove_nothing(authority: CertificateAuthority, tmp_path: Path) -> None:
     other = synthetic_set(tmp_path / "data", "features.seed=7")
-    verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), features=other)
-    assert verdict.decision == "not verified"
+    verdict = verify.run(authority.params(), str(authority.folder / "published-exact"), offline=True, features=other)
+    assert verdict.decision == "failed"
     assert "made from other data" in verdict.check(REPRODUCTION).reason

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mbd.privacy.gaussian import classical_sigma, delta_of, epsilon_by_paper
-from mbd.privacy.montecarlo import Composed
 from studies import budget, printed
 from studies.layout import Layout
+from studies.montecarlo import Composed
 from studies.outcome import Finding
 from studies.plan import StudyBudget, StudyPlan
 from tests.studies.cells import small_plan

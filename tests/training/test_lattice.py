@@ -17,7 +17,8 @@ from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, ta
 from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features
-from mbd.training.lattice import FittedModalities, assign_folds, train_lattice, train_modules
+from mbd.training.lattice import FittedModalities, train_lattice, train_modules
+from mbd.training.lattice.folds import assign_folds
 from mbd.training.trained import Trained
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 

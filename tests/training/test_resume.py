@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.files import path_digest
 from mbd.params import load_params
 from mbd.steps import train
 from mbd.training.joint import train_joint
 from mbd.training.resume import Snapshots, TrainingState
 from mbd.training.trained import Trained
+from tests.digests import path_digest
 from tests.training.build import SMALL, joint_data, open_set, small_params
 
 SNAPSHOT = "snapshot.safetensors"

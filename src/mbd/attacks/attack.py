@@ -6,6 +6,7 @@ that intervals, and differences between two models on the same rows, come from o
 (:mod:`mbd.attacks.bootstrap`).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -51,6 +52,11 @@ class AttackEvidence:
     """how rows become the measure; more is always more leakage"""
     groups: Array | None = None
     """the group of each row: rows of a group are resampled together; None: every row separately"""
+    limits: tuple[float, float] = (-math.inf, math.inf)
+    """the least and the largest value that the measure can have"""
+    class_weight: float | None = None
+    """how much each class (the first column) counts where a measure is taken class by class: ½ in a mean of two, 1 in
+    pairs of one row from each; None: all rows count alike"""
 
     @property
     def value(self) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from mbd.evaluation.ridge import fit_ridge
 from mbd.features.contract import FeatureSet
+from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
 from mbd.params import AttacksSettings
 from mbd.randomness import stream
@@ -40,7 +41,8 @@ def find_attribute(
     usable = np.flatnonzero(train.available[modality])
     if len(usable) > _MOST_ROWS:
         usable = np.sort(stream(params.seed, "attacks", "attribute").permutation(usable)[:_MOST_ROWS])
-    return Attribute(component_sign(train.take(usable), attacked, modality, retained), "principal component")
+    vectors = as_vectors(train.take(usable)), as_vectors(attacked)
+    return Attribute(component_sign(*vectors, modality, retained), "principal component")
 
 
 def component_sign(train: Rows, attacked: Rows, modality: str, retained: tuple[str, ...]) -> Array:

@@ -125,7 +125,7 @@ def _refuse_other_kind(audit: AuditInput) -> None:
                     file=stored.folder / RECORD,
                     key=what,
                     value=f"{getattr(stored.record, what)}, not {getattr(old, what)}",
-                    hint="the model after comes out of the one before; the reference is trained with the same "
+                    hint="the model after is made from the one before; the reference is trained with the same "
                     "parameters and --without the deleted modalities",
                 )
 
@@ -150,7 +150,7 @@ def _refuse_no_reference(audit: AuditInput) -> None:
             key="--reference",
             hint=f"mbd train --without {' --without '.join(audit.gone)} makes one",
         )
-    if tuple(record.modalities) != audit.retained or record.spec != audit.whole.record.spec:
+    if tuple(record.modalities) != audit.retained or _parameters(record) != _parameters(audit.whole.record):
         raise DataError(
             f"the reference is a model of another kind: it takes {', '.join(record.modalities)}, "
             f"and what is left here is {', '.join(audit.retained)}"
@@ -160,6 +160,11 @@ def _refuse_no_reference(audit: AuditInput) -> None:
             key="--reference",
             hint="train it with the same parameters and --without the deleted modalities",
         )
+
+
+def _parameters(record: ModelRecord) -> dict[str, object]:
+    """Return the parameters of a model but for the modalities that it is built for, and for how it was trained."""
+    return {key: value for key, value in record.spec.items() if key not in ("shapes", "tags", "training")}
 
 
 def _refuse_other_deletion(audit: AuditInput) -> None:

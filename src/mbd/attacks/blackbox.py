@@ -2,6 +2,8 @@
 
 The attacker knows the inputs it sends and queries the model as served: if the model refuses m* (revoked, or never an
 input), m* is not fed.
+
+A module of its own because the registry finds a built-in attack by the name of its module.
 """
 
 from mbd.attacks.attack import Attack, AttackEvidence

@@ -6,22 +6,33 @@ compared under the same weights, so that the difficulty of a row cancels out:
 
     interval     percentiles of statistic(rows, W), widened around the measure by √(g/(g−1)) for g groups
     difference   the same for statistic(rows_a, W) − statistic(rows_b, W)
+
+Resampling cannot show what is rarer than the rows at hand: if two models answer alike on every row, every resample says
+0 ± 0. Where fewer than ten groups differ, the difference is bounded by how many could have, instead: with k of g groups
+unlike, at most a share u of all groups is (Clopper–Pearson; for k = 0 the rule of three, u ≈ 3/g at 95 %), and the
+measure moves by at most u times its range. For R², and for a TPR at a fixed FPR, this takes rows to weigh alike.
 """
 
+from functools import lru_cache
+
 import numpy as np
+from scipy.stats import norm, t
 
 from mbd.attacks.attack import AttackEvidence
 from mbd.formats.leakage import Interval
 from mbd.params import AttacksSettings
+from mbd.privacy.audit import proportion_bounds
 from mbd.randomness import stream
 from mbd.tensors import Array
 
 _FEWEST_GROUPS = 8
+_FEWEST_UNLIKE = 10
+"""differing groups from which on resampling is trusted"""
 
 
-def resample_weights(groups: Array | int, resamples: int, draw: np.random.Generator) -> Array:
-    """Return how often each row is drawn (resamples × n); `groups` names each row's group, or is n."""
-    names = np.arange(groups) if isinstance(groups, int) else np.unique(groups, return_inverse=True)[1].reshape(-1)
+def resample_weights(groups: Array, resamples: int, draw: np.random.Generator) -> Array:
+    """Return how often each row is drawn (resamples × n); `groups` names each row's group."""
+    names = np.unique(groups, return_inverse=True)[1].reshape(-1)
     count = int(names.max()) + 1
     drawn = draw.multinomial(count, np.full(count, 1 / count), size=resamples)
     weights: Array = drawn[:, names].astype(np.float64)
@@ -34,27 +45,98 @@ def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
 
 
 def _weights(evidence: AttackEvidence, params: AttacksSettings) -> Array:
+    units = np.unique(_unit_of_row(evidence), return_inverse=True)[1].reshape(-1)
+    return _drawn(units.astype(np.int64).tobytes(), params.resamples, params.seed)
+
+
+@lru_cache(maxsize=2)  # most measures are of the same rows, and to draw costs more than to measure
+def _drawn(units: bytes, resamples: int, seed: int) -> Array:
     # The same stream whatever the evidence: two pieces about the same rows get the same weights.
-    draw = stream(params.seed, "attacks", "bootstrap")
-    names = evidence.groups
-    groups = len(evidence.rows) if names is None or len(np.unique(names)) < _FEWEST_GROUPS else names
-    return resample_weights(groups, params.resamples, draw)
+    draw = stream(seed, "attacks", "bootstrap")
+    weights = resample_weights(np.frombuffer(units, np.int64), resamples, draw)
+    weights.setflags(write=False)
+    return weights
 
 
 def units(evidence: AttackEvidence) -> int:
     """Return the number of units drawn in a resample: groups, or rows if there are too few groups."""
-    groups = len(evidence.rows) if evidence.groups is None else len(np.unique(evidence.groups))
-    return groups if groups >= _FEWEST_GROUPS else len(evidence.rows)
+    return len(np.unique(_unit_of_row(evidence)))
 
 
-def percentiles(value: float, values: Array, evidence: AttackEvidence, params: AttacksSettings) -> Interval:
-    """Return the interval that resampled `values` leave around a measure, or a difference of measures."""
+def measure_interval(evidence: AttackEvidence, values: Array, params: AttacksSettings) -> Interval:
+    """Return a measure with its interval, from its resampled `values`."""
+    tail = (1 - params.confidence) / 2
+    low, high = _spread(evidence.value, values, evidence, tail)
+    if low == high:
+        low, high = (evidence.value + sign * unseen(evidence, None, tail) for sign in (-1, 1))
+    least, most = evidence.limits
+    return Interval(value=evidence.value, low=max(low, least), high=min(high, most))
+
+
+def difference_interval(
+    one: AttackEvidence, other: AttackEvidence, values: Array, judged: int, params: AttacksSettings
+) -> Interval:
+    """Return `one` − `other` with its interval, from resampled `values`, corrected for `judged` measures together."""
+    value, alpha = one.value - other.value, 1 - params.confidence
+    tail = alpha / (2 * max(judged, 1))
+    low, high = _spread(value, values, one, alpha / 2)
+    stretch = float(t.ppf(1 - tail, max(units(one) - 1, 1)) / norm.ppf(1 - alpha / 2))
+    low, high = value + stretch * (low - value), value + stretch * (high - value)
+    unlike = (one.rows != other.rows).any(1)
+    if low == high:  # every row says the same, be it 0 or not
+        rare = unseen(one, None, tail)
+        low, high = value - rare, value + rare
+    elif len(np.unique(_unit_of_row(one)[unlike])) < _FEWEST_UNLIKE:
+        most = max(unseen(one, unlike, tail), abs(value))
+        low, high = -most, most
+    widest = _range(one)
+    return Interval(value=value, low=max(low, -widest), high=min(high, widest))
+
+
+def unseen(evidence: AttackEvidence, unlike: Array | None, tail: float) -> float:
+    """Return how far the measure could move by rows that are as rare as the `unlike` ones (None: not one was seen).
+
+    Args:
+        evidence: The measure, and the rows that were seen.
+        unlike: Which of them are unlike.
+        tail: Probability that the bound does not hold.
+
+    """
+    names, unlike = _unit_of_row(evidence), np.zeros(len(evidence.rows), bool) if unlike is None else unlike
+    weight = evidence.class_weight
+    kinds = [np.ones(len(names), bool)] if weight is None else [evidence.rows[:, 0] == c for c in _classes(evidence)]
+    shares = [
+        float(proportion_bounds(_count(names[kind & unlike]), _count(names[kind]), 1 - tail / len(kinds))[1])
+        for kind in kinds
+    ]
+    return min(sum(shares) * (weight or 1.0), 1.0) * (_range(evidence) if np.isfinite(_range(evidence)) else 1.0)
+
+
+def _classes(evidence: AttackEvidence) -> Array:
+    return np.unique(evidence.rows[:, 0])
+
+
+def _count(names: Array) -> int:
+    return len(np.unique(names))
+
+
+def _range(evidence: AttackEvidence) -> float:
+    return evidence.limits[1] - evidence.limits[0]
+
+
+def _unit_of_row(evidence: AttackEvidence) -> Array:
+    """Return what is drawn together with each row: its group, or the row itself if there are too few groups."""
+    groups = evidence.groups
+    return np.arange(len(evidence.rows)) if groups is None or _count(groups) < _FEWEST_GROUPS else groups
+
+
+def _spread(value: float, values: Array, evidence: AttackEvidence, tail: float) -> tuple[float, float]:
+    """Return the quantiles of resampled `values`, widened around the measure."""
     count = units(evidence)
     widen = np.sqrt(count / max(count - 1, 1))
-    tail = (1 - params.confidence) / 2
     # A resample may lack a class altogether; it is left out.
     low, high = np.nanquantile(values, [tail, 1 - tail]) if np.isfinite(values).any() else (value, value)
-    return Interval(value=value, low=value + float(low - value) * widen, high=value + float(high - value) * widen)
+    return min(value + float(low - value) * widen, value), max(value + float(high - value) * widen, value)
 
 
 def mean(rows: Array, weights: Array) -> Array:

@@ -13,6 +13,7 @@ from mbd.attacks.attribute import Attribute, find_attribute
 from mbd.errors import DataError, UsageError
 from mbd.evaluation.ridge import fit_ridge
 from mbd.features.contract import FeatureSet
+from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
 from mbd.params import AttacksSettings
 from mbd.randomness import stream
@@ -53,20 +54,25 @@ class AttackContext:
         return _parts(self.rows.groups[self.fit], _FOLDS, self.draw("folds"))
 
     @cached_property
+    def vectors(self) -> Rows:
+        """The attacked rows with a vector for each modality."""
+        return as_vectors(self.rows)
+
+    @cached_property
     def target(self) -> Array:
         """m* of each attacked row, standardised as in the fit rows."""
-        return self.standardise(self.rows.features[self.modality])
+        return self.standardise(self.vectors.features[self.modality])
 
     @cached_property
     def own(self) -> Array:
         """The part of m* of each attacked row that a ridge map from the retained modalities does not predict."""
-        retained = np.hstack([self.rows.features[m] for m in self.retained])
+        retained = np.hstack([self.vectors.features[m] for m in self.retained])
         return self.target - fit_ridge(retained[self.fit], self.target[self.fit]).predict(retained)
 
     @cached_property
     def known(self) -> dict[str, Array]:
         """What the attacker fed to the model and so knows without it: the retained inputs of each row."""
-        return {f"input.{m}": self.rows.features[m] for m in self.retained}
+        return {f"input.{m}": self.vectors.features[m] for m in self.retained}
 
     @cached_property
     def groups(self) -> Array:
@@ -79,13 +85,13 @@ class AttackContext:
         return _usable(self.data, "train", self.modality, self.retained)
 
     def standardise(self, matrix: Array) -> Array:
-        """Return values of m* on the scale of the fit rows."""
+        """Return vectors of m* on the scale of the fit rows."""
         mean, deviation = self._scaling
         return np.clip((np.asarray(matrix, np.float64) - mean) / deviation, -REACH, REACH)
 
     @cached_property
     def _scaling(self) -> tuple[Array, Array]:
-        fitted = np.asarray(self.rows.features[self.modality][self.fit], np.float64)
+        fitted = np.asarray(self.vectors.features[self.modality][self.fit], np.float64)
         return fitted.mean(0), np.maximum(fitted.std(0), _DEVIATION_FLOOR)
 
 
@@ -129,7 +135,7 @@ def make_context(
 
 def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params: AttacksSettings) -> Rows:
     parts = [_usable(data, split, modality, retained) for split in params.splits]
-    rows = _joined(parts)
+    rows = Rows.joined(parts)
     if len(rows) > params.rows:
         chosen = stream(params.seed, "attacks", "rows").permutation(len(rows))[: params.rows]
         rows = rows.take(np.sort(chosen))
@@ -140,22 +146,6 @@ def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params
             hint=f"attack at least {_FEWEST_ROWS} rows: attacks.splits",
         )
     return rows
-
-
-def _joined(parts: list[Rows]) -> Rows:
-    """Return the rows of several splits as one."""
-
-    def joined(name: str) -> dict[str, Array]:
-        return {m: np.concatenate([getattr(part, name)[m] for part in parts]) for m in getattr(parts[0], name)}
-
-    return Rows(
-        ids=np.concatenate([part.ids for part in parts]),
-        groups=np.concatenate([part.groups for part in parts]),
-        labels=np.concatenate([part.labels for part in parts]),
-        features=joined("features"),
-        available=joined("available"),
-        attributes=joined("attributes"),
-    )
 
 
 def _usable(data: FeatureSet, split: str, modality: str, retained: tuple[str, ...]) -> Rows:

@@ -16,6 +16,10 @@ from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
 from mbd.errors import DataError
+from mbd.model.contract import Architecture
+from mbd.model.module import architecture_of, cut_plain, from_plain, to_plain
+from mbd.model.probing import probe
+from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
 NAME = "diff"
@@ -44,6 +48,8 @@ def attack(
 
 def transplanted(before: TargetModel, after: TargetModel, modality: str) -> TargetModel:
     """Return the new model with the old weights of m*, and of everything that it no longer has."""
+    if BACKBONES.is_path(before.record.backbone):
+        return _transplanted_module(before, after, architecture_of(before.record), architecture_of(after.record))
     tensors: dict[str, Array] = {}
     for name, old in before.tensors.items():
         new = after.tensors.get(name)
@@ -58,6 +64,40 @@ def transplanted(before: TargetModel, after: TargetModel, modality: str) -> Targ
     return TargetModel.of(after.role, before.record, tensors)
 
 
+def _transplanted_module(
+    before: TargetModel, after: TargetModel, architecture: Architecture, smaller: Architecture
+) -> TargetModel:
+    """Do the same in a module of one's own, where probing finds what belongs to what is gone."""
+    new = to_plain(smaller, after.tensors)
+
+    def put_back(old: dict[str, Array], of: Architecture, gone: Sequence[str]) -> dict[str, Array]:
+        if not gone:
+            return new
+        found = probe(of, gone[0])
+        inner = put_back(cut_plain(found, old), of.without(gone[:1]) if found.shrinks else of, gone[1:])
+        mixed = {name: np.array(tensor) for name, tensor in old.items()}
+        for name, part in found.tensors.items():
+            if part.kept is not None:
+                index = np.ix_(*part.kept)
+                if inner[name].shape != mixed[name][index].shape:
+                    raise _not_one_lineage(name, mixed[name].shape, inner[name].shape)
+                mixed[name][index] = np.where(part.alive[index], inner[name], mixed[name][index])
+        return mixed
+
+    gone = [m for m in before.record.modalities if m not in after.record.modalities]
+    tensors = from_plain(architecture, put_back(to_plain(architecture, before.tensors), architecture, gone))
+    return TargetModel.of(after.role, before.record, tensors)
+
+
+def _not_one_lineage(name: str, old: tuple[int, ...], new: tuple[int, ...]) -> DataError:
+    return DataError(
+        "the two models are not of one lineage: a tensor's shape differs by more than what a modality has of it",
+        key=name,
+        value=f"before {old}, after {new}",
+        hint="give the model that the deletion was made from",
+    )
+
+
 def _staying(name: str, before: TargetModel, after: TargetModel) -> Array:
     """Return for each column of an old tensor whether the new one still has it, according to their records."""
     old, new = before.record.tensors[name], after.record.tensors[name]
@@ -67,12 +107,7 @@ def _staying(name: str, before: TargetModel, after: TargetModel) -> Array:
         for span in old.columns:
             stays[span.start : span.stop] = span.reads in read
     if (*old.shape[:-1], int(stays.sum())) != new.shape and old.shape:
-        raise DataError(
-            "the two models are not of one lineage: a tensor's shape differs by more than the columns of a modality",
-            key=name,
-            value=f"before {old.shape}, after {new.shape}",
-            hint="give the model that the deletion was made from",
-        )
+        raise _not_one_lineage(name, old.shape, new.shape)
     return stays
 
 

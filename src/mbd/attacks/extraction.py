@@ -1,26 +1,31 @@
 """Running a backbone for an attack: outputs over all availability masks, and all activations.
 
-Masks are all sets of the retained modalities that the model takes, the empty one only where m* is fed. A row is given
+Masks are all sets of the retained modalities that the model takes (a sample of 64 where there are more), the empty one
+only where m* is fed. A row is given
 what a mask names as far as the row has it; everything it has, if that would be nothing. Outputs are scores, or
 logarithms of probabilities. Activations are those of rows with all they have.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from mbd.features.rows import Rows
-from mbd.model.joint import JointBackbone, to_array
-from mbd.model.lattice import LatticeBackbone, kernel_features
-from mbd.model.predictor import LoadedBackbone
+from mbd.formats.features import Shape, lengths_of
+from mbd.model.predictor import (
+    AnswersSome,
+    LoadedBackbone,
+    OffersActivations,
+    OffersReconstructions,
+    zero_where_absent,
+)
+from mbd.randomness import stream
 from mbd.tensors import Array
 
 _SMALLEST_PROBABILITY = 1e-6
+_MOST_MASKS = 64
 Mask = tuple[str, ...]
 
 
@@ -45,8 +50,8 @@ class Extraction:
 class Feeding:
     """Which inputs of a model get what."""
 
-    inputs: Mapping[str, int]
-    """every input of the model with its width"""
+    inputs: Mapping[str, Shape]
+    """every input of the model with its shape"""
     retained: Mask
     """inputs that are retained modalities of the data"""
     entries: Mask
@@ -55,12 +60,19 @@ class Feeding:
     """m*"""
 
     def masks(self) -> tuple[Mask, ...]:
-        """Return the sets of retained modalities that are given."""
-        sizes = range(0 if self.entries else 1, len(self.retained) + 1)
-        return tuple(mask for size in sizes for mask in combinations(self.retained, size))
+        """Return the sets of retained modalities that are given: all, or of more than 64 a sample by a fixed seed."""
+        first, count = 0 if self.entries else 1, len(self.retained)
+        if 2**count - first <= _MOST_MASKS:
+            return tuple(mask for size in range(first, count + 1) for mask in combinations(self.retained, size))
+        singles = [mask for size in (first, 1) for mask in combinations(self.retained, size)]
+        draw = stream(0, "masks", *self.retained)
+        drawn = draw.random((_MOST_MASKS, count)) < draw.random((_MOST_MASKS, 1))
+        sampled = [tuple(m for m, given in zip(self.retained, row, strict=True) if given) for row in drawn]
+        kept = [mask for mask in dict.fromkeys([*singles, *sampled]) if first <= len(mask) < count]
+        return (*kept[: _MOST_MASKS - 1], self.retained)
 
     def __call__(self, rows: Rows, mask: Mask) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Return features and availability of every input of the model."""
+        """Return features (with lengths) and availability of every input of the model."""
         n = len(rows)
         there = {m: rows.available[m] if m in self.retained else np.zeros(n, bool) for m in self.inputs}
         there |= dict.fromkeys(self.entries, rows.available[self.modality])
@@ -68,11 +80,15 @@ class Feeding:
         nothing = ~np.any(list(given.values()), axis=0)
         given = {m: bits | (nothing & there[m]) for m, bits in given.items()}
         sources = {m: rows.features[m] for m in self.retained}
-        sources |= {m: _to_width(rows.features[self.modality], self.inputs[m]) for m in self.entries}
+        sources |= {m: _to_shape(rows.features[self.modality], self.inputs[m]) for m in self.entries}
         features = {
-            m: np.where(given[m][:, None], sources[m], np.float32(0)) if m in sources else np.zeros((n, d), np.float32)
-            for m, d in self.inputs.items()
+            m: zero_where_absent(sources[m], given[m]) if m in sources else np.zeros((n, *shape.size), np.float32)
+            for m, shape in self.inputs.items()
         }
+        for m in sources:
+            lengths = rows.lengths.get(self.modality if m in self.entries else m)
+            if lengths is not None and self.inputs[m].has_lengths:
+                features[lengths_of(m)] = np.clip(lengths, 1, self.inputs[m].size[0])
         return features, given
 
 
@@ -81,13 +97,7 @@ def extract(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> Extractio
     masks = feeding.masks()
     outputs = answers(backbone, feeding, rows, masks)
     everything = feeding(rows, feeding.retained)
-    if isinstance(backbone, JointBackbone):
-        activations = _joint_activations(backbone, *everything)
-    elif isinstance(backbone, LatticeBackbone):
-        activations = _lattice_activations(backbone, *everything)
-    else:
-        offered = getattr(backbone, "activations", None)  # a plug-in's backbone may offer them
-        activations = offered(*everything) if offered else {}
+    activations = backbone.activations(*everything) if isinstance(backbone, OffersActivations) else {}
     return Extraction(masks, outputs, {name: _finite(x) for name, x in activations.items()})
 
 
@@ -97,28 +107,16 @@ def answers(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, masks: Seque
 
 
 def reconstruct(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, entry: str) -> dict[str, Array]:
-    """Return the backbone's reconstruction of the input `entry` of each row, if that is not given."""
-    if not isinstance(backbone, JointBackbone):
+    """Return the backbone's reconstructions of the input `entry` of each row, if that is not given, by their origin."""
+    if not isinstance(backbone, OffersReconstructions):
         return {}
-    network, inputs = backbone.network, feeding(rows, feeding.retained)
-    generated = backbone.reconstruct(*inputs)
-    found = {"generator": generated[entry]} if generated else {}
-    if network.shape.property_pathway:
-        path = network.modality[entry]
-        with torch.inference_mode():
-            translated = path.back_translation(network.embed(*backbone.to_tensors(*inputs)))
-            found["back-translation"] = to_array(
-                path.recomposition(translated + path.property) * path.scale + path.mean
-            )
-    return found
+    return backbone.reconstructions(*feeding(rows, feeding.retained), entry)
 
 
 def _logits(backbone: LoadedBackbone, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
-    answered = np.ones(len(next(iter(features.values()))), bool)
-    if isinstance(backbone, LatticeBackbone):
-        # A lattice has no output for rows whose modalities are too rare to have a module.
-        modules = [np.all([available[m] for m in tag], axis=0) for tag in backbone.modules]
-        answered = np.any(modules, axis=0)
+    answered = np.ones(len(next(iter(available.values()))), bool)
+    if isinstance(backbone, AnswersSome):
+        answered = backbone.answered(available)
     given = {m: x[answered] for m, x in features.items()}
     scores = backbone.predict(given, {m: bits[answered] for m, bits in available.items()})
     if scores.ndim > 1:
@@ -128,76 +126,17 @@ def _logits(backbone: LoadedBackbone, features: Mapping[str, Array], available: 
     return out
 
 
-def _joint_activations(
-    backbone: JointBackbone, features: Mapping[str, Array], available: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Run every network on every row, including those that a prediction skips, and keep the output of each layer."""
-    network = backbone.network
-    with torch.inference_mode(), _recording(network) as recorded:
-        raw, there = backbone.to_tensors(features, available)
-        inputs = network.standardise(raw, there)
-        generated = {m: network.generate(m, inputs) for m in inputs} if network.shape.reconstruction else {}
-        z = network.fuse(network.complete(inputs, there, generated), there)
-        network.head(z)
-        if network.shape.property_pathway:
-            for m, path in network.modality.items():
-                specific, invariant = path.decompose(inputs[m])
-                path.recomposition(specific + invariant)
-                path.back_translation(z)
-        if not network.shape.fusion:
-            recorded["embedding"] = z
-        return {name: to_array(recorded[name]) for name in sorted(recorded)}
-
-
-@contextmanager
-def _recording(network: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Within: what the linear layers of a network return, hidden ones rectified, is kept under their names."""
-    recorded: dict[str, Tensor] = {}
-
-    def listen(name: str, layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
-        def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
-            recorded[name] = torch.relu(output) if name.endswith(".hidden") else output
-
-        return layer.register_forward_hook(keep)
-
-    handles = [listen(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
-    try:
-        yield recorded
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _lattice_activations(
-    backbone: LatticeBackbone, features: Mapping[str, Array], available: Mapping[str, Array]
-) -> dict[str, Array]:
-    """Return coordinates p^m, kernel features φ and scores f_S of every module; zero for rows that lack one's input."""
-    given = [m for m in backbone.modalities if available[m].any()]
-    points = {m: backbone.projections[m](features[m]) for m in given}
-    found = {f"projection.{m}": np.where(available[m][:, None], points[m], 0) for m in given}
-    for tag, module in backbone.modules.items():
-        if not set(tag) <= set(given):
-            continue
-        has_all = np.all([available[m] for m in tag], axis=0)[:, None]
-        name = f"module.{'+'.join(tag)}"
-        found[f"{name}.scores"] = np.where(has_all, module.scores(points, backbone.projections), 0)
-        if "kernel.weights" in module.tensors:
-            landmarks = {m: module.tensors[f"landmarks.{m}"] for m in tag}
-            own, length = {m: points[m] for m in tag}, float(module.tensors["kernel.length"])
-            found[f"{name}.kernel"] = np.where(
-                has_all, kernel_features(own, landmarks, backbone.projections, length), 0
-            )
-    return {name: np.asarray(values, np.float32) for name, values in found.items()}
-
-
 def _finite(values: Array) -> Array:
     """Return values with 0 for what is no number: a broken model says nothing there."""
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _to_width(matrix: Array, width: int) -> Array:
-    """Return a matrix cut to, or filled up with zeros to, `width` columns."""
-    out = np.zeros((len(matrix), width), np.float32)
-    common = min(width, matrix.shape[1])
-    out[:, :common] = matrix[:, :common]
+def _to_shape(array: Array, shape: Shape) -> Array:
+    """Return rows cut to, or filled up with zeros to, a shape."""
+    if array.ndim != 1 + len(shape.size):
+        array = array.reshape(len(array), -1, *[1] * (len(shape.size) - 1))
+    tokens = shape.kind == "tokens"
+    out = np.zeros((len(array), *shape.size), np.int64 if tokens else np.float32)
+    common = tuple(slice(min(sizes)) for sizes in zip(out.shape, array.shape, strict=True))
+    out[common] = np.clip(array[common], 0, (shape.vocabulary or 1) - 1) if tokens else array[common]
     return out

@@ -6,25 +6,27 @@ the opposite. Utility is refused if significantly more than the margin is lost t
 the same modalities. Significant means that the whole interval of the paired difference lies beyond the threshold, at a
 confidence of 1 − α/k for k measures judged together (Bonferroni), so that a model without a leak is refused in at most
 a share α of all audits. Quantiles that far out are not resampled but taken from Student's distribution: the bootstrap
-interval is scaled by t(1 − α/2k) / z(1 − α/2), with g − 1 degrees of freedom for g groups of rows.
+interval is scaled by t(1 − α/2k) / z(1 − α/2), with g − 1 degrees of freedom for g groups of rows. Where hardly a row
+differs, the bound is exact (:mod:`mbd.attacks.bootstrap`).
 
-A measure that passes shows no more than its interval: its reason states the upper bound of the difference.
+A measure that passes shows no more than its interval: its reason states the upper bound of the difference. An audit
+that falls short of :mod:`mbd.formats.strength` is refused whatever it found.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scipy.stats import norm, t
-
 from mbd.attacks.attack import AttackEvidence
-from mbd.attacks.bootstrap import auc, percentiles, resampled, units
+from mbd.attacks.bootstrap import auc, difference_interval, measure_interval, resampled
 from mbd.attacks.target_model import Role
 from mbd.attacks.utility import UtilityMeasurement
 from mbd.errors import GateRefusedError
+from mbd.formats.guarantee import Kind
 from mbd.formats.leakage import (
     AttackRecord,
     Decision,
+    Finding,
     Interval,
     InvariantRecord,
     LeakageRecord,
@@ -32,10 +34,9 @@ from mbd.formats.leakage import (
     UtilityRecord,
     Variant,
 )
+from mbd.formats.strength import STRENGTH, shortfalls
 from mbd.params import AttacksSettings
 from mbd.privacy.audit import lower_bound
-
-Part = AttackRecord | UtilityRecord | InvariantRecord | LowerBound
 
 
 @dataclass(frozen=True)
@@ -104,16 +105,15 @@ def judge_epsilon(
     return record.model_copy(update={"decision": _decision(record.passes), "reason": reason})
 
 
-def reasons_of(
-    attacks: Sequence[AttackRecord],
-    utility: Sequence[UtilityRecord],
-    invariants: Sequence[InvariantRecord],
-    bound: LowerBound | None,
-) -> tuple[str, ...]:
-    """Return why the model is refused: attacks by the size of their effect, then ε, utility and invariants."""
-    strongest = sorted(attacks, key=lambda record: -(record.difference.low if record.difference else 0.0))
-    parts: list[Part] = [*strongest, *([bound] if bound else []), *utility, *invariants]
-    return tuple(_named(part) for part in parts if part.decision == "refused")
+def decide(record: LeakageRecord, kind: Kind) -> LeakageRecord:
+    """Return the record with the decision of the gate on a deletion of this kind, and the reasons of a refusal.
+
+    Attacks come first, by the size of their effect, then ε, utility, invariants, and what makes the audit too weak.
+    """
+    reasons = [_named(part) for part in sorted(record.refused, key=_effect)]
+    # Whether the model before is needed depends on what the audit is for: `mbd certify` asks.
+    reasons += map(str, shortfalls(record, kind, later=True))
+    return record.model_copy(update={"decision": "refused" if reasons else "passed", "reasons": tuple(reasons)})
 
 
 def refuse(record: LeakageRecord, report: Path) -> None:
@@ -127,7 +127,9 @@ def refuse(record: LeakageRecord, report: Path) -> None:
     raise GateRefusedError(
         "\n".join([f"the gate refuses the model after the deletion of {', '.join(record.modalities)}:", *shown]),
         file=report,
-        hint="the report lists every number; use another deletion method (docs/deletion.md), and attack again",
+        hint="attack again with parameters of `attacks` within their bounds (docs/attacks.md#strength)"
+        if set(kinds) == {STRENGTH}
+        else "the report lists every number; use another deletion method (docs/deletion.md), and attack again",
     )
 
 
@@ -142,14 +144,12 @@ class _Measured:
 
     def intervals(self) -> dict[Role, Interval]:
         """Return the measure of each model."""
-        return {r: percentiles(e.value, self._values[r], e, self._params) for r, e in self._found.items()}
+        return {r: measure_interval(e, self._values[r], self._params) for r, e in self._found.items()}
 
     def difference(self, one: Role, other: Role, judged: int) -> Interval:
         """Return the difference of two models with its interval, corrected for `judged` measures judged together."""
-        first, value = self._found[one], self._found[one].value - self._found[other].value
-        gap = percentiles(value, self._values[one] - self._values[other], first, self._params)
-        stretch = _stretch(judged, units(first), self._params)
-        return Interval(value=value, low=value + stretch * (gap.low - value), high=value + stretch * (gap.high - value))
+        values = self._values[one] - self._values[other]
+        return difference_interval(self._found[one], self._found[other], values, judged, self._params)
 
 
 def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) -> AttackRecord:
@@ -166,6 +166,7 @@ def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) ->
         reference=intervals.get("reference"),
         difference=None,
         tolerance=None,
+        blind=None,
         decision="informational",
         reason="informational: compared with the model before deletion; not part of the gate",
     )
@@ -173,6 +174,7 @@ def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) ->
         return record
     gap = measured.difference("after", "reference", judged)
     record = record.model_copy(update={"difference": gap, "tolerance": params.tolerance})
+    record = record.model_copy(update={"blind": record.finds_nothing_before})
     return record.model_copy(update={"decision": _decision(record.passes), "reason": _attack_reason(record)})
 
 
@@ -190,8 +192,7 @@ def _attack_reason(record: AttackRecord) -> str:
             f"{values}, chance {record.chance:g}: difference {gap.value:+.3f}, upper bound {gap.high:+.3f}; an attack "
             "that is significantly worse than chance has information"
         )
-    blind = record.before is not None and record.before.low <= max(record.chance, reference.high)
-    note = "; the attack finds nothing in the model before deletion either, so this shows little" if blind else ""
+    note = "; blind: it finds nothing in the model before deletion either, so this shows little" if record.blind else ""
     return f"{values}: difference {gap.value:+.3f}, upper bound {gap.high:+.3f}{note}"
 
 
@@ -226,16 +227,18 @@ def _judge_utility(measured_utility: UtilityMeasurement, judged: int, params: At
     return record.model_copy(update={"decision": decision, "reason": "; ".join(lost) or fine})
 
 
-def _stretch(judged: int, groups: int, params: AttacksSettings) -> float:
-    alpha = 1 - params.confidence
-    return float(t.ppf(1 - alpha / (2 * max(judged, 1)), max(groups - 1, 1)) / norm.ppf(1 - alpha / 2))
-
-
 def _decision(passes: bool) -> Decision:
     return "passed" if passes else "refused"
 
 
-def _named(part: Part) -> str:
+def _effect(part: Finding) -> tuple[int, float]:
+    """Return by what refusals are sorted."""
+    if isinstance(part, AttackRecord):
+        return 0, -(part.difference.low if part.difference else 0.0)
+    return 1 + [LowerBound, UtilityRecord, InvariantRecord].index(type(part)), 0.0
+
+
+def _named(part: Finding) -> str:
     if isinstance(part, AttackRecord):
         variant = "" if part.variant == "as released" else f", {part.variant}"
         return f"{part.attack} ({part.measure}{variant}): {part.reason}"

@@ -29,7 +29,8 @@ from mbd.formats.leakage import InvariantRecord
 from mbd.formats.model import TensorRecord
 from mbd.params import DeletionSettings
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
-from mbd.tensors import Array
+from mbd.registry import BACKBONES
+from mbd.tensors import Array, round_mantissa
 
 _CLOSE = 1e-9  # relative; rounding between two ways to compute the same number
 
@@ -101,20 +102,31 @@ def _shape(audit: AuditInput) -> tuple[list[str], str]:
 
 def _content(before: StoredModel, audit: AuditInput) -> tuple[list[str], str]:
     record, tensors = before.record, before.tensors
-    owned, free = {}, set()
+    separable = BACKBONES.get(record.backbone).separable
+    owned: dict[str, str] = {}
+    free: set[str] = set()
     for name, entry in record.tensors.items():
-        if _is_owned(entry, audit.gone, record.backbone):
-            owned[fingerprint(tensors[name])] = name
+        if _is_owned(entry, audit.gone, separable=separable):
+            owned |= dict.fromkeys(_marks(tensors[name], audit), name)
         else:
             blocks, rest = _split_columns(tensors[name], entry, audit.gone)
-            owned |= {fingerprint(block): f"the columns of {name} that read {m}" for m, block in blocks}
-            free.add(fingerprint(rest))
-    secret = {mark: name for mark, name in owned.items() if mark is not None and mark not in free}
+            for m, block in blocks:
+                owned |= dict.fromkeys(_marks(block, audit), f"the columns of {name} that read {m}")
+            free |= _marks(rest, audit)
+    secret = {mark: name for mark, name in owned.items() if mark not in free}
     marks = {name: fingerprint(array) for name, array in audit.after.tensors.items()}
     kept = [f"{name} = {secret[mark]}" for name, mark in marks.items() if mark in secret]
     names = ", ".join(audit.gone)
     problems = [f"values that belonged to {names} alone in the model before: {_some(kept)}"] if kept else []
-    return problems, f"no tensor has the values of any of the {len(secret)} that belonged to {names} alone"
+    count = len(set(secret.values()))
+    return problems, f"no tensor has the values of any of the {count} that belonged to {names} alone"
+
+
+def _marks(array: Array, audit: AuditInput) -> set[str]:
+    """Return the fingerprints of a tensor, as it is and rounded as the released ones are."""
+    rounding = audit.after.deletion.rounding if audit.after.deletion else None
+    versions = [array, *([round_mantissa(array, rounding.mantissa_bits)] if rounding else [])]
+    return {mark for version in versions if (mark := fingerprint(version)) is not None}
 
 
 def fingerprint(array: Array) -> str | None:
@@ -125,9 +137,9 @@ def fingerprint(array: Array) -> str | None:
     return hashlib.sha256(values.tobytes()).hexdigest()
 
 
-def _is_owned(entry: TensorRecord, gone: Sequence[str], backbone: str) -> bool:
-    """Whether a tensor must go with m*: those of m* alone, and in a lattice those of every set that contains it."""
-    return entry.belongs_to in gone or (backbone == "lattice" and bool(set(entry.sees) & set(gone)))
+def _is_owned(entry: TensorRecord, gone: Sequence[str], *, separable: bool) -> bool:
+    """Whether a tensor must go with m*: those of m* alone, and in a separable backbone all that have seen it."""
+    return entry.belongs_to in gone or (separable and bool(set(entry.sees) & set(gone)))
 
 
 def _split_columns(array: Array, entry: TensorRecord, gone: Sequence[str]) -> tuple[Iterator[tuple[str, Array]], Array]:

@@ -17,16 +17,17 @@ A model that m* cannot reach, or whose outputs are constant, scores 0 for every 
 If the model has no x̂, the attacker fits a ridge map from its activations.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from mbd.attacks.attack import Attack, AttackEvidence
+from mbd.attacks.attack import Attack, AttackEvidence, Statistic
 from mbd.attacks.bootstrap import auc, tpr_at_fpr
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
 from mbd.evaluation.ridge import fit_ridge
+from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
 from mbd.tensors import Array
 
@@ -53,7 +54,7 @@ class Population:
     surprise_alone: Array
     """of the label, given m* alone"""
     swapped: tuple[Array, ...]
-    """m* of other fit rows for each row, several times"""
+    """for each row the position of another fit row, whose m* it is given; several times"""
 
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
@@ -63,16 +64,14 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     together = _combined([signal for family in signals.values() for signal in family], people)
     score, groups = ~people.fit, people.rows.groups[~people.fit]
 
-    def rows(values: Array) -> Array:
-        return np.column_stack([people.member[score], values[score]])
+    def evidence(measure: str, values: Array, chance: float = 0.5, statistic: Statistic = auc) -> AttackEvidence:
+        rows = np.column_stack([people.member[score], values[score]])
+        return AttackEvidence(NAME, measure, chance, rows, statistic, groups, limits=(0, 1), class_weight=1)
 
     return [
-        *(
-            AttackEvidence(NAME, f"AUC of the {name}", 0.5, rows(_combined(family, people)), auc, groups)
-            for name, family in signals.items()
-        ),
-        AttackEvidence(NAME, "AUC of all together", 0.5, rows(together), auc, groups),
-        AttackEvidence(NAME, "TPR at 1 % FPR of all together", 0.01, rows(together), tpr_at_fpr, groups),
+        *(evidence(f"AUC of the {name}", _combined(family, people)) for name, family in signals.items()),
+        evidence("AUC of all together", together),
+        evidence("TPR at 1 % FPR of all together", together, 0.01, tpr_at_fpr),
     ]
 
 
@@ -83,18 +82,19 @@ def population(attack_context: AttackContext) -> Population:
     train, outside = attack_context.train, attack_context.rows
     if len(train) > attack_context.params.rows:
         train = train.take(np.sort(draw.permutation(len(train))[: attack_context.params.rows]))
-    rows = _joined(train, outside)
+    rows = Rows.joined([train, outside])
     outside_fit = np.isin(np.arange(len(outside)), attack_context.fit)
     fit = np.concatenate([_half(train.groups, draw), outside_fit])
-    target = attack_context.standardise(rows.features[m])
-    retained = np.hstack([rows.features[k] for k in attack_context.retained])
+    vectors = as_vectors(rows).features
+    target = attack_context.standardise(vectors[m])
+    retained = np.hstack([vectors[k] for k in attack_context.retained])
     own = target - _predicted(retained, target, fit)
     covariance = np.cov(own[fit].T).reshape(target.shape[1], -1)
     spread = float(np.trace(covariance)) / len(covariance) + _TINY
     covariance = (1 - _SHRINK) * covariance + _SHRINK * spread * np.eye(len(covariance))
     whiten = np.linalg.cholesky(np.linalg.inv(covariance))
     labels = _label_columns(rows.labels, len(attack_context.data.manifest.classes))
-    everything = np.hstack([retained, rows.features[m]])
+    everything = np.hstack([retained, vectors[m]])
     donors = np.flatnonzero(fit)
     return Population(
         rows=rows,
@@ -104,7 +104,7 @@ def population(attack_context: AttackContext) -> Population:
         whiten=whiten,
         surprise=labels - _predicted(everything, labels, fit),
         surprise_alone=labels - _predicted(target, labels, fit),
-        swapped=tuple(rows.features[m][draw.choice(donors, len(rows))] for _ in range(_DONORS)),
+        swapped=tuple(draw.choice(donors, len(rows)) for _ in range(_DONORS)),
     )
 
 
@@ -138,7 +138,7 @@ def _reconstructions(target_model: TargetModel, attack_context: AttackContext, p
     if not inside:
         return []
     known = attack_context.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS]
-    target = attack_context.standardise(people.rows.features[attack_context.modality])
+    target = attack_context.standardise(as_vectors(people.rows).features[attack_context.modality])
     return [_predicted(np.hstack(list(inside.values())), target, known)]
 
 
@@ -148,7 +148,7 @@ def _effects(target_model: TargetModel, attack_context: AttackContext, people: P
     if not target_model.entries(rows, m):
         nothing = np.zeros_like(people.surprise)
         return nothing, nothing
-    swapped = [replace(rows, features={**rows.features, m: matrix}) for matrix in people.swapped]
+    swapped = [rows.swapped(m, index) for index in people.swapped]
     (complete, alone), *others = (target_model.answers(given, m) for given in (rows, *swapped))
     return complete - np.mean([other[0] for other in others], axis=0), alone - np.mean([o[1] for o in others], axis=0)
 
@@ -175,20 +175,6 @@ def _half(groups: Array, draw: np.random.Generator) -> Array:
         names, index = np.arange(len(groups)), np.arange(len(groups))
     half: Array = (draw.permutation(len(names)) % 2 == 0)[index]
     return half
-
-
-def _joined(one: Rows, other: Rows) -> Rows:
-    def both(part: str) -> dict[str, Array]:
-        first, second = getattr(one, part), getattr(other, part)
-        return {m: np.concatenate([first[m], second[m]]) for m in first if m in second}
-
-    return Rows(
-        ids=np.concatenate([one.ids, other.ids]),
-        groups=np.concatenate([one.groups, other.groups]),
-        labels=np.concatenate([one.labels, other.labels]),
-        features=both("features"),
-        available=both("available"),
-    )
 
 
 ATTACK = Attack(attack, "whether the model shows which recordings of the deleted modality it was trained on")

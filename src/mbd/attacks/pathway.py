@@ -14,7 +14,7 @@ from mbd.attacks.bootstrap import mean
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
 from mbd.attacks.target_model import TargetModel
-from mbd.features.rows import Rows
+from mbd.features.rows import Rows, kind_of
 from mbd.tensors import Array
 
 NAME = "pathway"
@@ -33,7 +33,13 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
             size = np.maximum(size, _relative(still.outputs, now.outputs))
     return [
         AttackEvidence(
-            NAME, f"rows that move with {attack_context.modality}", 0.0, moved[:, None], mean, attack_context.groups
+            NAME,
+            f"rows that move with {attack_context.modality}",
+            0.0,
+            moved[:, None],
+            mean,
+            attack_context.groups,
+            limits=(0, 1),
         ),
         AttackEvidence(
             NAME,
@@ -42,19 +48,25 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
             size[:, None],
             mean,
             attack_context.groups,
+            limits=(0, np.inf),
         ),
     ]
 
 
 def _moved_rows(rows: Rows, attack_context: AttackContext) -> Iterator[Rows]:
     """Yield the rows with m* shuffled, and with noise in its place."""
-    draw, matrix = attack_context.draw(NAME), rows.features[attack_context.modality]
+    m = attack_context.modality
+    draw, array = attack_context.draw(NAME), rows.features[m]
     order = draw.permutation(len(rows))
-    shuffled = np.empty_like(matrix)
-    shuffled[order] = matrix[np.roll(order, 1)]  # every row gets another row's
-    noise = draw.standard_normal(matrix.shape) * matrix.std(0) + matrix.mean(0)
-    for other in (shuffled, noise.astype(np.float32)):
-        yield replace(rows, features={**rows.features, attack_context.modality: other})
+    other = np.empty_like(order)
+    other[order] = np.roll(order, 1)
+    yield rows.swapped(m, other)
+    noise = draw.standard_normal(array.shape) * array.std(0) + array.mean(0)
+    if kind_of(array) == "tokens":
+        noise = np.clip(np.rint(noise), array.min(), array.max())
+    yield replace(
+        rows, features={**rows.features, m: noise.astype(np.int64 if array.dtype == np.int64 else np.float32)}
+    )
 
 
 def _any_movement(still: Extraction, now: Extraction) -> Array:

@@ -32,6 +32,7 @@ from mbd.model.joint import from_tensors
 from mbd.model.networks import JointNetwork
 from mbd.params import AttacksSettings, DeletionSettings
 from mbd.randomness import stream
+from mbd.registry import BACKBONES
 from mbd.tensors import Array, open_tensors
 
 BAND = 0.08
@@ -86,9 +87,11 @@ class ProxyQuality:
 
 
 def proxy_quality(audit: AuditInput, params: AttacksSettings) -> ProxyQuality | None:
-    """Return how good the proxies are after a surgery; None for other methods, or if no parameters are requested."""
+    """Return how good the proxies of a surgery are; None for other deletions, or if no parameters are requested."""
     deletion = audit.after.deletion
-    if audit.before is None or deletion is None or deletion.method != "surgery" or not params.proxy_parameters:
+    if audit.before is None or deletion is None or "importance" not in deletion.facts or not params.proxy_parameters:
+        return None
+    if BACKBONES.is_path(audit.after.record.backbone):  # increments are taken along the layers of a joint network
         return None
     settings = DeletionSettings.model_validate(deletion.parameters).surgery
     record, tensors = audit.before.record, audit.before.tensors

@@ -57,7 +57,7 @@ def losses(target_model: TargetModel, attack_context: AttackContext) -> AttackEv
 
 def _explained(measure: str, guess: Array, truth: Array, attack_context: AttackContext) -> AttackEvidence:
     rows = np.column_stack([((guess - truth) ** 2).sum(1), (truth**2).sum(1)])
-    return AttackEvidence(NAME, measure, 0.0, rows, r_squared, attack_context.groups)
+    return AttackEvidence(NAME, measure, 0.0, rows, r_squared, attack_context.groups, limits=(-np.inf, 1))
 
 
 def _offered(target_model: TargetModel, attack_context: AttackContext) -> Array:

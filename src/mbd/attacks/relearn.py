@@ -47,6 +47,8 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
                 np.column_stack([truth, hits]),
                 balanced_hits,
                 attack_context.groups,
+                limits=(0, 1),
+                class_weight=0.5,
             ),
             AttackEvidence(
                 NAME,
@@ -55,6 +57,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
                 np.column_stack([errors, (own**2).sum(1)]),
                 r_squared,
                 attack_context.groups,
+                limits=(-np.inf, 1),
             ),
         ]
     return evidence

@@ -2,16 +2,22 @@
 
 The models are attacked with the same rows, halves and seeds; outputs and activations are extracted once and shared by
 all attacks. Each deleted modality is attacked separately. All attacks run again on the deleted model and the reference
-after rounding and pruning (`durability`): what comes back that way was never gone. What the old weights reveal together
-with the new ones (`diff`) is informational and not part of the gate.
+after quantisation and pruning: a deletion that only hides may be undone when weights are rounded.
+
+    int8     w → s · round(w / s),  s = max|w| / 127 for each weight tensor (symmetric), biases and scalings unchanged
+    pruned   the smallest share of each weight tensor becomes 0
+
+Both are computed on the stored weights; inference stays in floating point, so device kernels do not matter. What the
+old weights reveal together with the new ones (`diff`) is informational and not part of the gate.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
@@ -19,21 +25,23 @@ from mbd.attacks import diff
 from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.audit_input import AuditInput, StoredModel
 from mbd.attacks.context import AttackContext, make_context
-from mbd.attacks.durability import changed
-from mbd.attacks.gate import GateFinding, judge_attacks, judge_epsilon, judge_utility, reasons_of
+from mbd.attacks.gate import GateFinding, decide, judge_attacks, judge_epsilon, judge_utility
 from mbd.attacks.invariants import invariants
 from mbd.attacks.proxy import ProxyQuality, proxy_quality
 from mbd.attacks.target_model import Role, TargetModel
 from mbd.attacks.utility import utility
 from mbd.errors import DataError
-from mbd.files import canonical_digest
-from mbd.formats.leakage import AttackRecord, LeakageRecord, Variant
+from mbd.files import canonical_digest, sha256_file
+from mbd.formats.leakage import AttackedRows, AttackRecord, LeakageRecord, ReferenceModel, SuiteRecord, Variant
 from mbd.logs import progress_bar
-from mbd.model.checkpoint import WEIGHTS
+from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.params import AttacksSettings
+from mbd.params.attacks import WeightChange
 from mbd.registry import ATTACKS
+from mbd.tensors import Array
 from mbd.training.reproducibility import reproducible
 
+_LEVELS = 127  # of int8, on each side of 0
 _DELTA = 1e-5  # δ of the lower bound on ε if none is claimed
 TargetModels = Mapping[Role, TargetModel]
 
@@ -81,21 +89,26 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
     claims = audit.after.deletion or audit.after.record
     attacks, measured_utility = judge_attacks(findings, params), judge_utility(utilities, params)
     bound = judge_epsilon(findings, claims.guarantee.epsilon, claims.guarantee.delta or _DELTA, params)
-    reasons = reasons_of(attacks, measured_utility, held, bound)
     record = LeakageRecord(
         modalities=audit.gone,
         models={role: stored.record.sha256 for role, stored in audit.models.items()},
+        reference=ReferenceModel(
+            record=sha256_file(audit.reference.folder / RECORD),
+            modalities=tuple(audit.reference.record.inputs),
+            shapes=audit.reference.record.shapes_digest(),
+        ),
         data={"name": audit.data.manifest.name, "digest": canonical_digest(audit.data.digests())},
         suite=_specification(contexts, attacks, params, audit),
+        earlier=None,
         attacks=attacks,
         utility=measured_utility,
         invariants=tuple(held),
         lower_bound=bound,
         proxy=quality.facts() if quality else None,
-        decision="refused" if reasons else "passed",
-        reasons=reasons,
+        decision="passed",
+        reasons=(),
     )
-    return Audit(record, quality, clock.seconds)
+    return Audit(decide(record, claims.guarantee.kind), quality, clock.seconds)
 
 
 def _target_model(role: Role, stored: StoredModel) -> TargetModel:
@@ -157,31 +170,65 @@ def _added(params: AttacksSettings) -> dict[str, dict[str, str]]:
 
 def _specification(
     contexts: list[AttackContext], attacks: tuple[AttackRecord, ...], params: AttacksSettings, audit: AuditInput
-) -> dict[str, Any]:
-    """Return what is needed to run the same attacks again."""
+) -> SuiteRecord:
     deletion = audit.after.deletion
-    return {
-        "parameters": params.model_dump(mode="json"),
-        "attacks": list(dict.fromkeys(record.attack for record in attacks)),
-        **({"added": _added(params)} if params.also else {}),
-        "judged_together": sum(record.decision != "informational" for record in attacks),
-        "rows": {
-            attack_context.modality: {
-                "splits": list(params.splits),
-                "attacked": len(attack_context.rows),
-                "fit": len(attack_context.fit),
-                "scored": len(attack_context.score),
-                "groups_scored": len(set(attack_context.groups.tolist())),
-                "ids_digest": canonical_digest(attack_context.rows.ids.tolist()),
-                "attribute": attack_context.attribute.origin,
-            }
-            for attack_context in contexts
-        },
-        "deletion": deletion
+    return SuiteRecord(
+        parameters=params.model_dump(mode="json", exclude={"history"}),  # a path, and no business of a reader
+        attacks=tuple(dict.fromkeys(record.attack for record in attacks)),
+        added=_added(params),
+        judged_together=sum(record.decision != "informational" for record in attacks),
+        rows={attack_context.modality: _attacked_rows(attack_context) for attack_context in contexts},
+        deletion=deletion
         and {
             "method": deletion.method,
             "guarantee": deletion.guarantee.kind,
             "epsilon": deletion.guarantee.epsilon,
             "delta": deletion.guarantee.delta,
         },
-    }
+    )
+
+
+def _attacked_rows(attack_context: AttackContext) -> AttackedRows:
+    return AttackedRows(
+        splits=attack_context.params.splits,
+        attacked=len(attack_context.rows),
+        fit=len(attack_context.fit),
+        scored=len(attack_context.score),
+        groups_scored=len(set(attack_context.groups.tolist())),
+        ids_digest=canonical_digest(attack_context.rows.ids.tolist()),
+        attribute=attack_context.attribute.origin,
+    )
+
+
+def changed(target_model: TargetModel, variant: WeightChange, params: AttacksSettings) -> TargetModel:
+    """Return the model after quantisation or pruning."""
+    if variant == "int8":
+        return _on_weights(target_model, to_int8_and_back)
+    return _on_weights(target_model, lambda tensor: prune(tensor, params.pruned_share))
+
+
+def to_int8_and_back(tensor: Array) -> Array:
+    """Return a tensor after symmetric quantisation to 8 bits and back."""
+    scale = float(np.abs(tensor).max(initial=0)) / _LEVELS
+    if scale == 0:
+        return tensor
+    levels = np.clip(np.round(tensor / scale), -_LEVELS, _LEVELS).astype(np.int8)
+    return (levels * scale).astype(tensor.dtype)
+
+
+def prune(tensor: Array, share: float) -> Array:
+    """Return a tensor whose smallest values (by magnitude, a share of all) are 0."""
+    count = int(share * tensor.size)
+    pruned = np.array(tensor).reshape(-1)
+    pruned[np.argsort(np.abs(pruned), kind="stable")[:count]] = 0
+    return pruned.reshape(tensor.shape)
+
+
+def _on_weights(target_model: TargetModel, change: Callable[[Array], Array]) -> TargetModel:
+    """Apply `change` to every matrix of floating-point weights; vectors and numbers are offsets, scales and counts."""
+    return target_model.with_tensors(
+        {
+            name: change(tensor) if tensor.ndim > 1 and np.issubdtype(tensor.dtype, np.floating) else tensor
+            for name, tensor in target_model.tensors.items()
+        }
+    )

@@ -8,7 +8,7 @@ Outputs and activations are extracted once for each set of rows and shared by al
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from mbd.attacks import extraction
 from mbd.attacks.extraction import Extraction
+from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
 from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import load_model
@@ -73,20 +74,24 @@ class TargetModel:
         return both[:, 0], both[:, 1]
 
     def reconstruct(self, rows: Rows, modality: str) -> dict[str, Array]:
-        """Return the model's own reconstruction of m* of each row when m* is missing, in the units of the features.
+        """Return the model's own reconstruction of m* of each row when m* is missing, as vectors in the units of m*.
 
         `generator`: X̂ = G_m(X^{∖m}, P^m); `back-translation`: what the recomposition makes of B_m(Z) and P^m, up
         to a factor, because B_m learns directions only. Empty if the model reconstructs nothing.
         """
-        width = rows.features[modality].shape[1]
-        wanted = [m for m in self.entries(rows, modality) if self.record.modalities[m] == width]
+        size, shapes = rows.features[modality].shape[1:], self.record.shapes
+        wanted = [m for m in self.entries(rows, modality) if shapes[m].size == size]
         feeding = self._feeding(rows, modality, fed=False)
-        return extraction.reconstruct(self.backbone, feeding, rows, wanted[0]) if wanted else {}
+        found = extraction.reconstruct(self.backbone, feeding, rows, wanted[0]) if wanted else {}
+        return {
+            name: as_vectors(replace(rows, features={modality: array})).features[modality]
+            for name, array in found.items()
+        }
 
     def _feeding(self, rows: Rows, modality: str, *, fed: bool) -> extraction.Feeding:
         entries = self.entries(rows, modality)
         retained = tuple(m for m in self.record.modalities if m not in entries and rows.available[m].any())
-        return extraction.Feeding(self.record.modalities, retained, entries if fed else (), modality)
+        return extraction.Feeding(self.record.shapes, retained, entries if fed else (), modality)
 
 
 def open_target(folder: Path, role: Role, *, verify: bool = True) -> TargetModel:

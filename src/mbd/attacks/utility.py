@@ -44,7 +44,7 @@ def utility(
         rows = test.take(np.any([test.available[m] for m in pattern], axis=0))
         if not len(rows):
             continue
-        given = {m: rows.features[m] for m in pattern}, {m: rows.available[m] for m in pattern}
+        given = rows.inputs(pattern), {m: rows.available[m] for m in pattern}
         outputs = {role: Model(s.record, s.backbone).predict(*given) for role, s in target_models.items()}
         for metric, (statistic, margin) in _metrics(task, params).items():
             found = {role: _evidence(metric, task, rows, output, statistic) for role, output in outputs.items()}
@@ -72,7 +72,9 @@ def _evidence(metric: str, task: Task, rows: Rows, output: Array, statistic: Sta
         pairs = np.stack([truth >= 0, output >= 0], axis=1)
     else:
         pairs = np.stack([truth, output], axis=1)
-    return AttackEvidence("utility", metric, 0.0, pairs.astype(np.float64), statistic, rows.groups)
+    limits = (-1.0, 1.0) if metric == "corr" else (0.0, 100.0)
+    weight = 1 / len(np.unique(truth)) if metric == "ua" else None
+    return AttackEvidence("utility", metric, 0.0, pairs.astype(np.float64), statistic, rows.groups, limits, weight)
 
 
 def _percent_right(rows: Array, weights: Array) -> Array:

@@ -3,6 +3,8 @@
 The attacker feeds the retained inputs and so knows them: what they reveal of the attribute is not a leak. It runs with
 m* fed, if the model has any input for it (otherwise feeding changes nothing), and with m* missing. A network of random
 weights that is fed m* passes it on too: the numbers mean something only beside the reference, which takes no m*.
+
+A module of its own because the registry finds a built-in attack by the name of its module.
 """
 
 import numpy as np
@@ -35,7 +37,11 @@ def guessed(attack: str, scores: list[Array], attack_context: AttackContext) -> 
     for how, score in zip(("fed", "not fed"), (scores[0], scores[-1]), strict=True):
         rows = np.column_stack([truth, score > 0]).astype(np.float64)
         measure = f"accuracy, {attack_context.modality} {how}"
-        evidence.append(AttackEvidence(attack, measure, 0.5, rows, balanced_accuracy, attack_context.groups))
+        evidence.append(
+            AttackEvidence(
+                attack, measure, 0.5, rows, balanced_accuracy, attack_context.groups, (0, 1), class_weight=0.5
+            )
+        )
     return evidence
 
 

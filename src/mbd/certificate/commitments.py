@@ -2,6 +2,12 @@
 
     commitment = SHA-256(tag ‖ salt ‖ kind ‖ 0 ‖ value)      salt: 32 random bytes, one for each commitment
 
+Where the issuer has to recognise a value in its own certificates (which lineage, which deletion record), the salt is
+
+    salt = HMAC-SHA-256(lineage key, tag ‖ kind ‖ 0 ‖ value)
+
+so the commitment is the same each time, and still reveals nothing without the key (:mod:`mbd.certificate.lineage`).
+
 What is hidden this way: the ids of forgotten subjects, and, where a deletion promises more than evidence, the digests
 of old weights and of deleted data (a digest would let anyone confirm a guess). The issuer keeps values
 and salts in a private file (:class:`PrivateRecord`); shown to an auditor, they open the commitments.
@@ -17,10 +23,11 @@ from typing import Literal
 from mbd.files import write_file
 from mbd.records import Digest, Record
 
-Kind = Literal["subject", "weights", "data"]
+Kind = Literal["subject", "weights", "data", "lineage", "deletion"]
 
 SALT_BYTES = 32
 _TAG = b"missing-by-design/commitment/v1\0"
+_SALT_TAG = b"missing-by-design/salt/v1\0"
 
 
 class Opening(Record):
@@ -56,6 +63,12 @@ def commit(kind: Kind, value: str, salt: bytes) -> str:
 def opens(commitment: str, opening: Opening) -> bool:
     """Whether a value and its salt are what was committed to."""
     return hmac.compare_digest(commitment, opening.commitment)
+
+
+def keyed(key: bytes, kind: Kind, value: str) -> Opening:
+    """Return the commitment to a value that is always the same under a key: its salt follows from key and value."""
+    salt = hmac.new(key, _SALT_TAG + kind.encode() + b"\0" + value.encode(), hashlib.sha256)
+    return Opening(kind=kind, value=value, salt=salt.hexdigest())
 
 
 class Commitments:

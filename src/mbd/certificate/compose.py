@@ -14,11 +14,14 @@ from typing import Any, Literal
 
 from mbd.certificate.commitments import Commitments
 from mbd.certificate.inputs import CertificateInput, public_versions
-from mbd.errors import UsageError
-from mbd.formats.deletion import DeletionRecord
+from mbd.certificate.lineage import LineageKey
+from mbd.certificate.verify.gate import gate_check
+from mbd.errors import GateRefusedError, UsageError
+from mbd.formats.deletion import DELETION, DeletionRecord
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import (
+    METHOD_KINDS,
     STABLE_ROWS,
     Absence,
     Budget,
@@ -29,6 +32,7 @@ from mbd.formats.predicate import (
     Edit,
     Erasure,
     Evidence,
+    Issuer,
     Lineage,
     Noise,
     Predicate,
@@ -49,6 +53,7 @@ from mbd.formats.statement import (
     exact_integers,
     subjects_of,
 )
+from mbd.formats.strength import STRENGTH, shortfalls
 from mbd.registry import METHODS
 
 _ELSEWHERE = {"variant", "calibration", "noise", "sensitivity", "clip_radius", "sigma", "rho", "finetuning"}
@@ -63,12 +68,14 @@ class IssueContext:
     """What does not follow from the records."""
 
     model: str
+    issuer: Issuer
     issued: datetime
     reaudit_days: int
     provenance: Mapping[str, str | None]
     versions: Mapping[str, str]
     """of what issues the certificate"""
     request: RequestReference
+    lineage_key: LineageKey
     supersedes: str | None = None
 
 
@@ -79,6 +86,7 @@ def compose(certificate_input: CertificateInput, context: IssueContext, commitme
     request = deletion.request
     return Predicate(
         model=context.model,
+        issuer=context.issuer,
         deleted=DeletedContent(
             modalities=request.modalities,
             scope="subjects" if request.subjects else "modalities",
@@ -88,11 +96,13 @@ def compose(certificate_input: CertificateInput, context: IssueContext, commitme
         guarantee=deletion.guarantee,
         method=DeletionMethod(
             name=deletion.method,
+            kind=METHOD_KINDS.get(deletion.method) or METHODS.get(deletion.method).kind,
             variant=deletion.facts.get("variant"),
             parameters=_parameters(deletion),
             findings=_concealed(_findings(deletion), hidden),
         ),
         edit=_edit(deletion),
+        rounding=deletion.rounding,
         noise=_noise(deletion),
         budget=_budget(deletion),
         calibration=_calibration(deletion.facts.get("calibration")),
@@ -101,7 +111,7 @@ def compose(certificate_input: CertificateInput, context: IssueContext, commitme
             leakage=public_leakage(leakage, hidden) if leakage else None,
             evaluation=certificate_input.evaluation,
         ),
-        lineage=_lineage(deletion, context.provenance, hidden),
+        lineage=_lineage(certificate_input, context, hidden),
         environment={**certificate_input.environment, "certify": public_versions(context.versions)},
         request=context.request,
         erasure=Erasure(claim="none", note=_NOT_ERASED),
@@ -219,13 +229,18 @@ def _calibration(facts: Mapping[str, Any] | None) -> CalibrationRows | None:
     return CalibrationRows(requested=facts["requested"], used=used, note=few if used < STABLE_ROWS else None)
 
 
-def _lineage(deletion: DeletionRecord, provenance: Mapping[str, str | None], hidden: Mapping[str, str]) -> Lineage:
+def _lineage(certificate_input: CertificateInput, context: IssueContext, hidden: Mapping[str, str]) -> Lineage:
+    deletion, provenance, key = certificate_input.deletion, context.provenance, context.lineage_key
+
     def disclosed(digest: str) -> DigestOrCommitment:
         return DigestOrCommitment(commitment=hidden[digest]) if digest in hidden else DigestOrCommitment(sha256=digest)
 
     return Lineage(
         before=disclosed(deletion.before),
         models=tuple(disclosed(digest) for digest in deletion.lineage),
+        id=key.lineage(deletion.lineage[0]),
+        record=key.record(certificate_input.digests[DELETION]),
+        key=key.id,
         data_name=deletion.data["name"],
         data=disclosed(deletion.data["digest"]),
         dvc_revision=provenance["dvc_revision"],
@@ -257,6 +272,7 @@ def _disclosures(deletion: DeletionRecord) -> tuple[str, ...]:
     return (
         subjects if deletion.request.subjects else attacks,
         disclosed if deletion.guarantee.kind == "empirical" else hidden,
+        "Certificates of models that come from the same training can be recognised by lineage.id.",
     )
 
 
@@ -272,7 +288,7 @@ _NOT_ERASED = (
 def revocation(certificate: str, reason: str, issued: datetime) -> RevocationStatement:
     """Return the statement that withdraws a certificate, named by the SHA-256 of its envelope."""
     if not reason.strip():
-        raise UsageError("a certificate is revoked for a reason", key="--reason")
+        raise UsageError("the reason for the revocation is missing", key="--reason")
     return RevocationStatement(
         subject=subjects_of({CERTIFICATE: certificate}), predicate=Revocation(reason=reason, issued=issued)
     )
@@ -281,7 +297,7 @@ def revocation(certificate: str, reason: str, issued: datetime) -> RevocationSta
 def supersession(certificate: str, by: str, reason: str, issued: datetime) -> SupersessionStatement:
     """Return the statement that one certificate takes the place of another."""
     if certificate == by:
-        raise UsageError("a certificate cannot take its own place", key="--by", value=by)
+        raise UsageError("a certificate cannot supersede itself", key="--by", value=by)
     return SupersessionStatement(
         subject=subjects_of({CERTIFICATE: certificate}), predicate=Supersession(by=by, reason=reason, issued=issued)
     )
@@ -294,6 +310,7 @@ def reaudit(
     issued: datetime,
     days: int,
     commitments: Commitments,
+    run_id: str | None = None,
 ) -> ReauditStatement:
     """Return the statement that the attacks in `leakage` (as `mbd attack` wrote them) were made on its model.
 
@@ -314,12 +331,31 @@ def reaudit(
                 key=key,
                 hint="attack the model that the certificate is about",
             )
+    if all(reason.startswith(f"{STRENGTH} (") for reason in record.reasons):
+        _refuse_unsupported(record, predicate, file)
     secret = predicate.guarantee.kind != "empirical"
     old = [record.models["before"]] if "before" in record.models else []
     hidden = hidden_digests(old, record.data, commitments) if secret else {}
     return ReauditStatement(
         subject=subjects_of({CERTIFICATE: certificate}),
         predicate=Reaudit(
-            leakage=public_leakage(record, hidden), issued=issued, reaudit_by=issued + timedelta(days=days)
+            leakage=public_leakage(record, hidden),
+            issued=issued,
+            reaudit_by=issued + timedelta(days=days),
+            run_id=run_id,
         ),
     )
+
+
+def _refuse_unsupported(record: LeakageRecord, predicate: Predicate, file: Path) -> None:
+    """Refuse an audit that was too weak to find anything, or that its numbers do not carry: it shows nothing."""
+    for weak in shortfalls(record, predicate.guarantee.kind, later=True):
+        raise GateRefusedError(
+            f"the audit is too weak: {weak.problem}", file=file, key=weak.key, value=weak.value, hint=weak.hint
+        )
+    decided = gate_check(record, predicate.guarantee.epsilon)
+    if decided.outcome != "passed":
+        raise GateRefusedError(f"the audit does not support its decision: {decided.reason}", file=file, hint=_AGAIN)
+
+
+_AGAIN = "attack the model again with `mbd attack`"

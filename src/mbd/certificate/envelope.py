@@ -31,7 +31,7 @@ def _strict_base64(text: str) -> str:
     except (binascii.Error, ValueError) as error:
         raise ValueError("not base64") from error
     if base64.b64encode(plain).decode() != text:
-        raise ValueError("not the one base64 form of its bytes")
+        raise ValueError("not canonical base64")
     return text
 
 
@@ -90,11 +90,12 @@ class Envelope(Record):
         """Return the envelope in `data`; VerificationError for anything but the one stored form of one."""
         try:
             envelope = cls.model_validate(json.loads(data, object_pairs_hook=_without_duplicates))
+            stored = envelope.to_bytes()
         except ValidationError as error:
             raise invalid(error, "signed envelope", kind=VerificationError) from error
         except (ValueError, RecursionError) as error:
             raise _no_envelope(str(error)) from error
-        if envelope.to_bytes() != data:
+        if stored != data:
             raise _no_envelope("it is not in canonical form")
         return envelope
 
@@ -130,7 +131,7 @@ def _base64(data: bytes) -> str:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return found
 
 

@@ -12,10 +12,12 @@ from typing import Any
 from mbd.errors import DataError, GateRefusedError, UsageError
 from mbd.files import canonical_digest, read_json, read_step
 from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, read_deletion
-from mbd.formats.leakage import LEAKAGE, AttackRecord, InvariantRecord, LeakageRecord, LowerBound, UtilityRecord
+from mbd.formats.guarantee import Kind
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import EvaluationEvidence
 from mbd.formats.statement import MODEL, WEIGHTS
+from mbd.formats.strength import shortfalls
 from mbd.model.checkpoint import load_model
 
 METRICS = "metrics.json"
@@ -85,17 +87,28 @@ def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecor
     if folder is None:
         return None
     found = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
+    _refuse_weak(found, deletion.guarantee.kind, folder)
     _refuse_gate(found, folder)
     return found
 
 
+def _refuse_weak(leakage: LeakageRecord, kind: Kind, folder: Path) -> None:
+    for weak in shortfalls(leakage, kind):
+        raise GateRefusedError(
+            f"the audit is too weak for a certificate: {weak.problem}",
+            file=folder / LEAKAGE,
+            key=weak.key,
+            value=weak.value,
+            hint=weak.hint,
+        )
+
+
 def _refuse_gate(leakage: LeakageRecord, folder: Path) -> None:
-    parts: list[AttackRecord | UtilityRecord | InvariantRecord | LowerBound] = [*leakage.attacks, *leakage.utility]
-    parts += [*leakage.invariants, *([leakage.lower_bound] if leakage.lower_bound else [])]
-    reasons = leakage.reasons or tuple(part.reason for part in parts if part.decision == "refused")
+    reasons = leakage.reasons or tuple(part.reason for part in leakage.refused)
     if leakage.decision == "refused" or reasons:
         raise GateRefusedError(
-            f"the gate refused the deleted model, so there is no certificate: {'; '.join(reasons) or 'unsaid why'}",
+            "the gate refused the deleted model, so there is no certificate: "
+            + ("; ".join(reasons) or "no reason recorded"),
             file=folder / LEAKAGE,
             hint="delete by another method or with other parameters, and attack again",
         )

@@ -11,6 +11,7 @@ A folder of keys:
 
     NAME.pem  NAME.pub       a holder's key            log.pem  log.pub       the log's
     trust.json               who is trusted (:mod:`mbd.certificate.trust`)
+    lineage.key              the secret by which certificates name their lineage (:mod:`mbd.certificate.lineage`)
 
 A command that was killed is run again: a private key that the trust file does not list yet is added to it.
 """
@@ -36,6 +37,7 @@ from securesystemslib.exceptions import UnsupportedLibraryError
 from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signer
 
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.certificate.lineage import LINEAGE_KEY, new_lineage_key
 from mbd.certificate.trust import (
     KeyRevocation,
     Purpose,
@@ -155,7 +157,7 @@ def _file_signer(file: Path) -> Signer:
         ) from error
     # A secret in a container is mounted read-only, with a mode that its owner may not be able to change.
     if mode & 0o077 and not mounted:
-        raise UsageError("others than its owner may read the private key", file=file, hint=f"chmod 600 {file}")
+        raise UsageError("other users can read the private key", file=file, hint=f"chmod 600 {file}")
     passphrase = ask_secret("passphrase").encode() if b"ENCRYPTED" in data.partition(b"\n")[0] else None
     try:
         return CryptoSigner(load_pem_private_key(data, passphrase))
@@ -237,6 +239,7 @@ def make_keys(
                 file=folder / f"{name}.pem",
                 hint="`mbd keys rotate` makes a new one in its place; --if-none keeps it; --name makes another",
             )
+        new_lineage_key(folder)
         write_trust(folder / TRUST, trust)
         return trust
 
@@ -317,7 +320,7 @@ def _editing(folder: Path) -> Iterator[None]:
     """Be alone in the folder; what a killed predecessor has left half-written is removed."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, wait=True):
-        for pattern in (".*.pem.*.partial", ".*.pub.partial.*", f".{TRUST}.partial.*"):
+        for pattern in (".*.pem.*.partial", ".*.pub.partial.*", f".{TRUST}.partial.*", f".{LINEAGE_KEY}.partial.*"):
             for left in folder.glob(pattern):
                 left.unlink()
         yield

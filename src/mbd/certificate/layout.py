@@ -4,14 +4,15 @@
     log/…                                 the transparency log
     certificates/HEX/certificate.json     every envelope in the log, by the SHA-256 of its bytes
     certificates/HEX/proof.json           its inclusion in the log
-    about/HEX/HEX2                        a marker: envelope HEX2 is a statement about certificate HEX
-    latest/MODEL/MODALITY                 a pointer to the certificate that was logged last
-    tombstones/sha256/HEX, …/md5/HEX      a purged file, which must not reappear (:mod:`mbd.purge.tombstone_store`)
+    latest/MODEL/MODALITY                 a pointer to the certificate that was logged last: a hint for people
 
-All but pointers and the log's head are created once and never change.
+Its private part (:func:`mbd.storage.open_private`) holds what readers must not see: requests, leases, working files and
+lists of purged files (:mod:`mbd.certificate.tombstones`).
+
+All but pointers and the log's head are created once and never change. What is valid follows from the log alone
+(:mod:`mbd.certificate.history`).
 """
 
-from typing import Literal
 from urllib.parse import quote
 
 from mbd.formats.receipt import LatestPointer
@@ -19,7 +20,6 @@ from mbd.formats.statement import CERTIFICATE, PROOF
 
 CERTIFICATES = "certificates"
 LATEST = "latest"
-TOMBSTONES = "tombstones"
 
 
 def object_name(sha256: str) -> str:
@@ -35,21 +35,6 @@ def certificate_name(digest: str) -> str:
 def proof_name(digest: str) -> str:
     """Return the name of an envelope's proof of inclusion."""
     return f"{CERTIFICATES}/{digest}/{PROOF}"
-
-
-def about_prefix(digest: str) -> str:
-    """Return the prefix of the markers about a certificate."""
-    return f"about/{digest}/"
-
-
-def about_name(digest: str, statement: str) -> str:
-    """Return the name of the marker that an envelope is a statement about a certificate."""
-    return about_prefix(digest) + statement
-
-
-def tombstone_name(algorithm: Literal["sha256", "md5"], digest: str) -> str:
-    """Return the name of the tombstone of a file."""
-    return f"{TOMBSTONES}/{algorithm}/{digest}"
 
 
 def latest_name(model: str, modality: str) -> str:

@@ -1,13 +1,17 @@
 """Publishing: everything goes into the store in an order in which a kill at any point leaves nothing half-published.
 
     1. the files that the certificate is about, under their digests     (not reachable without a certificate)
-    2. the entry in the log                                             (decides the order; the same leaf is there once)
-    3. certificate.json and proof.json, by conditional create           (now it is published)
-    4. a marker at the certificate that it replaces, if there is one
+    2. certificate.json, by conditional create                          (counts for nothing as long as it is not logged)
+    3. the entry in the log                                             (now it is published; a leaf is there once)
+    4. proof.json
     5. the pointers latest/MODEL/MODALITY, by compare-and-swap          (never back to an earlier entry of the log)
 
-A statement about a certificate (:func:`announce`) is stored below `pending/` before it is logged and removed from there
-when it is published: the next writer finishes what a killed one has left. Nothing published is ever changed.
+A statement about a certificate (:func:`announce`) takes steps 2 to 4. The envelope is in the store before its leaf
+claims a place in the log, so that any writer can tell whether a claim is of a statement that counts: others are never
+logged, because an entry without its envelope would block everyone who reads the log. The next writer completes what a
+killed one has claimed. Nothing published is ever changed.
+
+A certificate is not published if the log says that a modality is revoked for the model's name and the model takes it.
 
 Run again, each part finds its work done. The certificate goes under Object Lock where the store has it; weights never.
 """
@@ -20,13 +24,16 @@ from securesystemslib.signer import Signer
 from mbd.certificate.commitments import Commitments, keep_private
 from mbd.certificate.envelope import certificate_digest
 from mbd.certificate.keys import sign_statement
-from mbd.certificate.layout import about_name, certificate_name, latest_name, object_name, proof_name, read_pointer
-from mbd.certificate.log.append import append
+from mbd.certificate.layout import certificate_name, latest_name, object_name, proof_name, read_pointer
+from mbd.certificate.log.append import append, complete
+from mbd.certificate.log.checkpoint import Checkpoint, check_log_signer
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
+from mbd.certificate.log.repair import renew_head
 from mbd.certificate.reader import parse_envelope, verify_envelope, verify_inclusion
-from mbd.certificate.state import subject_certificate
+from mbd.certificate.replay import read_history
+from mbd.certificate.state import unlogged
 from mbd.certificate.trust import Trust
-from mbd.errors import MbdError, VerificationError
+from mbd.errors import VerificationError
 from mbd.formats.receipt import LatestPointer, LockRecord, LogRecord, ObjectRecord, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS, AboutCertificate, DeletionStatement
 from mbd.params import CertificateSettings
@@ -34,8 +41,6 @@ from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.storage import lock_for
 from mbd.storage.store import Lock, OtherContentError, Store, StoredObject, update
-
-PENDING = "pending/"
 
 
 @dataclass(frozen=True)
@@ -47,13 +52,44 @@ class Publisher:
     log_signer: Signer
     trust: Trust
 
+    def check_leaf(self, leaf: bytes) -> None:
+        """Refuse a leaf of the log that is not a statement of trusted signers in this store."""
+        name = certificate_name(leaf.hex())
+        data = self.store.read(name, sha256=leaf.hex())
+        verify_envelope(data, None, self.trust, unpublished=True).require(name)
+
+    def complete(self) -> int:
+        """Log what a killed writer has left unfinished; return how many entries."""
+        return complete(self.store, self.log_signer, self.trust, self.check_leaf)
+
+    def renew(self) -> Checkpoint | None:
+        """Sign the log's head again with the present time; return it, or None if nothing has been logged yet.
+
+        Raises:
+            VerificationError: The log is not the newest: it was rolled back, or an envelope outside of it has a proof.
+
+        """
+        self.complete()
+        history = read_history(self.store, self.trust)
+        for digest in unlogged(history):
+            proof = self.store.read(proof_name(digest)) if self.store.stat(proof_name(digest)) else None
+            envelope = self.store.read(certificate_name(digest))
+            if verify_inclusion(envelope, proof, self.trust).inclusion:
+                raise VerificationError(
+                    "the log was rolled back: this was logged, and the log no longer has it",
+                    file=certificate_name(digest),
+                    hint="bring the newest checkpoint and the entries back from a copy of the store",
+                )
+        return renew_head(self.store, self.log_signer, self.trust)
+
 
 def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, Path]) -> tuple[Receipt, Inclusion]:
     """Publish a certificate that has been verified, and the `files` it is about by their names."""
     statement = parse_envelope(envelope).require()
     if not isinstance(statement, DeletionStatement):
-        raise VerificationError("this is no certificate", value=statement.predicateType)
+        raise VerificationError("this is not a certificate", value=statement.predicateType)
     store, predicate = publisher.store, statement.predicate
+    _refuse_returned_modality(publisher, certificate_digest(envelope), statement)
     objects = [
         _object_record(name, sha256, store.create(object_name(sha256), files[name]))
         for name, sha256 in _in_order(statement)
@@ -63,7 +99,7 @@ def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, 
     for name in pointers:
         _move_pointer(store, name, LatestPointer(certificate=certificate.sha256, index=inclusion.index))
     receipt = Receipt(
-        store=store.url,
+        store=None if store.url.startswith("file://") else store.url,
         model=predicate.model,
         modalities=predicate.deleted.modalities,
         certificate=certificate.sha256,
@@ -84,13 +120,11 @@ def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, 
 def publish_statement(publisher: Publisher, envelope: bytes) -> tuple[ObjectRecord, ObjectRecord, Inclusion]:
     """Log and publish a signed statement of any kind; return its object, that of its proof, and the proof."""
     store, digest = publisher.store, certificate_digest(envelope)
-    statement = parse_envelope(envelope).require()
-    inclusion = append(store, leaf_of(envelope), publisher.log_signer, publisher.trust)
+    check_log_signer(publisher.log_signer, publisher.trust, now())
     lock = lock_for(store, publisher.settings, now())
     stored = store.create(certificate_name(digest), envelope, lock=lock)
+    inclusion = append(store, leaf_of(envelope), publisher.log_signer, publisher.trust, publisher.check_leaf)
     proof, inclusion = _create_proof(publisher, digest, envelope, inclusion, lock)
-    if (other := subject_certificate(statement)) is not None:
-        store.create(about_name(other, digest), f"{digest}\n".encode(), lock=lock)
     kept = inclusion.to_bytes()
     return (
         _object_record(CERTIFICATE, digest, stored),
@@ -106,30 +140,26 @@ def announce(
     commitments: Commitments | None = None,
 ) -> str:
     """Sign, log and publish a statement about a certificate; return the SHA-256 of its envelope."""
-    finish_pending(publisher)
     envelope = sign_statement(statement, settings)
     verify_envelope(envelope.to_bytes(), None, publisher.trust, unpublished=True).require()
     if commitments and commitments.openings:
         keep_private(Path(settings.private), envelope.digest, commitments.openings)
-    pending = publisher.store.create(PENDING + envelope.digest, envelope.to_bytes())
     publish_statement(publisher, envelope.to_bytes())
-    publisher.store.delete([pending])
     return envelope.digest
 
 
-def finish_pending(publisher: Publisher) -> int:
-    """Publish the statements whose writer was killed; return how many. Those without trusted signatures are ignored."""
-    finished = 0
-    for pending in list(publisher.store.list(PENDING)):
-        data = publisher.store.read(pending.name)
-        try:
-            verify_envelope(data, None, publisher.trust, unpublished=True).require()
-        except MbdError:
-            continue
-        publish_statement(publisher, data)
-        publisher.store.delete([pending])
-        finished += 1
-    return finished
+def _refuse_returned_modality(publisher: Publisher, digest: str, statement: DeletionStatement) -> None:
+    """Refuse a model that takes what was revoked for its name; a certificate that is logged already changes nothing."""
+    history, predicate = read_history(publisher.store, publisher.trust), statement.predicate
+    if digest in history.digests:
+        return
+    if returned := history.require().model(predicate.model).returned(predicate.structure.inputs):
+        raise VerificationError(
+            f"{', '.join(returned)} is revoked for {predicate.model}, and this model takes it",
+            key="structure.inputs",
+            value=", ".join(predicate.structure.inputs),
+            hint="delete from the release that is current (`mbd certificate list`), or publish it under another name",
+        )
 
 
 def _create_proof(

@@ -16,9 +16,10 @@ The flow, in this order; docs/certificate-format.md defines each form.
 7. **Key validity.** Their keys were valid at the claimed time and when the entry was logged, and not revoked by then
    (:mod:`mbd.certificate.trust` has the rule and its reasons); the claimed time is not in the future.
 
-Steps 1 to 4 need no key (:func:`parse_envelope`); :func:`verify_envelope` makes all of them, and :func:`read_published`
-also fetches envelope and proof from a store. What the files of a certificate are and whether its claims hold is checked
-afterwards (:mod:`mbd.certificate.verify`), and so is whether it was withdrawn (:mod:`mbd.certificate.state`).
+Steps 1 to 4 need no key (:func:`parse_envelope`); :func:`verify_envelope` makes all of them, and so does
+:func:`verify_logged` for the entries of a log that was read itself. What the files of a certificate are and whether its
+claims hold is checked afterwards (:mod:`mbd.certificate.verify`), and so is whether it was withdrawn
+(:mod:`mbd.certificate.state`).
 """
 
 import json
@@ -30,21 +31,28 @@ from pathlib import Path
 import rfc8785
 
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature
-from mbd.certificate.layout import certificate_name, proof_name
 from mbd.certificate.log.checkpoint import verify_checkpoint
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
 from mbd.certificate.log.note import parse_note
-from mbd.certificate.trust import CLOCKS_DIFFER_BY, Logged, Trust, TrustedKey, is_signature, refusal, to_key
+from mbd.certificate.trust import (
+    CLOCKS_DIFFER_BY,
+    NO_TRUST_HINT,
+    Logged,
+    Trust,
+    TrustedKey,
+    is_signature,
+    refusal,
+    to_key,
+)
 from mbd.certificate.verdict import Check, failed, not_checkable, passed, problems_of
 from mbd.errors import DataError, MbdError, VerificationError
 from mbd.formats.statement import AnyStatement, is_canonical, parse_payload
 from mbd.records import now
-from mbd.storage.store import NotThereError, Store
 
 SCHEMA, CANONICAL = "schema", "canonical form"
 SIGNATURES, VALIDITY = "signatures", "key validity"
 INCLUSION, CHECKPOINT = "log inclusion", "log checkpoint"
-NO_TRUST = "there is no trust file, so no signature can be attributed to anyone"
+NO_TRUST = f"there is no trust file, so no signature can be attributed to anyone; {NO_TRUST_HINT}"
 _LOG_SIGNATURES = 2  # the log signs twice, plainly and with a date; any other signature was added by a third party
 
 
@@ -119,17 +127,30 @@ def verify_envelope(
     return replace(parsed, checks=checks, inclusion=log.inclusion, logged=log.logged)
 
 
-def read_published(store: Store, digest: str, trust: Trust, *, at: datetime | None = None) -> ParsedEnvelope:
-    """Return a published envelope that passes all steps; VerificationError or DataError otherwise."""
-    name = certificate_name(digest)
-    data = store.read(name, sha256=digest)
-    try:
-        proof: bytes | None = store.read(proof_name(digest))
-    except NotThereError:
-        proof = None
-    found = verify_envelope(data, proof, trust, at=at)
-    found.require(name)
-    return found
+def verify_logged(data: bytes, trust: Trust, logged: Logged) -> ParsedEnvelope:
+    """Make all steps for an envelope of which it is known that it is in the log, so that step 5 needs no proof."""
+    parsed = parse_envelope(data)
+    if parsed.envelope is None or parsed.statement is None:
+        return parsed
+    signing = signature_checks(parsed.envelope, trust, parsed.statement.predicate.issued, logged, logged.time)
+    return replace(parsed, checks=(*parsed.checks, *signing), logged=logged)
+
+
+def is_void(parsed: ParsedEnvelope, trust: Trust, index: int) -> bool:
+    """Return whether an envelope that was refused counts for nothing, whenever it was logged.
+
+    That is so if all its signers are in the trust file, and too few of their signatures count even at the most
+    favourable time of logging: a reader of this trust file then knows that it may be ignored. With any other reason (an
+    unknown format, a key that is too new for this trust file, a time of logging that was made to look later by
+    removing checkpoints) it could be a statement that counts.
+    """
+    if parsed.envelope is None or parsed.statement is None:
+        return False
+    if not {one.keyid for one in parsed.envelope.signatures} <= {key.id for key in trust.keys}:
+        return False
+    issued = parsed.statement.predicate.issued
+    favourable = Logged(index, issued)
+    return bool(problems_of(signature_checks(parsed.envelope, trust, issued, favourable, issued)))
 
 
 def _unreadable(error: MbdError) -> ParsedEnvelope:

@@ -1,52 +1,47 @@
-"""The certificates of a store and their states.
+"""The certificates of a store and their states, as the log says.
 
     revoked       it was withdrawn
     superseded    another certificate has replaced it
     refuted       the gate refused a later audit of its model
+    outdated      its model takes a modality that is revoked for the model's name
+    unknown       the log cannot be read completely, and what is missing could be about it
     overdue       the date of the next audit has passed, and no audit has set a later one
     valid         none of these
 
-A state follows from the statements about a certificate (revocation, supersession, re-audit, purge). They are envelopes
-like the certificate itself, signed and logged, and are found by the markers below `about/`. A marker whose envelope
-cannot be verified is a problem of the certificate, not silence.
+A state follows from the statements about a certificate (revocation, supersession, re-audit). They are envelopes like
+the certificate itself, signed and logged, and are read in the log's order (:mod:`mbd.certificate.replay`).
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, get_args
 
-from mbd.certificate.layout import CERTIFICATES, about_prefix, certificate_name
+from mbd.certificate.facts import CertificateFacts, StatementFacts
+from mbd.certificate.history import MAX_AGE, History
+from mbd.certificate.layout import CERTIFICATES
 from mbd.certificate.log.checkpoint import verify_checkpoint
-from mbd.certificate.log.hashing import leaf_hash
 from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.log.proof import inclusion_proof, root_by_inclusion
 from mbd.certificate.log.reader import Log
-from mbd.certificate.log.tiles import node_in
-from mbd.certificate.reader import read_published
-from mbd.certificate.trust import Trust
-from mbd.certificate.verdict import Check, failed, not_checkable, passed
+from mbd.certificate.replay import read_history
+from mbd.certificate.trust import CLOCKS_DIFFER_BY, Trust
+from mbd.certificate.verdict import CONSISTENCY, RETURNED, STANDING, STATE, Check, failed, not_checkable, passed
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.predicate import Erasure
-from mbd.formats.statement import (
-    CERTIFICATE,
-    AnyStatement,
-    DeletionStatement,
-    PurgeStatement,
-    ReauditStatement,
-    RevocationStatement,
-    SupersessionStatement,
-)
+from mbd.formats.statement import CERTIFICATE, AnyStatement, DeletionStatement, PurgeStatement
 from mbd.records import Record
 from mbd.storage.store import Store
 
-CertificateState = Literal["valid", "overdue", "refuted", "superseded", "revoked"]
+CertificateState = Literal["valid", "overdue", "unknown", "outdated", "refuted", "superseded", "revoked"]
 CERTIFICATE_STATES: tuple[CertificateState, ...] = get_args(CertificateState)
-Effect = Literal["revoked", "superseded", "refuted", "passed", "none"]
-"""what a statement does to the certificate that it is about; `passed`: an audit that sets the next date"""
 
-CONSISTENCY, STATE = "log consistency", "not superseded or revoked"
-_OFFLINE = "only the store it was published in knows; give its URL"
+_OFFLINE = "only the store it was published in knows (--store URL)"
+_WORDS: dict[CertificateState, str] = {
+    "revoked": "revoked {day}: {reason}",
+    "superseded": "replaced {day} by another certificate",
+    "refuted": "refused by the audit of {day}: {reason}",
+}
+"""what a statement of this effect says; the gravest first"""
 _SHORTEST = 6
 
 
@@ -61,139 +56,133 @@ class Status(Record):
 
 @dataclass(frozen=True)
 class CertificateEntry:
-    """A published certificate that verifies."""
+    """A certificate in the log."""
 
-    digest: str
-    """SHA-256 of its envelope"""
+    facts: CertificateFacts
     statement: DeletionStatement
     status: Status
+    undated: Status
+    """the same whenever it is asked for: whether the next audit is overdue is left open"""
     about: tuple[AnyStatement, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its envelope."""
+        return self.facts.digest
 
 
 @dataclass(frozen=True)
 class InvalidCertificate:
-    """An object below `certificates/` that does not verify."""
+    """An entry of the log that does not count or cannot be read, or an object below `certificates/` outside the log."""
 
     digest: str
     reason: str
 
 
-def effect_of(statement: AnyStatement) -> Effect:
-    """Return what a statement does to the state of the certificate that it is about."""
-    match statement:
-        case RevocationStatement():
-            return "revoked"
-        case DeletionStatement() | SupersessionStatement():
-            return "superseded"
-        case ReauditStatement():
-            return "passed" if statement.predicate.passed else "refuted"
-        case _:
-            return "none"
+def reaudit_by(certificate: CertificateFacts, about: Iterable[StatementFacts]) -> datetime:
+    """Return when the next audit is due, as set by the certificate or the last audit that passed."""
+    audits = [one.reaudit_by for one in about if one.effect == "passed" and one.reaudit_by is not None]
+    return max([certificate.reaudit_by, *audits])
 
 
-def state_from(effects: Collection[Effect], *, overdue: bool) -> CertificateState:
-    """Return the state of a certificate: the gravest effect decides."""
-    effects = set(effects)
-    if "revoked" in effects:
-        return "revoked"
-    if "superseded" in effects:
-        return "superseded"
-    if "refuted" in effects:
-        return "refuted"
-    return "overdue" if overdue else "valid"
+def status_of(
+    certificate: CertificateFacts,
+    about: Iterable[StatementFacts],
+    at: datetime,
+    problem: str | None = None,
+    returned: Iterable[str] = (),
+) -> Status:
+    """Return the state of a certificate at a time: the gravest of those that apply, and why.
 
-
-def status_of(certificate: DeletionStatement, about: Iterable[AnyStatement], at: datetime) -> Status:
-    """Return the state of a certificate at a time, from all verified statements about it."""
-    about = list(about)
-    audits = [s.predicate for s in about if isinstance(s, ReauditStatement)]
-    due = max([certificate.predicate.reaudit_by, *(audit.reaudit_by for audit in audits if audit.passed)])
-    state = state_from([effect_of(statement) for statement in about], overdue=at > due)
-    decisive = next((statement for statement in about if effect_of(statement) == state), None)
-    return Status(state=state, reason=_reason(state, decisive, due), reaudit_by=due)
-
-
-def _reason(state: CertificateState, decisive: AnyStatement | None, due: datetime) -> str:
-    day = f"{decisive.predicate.issued:%Y-%m-%d}" if decisive else ""
-    match decisive:
-        case RevocationStatement():
-            return f"revoked {day}: {decisive.predicate.reason}"
-        case DeletionStatement() | SupersessionStatement():
-            return f"replaced {day} by another certificate"
-        case ReauditStatement():
-            return f"refused by the audit of {day}: {'; '.join(decisive.predicate.leakage.reasons)}"
-    again = "it was to be attacked again" if state == "overdue" else "to be attacked again"
-    return f"{again} by {due:%Y-%m-%d}"
-
-
-def last_erasure(statements: Iterable[AnyStatement]) -> Erasure | None:
-    """Return the claim of the last purge among statements (in the log's order); None if there was none."""
-    purges = [s.predicate.erasure for s in statements if isinstance(s, PurgeStatement)]
-    return purges[-1] if purges else None
-
-
-def statements_about(digest: str, store: Store, trust: Trust) -> list[AnyStatement]:
-    """Return every statement about a certificate, verified, in the log's order.
-
-    Raises:
-        VerificationError: One of them cannot be verified, or is about something else.
+    Args:
+        certificate: The certificate.
+        about: All statements about it.
+        at: The time.
+        problem: Why there may be more statements about it than are known.
+        returned: Modalities that its model takes and that are revoked for the model's name.
 
     """
-    prefix, found = about_prefix(digest), list[tuple[int, AnyStatement]]()
-    for marker in store.list(prefix):
-        name = marker.name.removeprefix(prefix)
-        read = read_published(store, name, trust)
-        statement = read.require(certificate_name(name))
-        if subject_certificate(statement) != digest:
-            raise VerificationError("the statement is about another certificate", file=certificate_name(name))
-        found.append((read.logged.index if read.logged else -1, statement))
-    return [statement for _, statement in sorted(found, key=lambda pair: pair[0])]
+    about = list(about)
+    due = reaudit_by(certificate, about)
+    reasons: dict[CertificateState, str] = {
+        state: words.format(day=f"{one.issued:%Y-%m-%d}", reason=one.reason)
+        for state, words in _WORDS.items()
+        for one in reversed(about)
+        if one.effect == state
+    }
+    if names := ", ".join(returned):
+        reasons["outdated"] = f"{names} is revoked for {certificate.model}, and this model takes it"
+    if certificate.issued > at + CLOCKS_DIFFER_BY:
+        problem = f"its signing time is in the future, {certificate.issued:%Y-%m-%d %H:%M:%SZ}"
+    if problem:
+        reasons["unknown"] = problem
+    attacked = certificate.scope == "modalities"
+    if at > due:
+        reasons["overdue"] = f"it {'was to be attacked again by' if attacked else 'held until'} {due:%Y-%m-%d}"
+    valid = f"{'to be attacked again by' if attacked else 'holds until'} {due:%Y-%m-%d}"
+    state, reason = next(iter(reasons.items()), ("valid", valid))
+    return Status(state=state, reason=reason, reaudit_by=due)
 
 
-def subject_certificate(statement: AnyStatement) -> str | None:
-    """Return the certificate that a statement is about: for a certificate, the one that it replaces."""
-    return statement.predicate.supersedes if isinstance(statement, DeletionStatement) else statement.certificate
+def status_in(history: History, certificate: CertificateFacts, at: datetime, problem: str | None = None) -> Status:
+    """Return the state of a certificate at a time as a history has it; `problem`: another reason to doubt that."""
+    returned = history.model(certificate.model).returned(certificate.inputs)
+    about = history.about(certificate.digest)
+    return status_of(certificate, about, at, problem or history.problem(at), returned)
 
 
 # The certificates of a store
 
 
-def published(store: Store) -> Iterator[str]:
-    """Yield the SHA-256 of every published envelope, in order."""
-    for found in store.list(f"{CERTIFICATES}/"):
-        _, digest, file = (*found.name.split("/"), "", "")[:3]
-        if file == CERTIFICATE:
-            yield digest
-
-
-def entries(store: Store, trust: Trust, at: datetime) -> Iterator[CertificateEntry | InvalidCertificate]:
-    """Yield every certificate of a store, verified."""
-    for digest in published(store):
+def entries(
+    store: Store, trust: Trust, at: datetime, history: History | None = None
+) -> Iterator[CertificateEntry | InvalidCertificate]:
+    """Yield every certificate of a store, in the log's order, and after them what does not count."""
+    history = history or read_history(store, trust)
+    for facts in history.certificates.values():
         try:
-            statement = read_published(store, digest, trust, at=at).statement
-            if isinstance(statement, DeletionStatement):
-                yield _entry(store, digest, statement, trust, at)
+            yield _entry(history, facts, at)
         except (VerificationError, DataError) as error:
-            yield InvalidCertificate(digest, error.problem)
+            yield InvalidCertificate(facts.digest, error.problem)
+    yield from invalid_entries(history)
+
+
+def invalid_entries(history: History) -> Iterator[InvalidCertificate]:
+    """Yield the entries of the log that do not count or cannot be read, and envelopes that are not in the log."""
+    for finding in history.findings:
+        yield InvalidCertificate(finding.digest, f"entry {finding.index} of the log: {finding.reason}")
+    yield from (InvalidCertificate(digest, "it is not in the log") for digest in unlogged(history))
+
+
+def unlogged(history: History) -> Iterator[str]:
+    """Yield the digests of the envelopes in the store that are not in the log."""
+    logged = history.digests
+    for stored in history.store.list(f"{CERTIFICATES}/"):
+        _, digest, file = (*stored.name.split("/"), "", "")[:3]
+        if file == CERTIFICATE and digest not in logged:
+            yield digest
 
 
 def entry(store: Store, start: str, trust: Trust, at: datetime) -> CertificateEntry:
     """Return one certificate, named by its digest or the start of it."""
-    digest = find(store, start)
-    statement = read_published(store, digest, trust, at=at).statement
-    if not isinstance(statement, DeletionStatement):
+    history = read_history(store, trust)
+    digest = find(history, start)
+    if finding := next((one for one in history.findings if one.digest == digest), None):
+        raise VerificationError(f"this entry of the log does not count: {finding.reason}", value=digest)
+    if digest not in history.certificates:
         raise UsageError("this is not a certificate, but a statement about one", value=digest)
-    return _entry(store, digest, statement, trust, at)
+    return _entry(history, history.certificates[digest], at)
 
 
-def _entry(store: Store, digest: str, statement: DeletionStatement, trust: Trust, at: datetime) -> CertificateEntry:
-    about = tuple(statements_about(digest, store, trust))
-    return CertificateEntry(digest, statement, status_of(statement, about, at), about)
+def _entry(history: History, facts: CertificateFacts, at: datetime) -> CertificateEntry:
+    about = tuple(history.statement(one.digest) for one in history.about(facts.digest))
+    status, undated = (status_in(history, facts, time) for time in (at, facts.issued))
+    return CertificateEntry(facts, history.certificate(facts.digest), status, undated, about)
 
 
-def find(store: Store, start: str) -> str:
-    """Return the one published digest that begins with `start`."""
-    found = [digest for digest in published(store) if digest.startswith(start)] if len(start) >= _SHORTEST else []
+def find(history: History, start: str) -> str:
+    """Return the one entry of the log whose digest begins with `start`."""
+    found = [digest for digest in history.digests if digest.startswith(start)] if len(start) >= _SHORTEST else []
     if len(found) != 1:
         raise DataError(
             "there is no such certificate in this store" if not found else "several certificates begin like this",
@@ -218,43 +207,84 @@ class StoreStatus:
 
 
 def store_status(
-    certificate: DeletionStatement,
     digest: str,
     inclusion: Inclusion | None,
     store: Store | None,
     trust: Trust | None,
     at: datetime,
+    *,
+    history: History | None = None,
+    max_age: timedelta | None = MAX_AGE,
 ) -> StoreStatus:
-    """Check that the store's log still has the certificate, and its state; not checkable without store or proof."""
+    """Check that the store's log has the certificate, and what it says of it; not checkable without store or proof.
+
+    Args:
+        digest: SHA-256 of the envelope.
+        inclusion: The proof of inclusion, if it holds.
+        store: The store that it was published in; None: none is asked.
+        trust: Who is trusted.
+        at: The time that counts as now.
+        history: What the store's log says, if it was read before.
+        max_age: How old the log's checkpoint may be.
+
+    """
     if store is None:
-        return StoreStatus(tuple(not_checkable(name, _OFFLINE) for name in (CONSISTENCY, STATE)))
+        return _not_checked(_OFFLINE)
     if trust is None or inclusion is None:
-        reason = "the certificate is not known to be in the log"
-        return StoreStatus(tuple(not_checkable(name, reason) for name in (CONSISTENCY, STATE)))
-    consistency = _consistency(digest, inclusion, store, trust)
+        return _not_checked("the certificate is not known to be in the log")
     try:
-        statements = statements_about(digest, store, trust)
+        history = history or read_history(store, trust)
     except (VerificationError, DataError) as error:
-        reason = f"a statement about it cannot be verified: {error.problem}"
-        return StoreStatus((consistency, failed(STATE, reason)))
-    status = status_of(certificate, statements, at)
+        unread = _not_checked("the log cannot be read")
+        return StoreStatus((failed(CONSISTENCY, error.problem), *unread.checks[1:]))
+    consistency = _consistency(history, digest, inclusion, trust)
+    facts = history.certificates.get(digest)
+    if facts is None:
+        return StoreStatus((consistency, *_not_checked("the log does not have this certificate").checks[1:]))
+    problem = history.problem(at, max_age)
+    status = status_of(facts, history.about(digest), at, problem)
     if status.state in {"revoked", "superseded", "refuted"}:
         state = failed(STATE, f"it was {status.reason}")
+    elif problem:
+        state = not_checkable(STATE, problem)
     else:
-        state = passed(STATE, "the store holds no statement against it")
-    return StoreStatus((consistency, state), status.reaudit_by, last_erasure(statements))
+        state = passed(STATE, "the log holds no statement against it")
+    returned = _returned(history, facts, problem)
+    return StoreStatus((consistency, state, returned), status.reaudit_by, _last_erasure(history, digest))
 
 
-def _consistency(digest: str, inclusion: Inclusion, store: Store, trust: Trust) -> Check:
-    """Check that today's log continues the one in the proof, and that its tiles lead from the entry to its head."""
-    leaf, index = bytes.fromhex(digest), inclusion.index
+def _not_checked(reason: str) -> StoreStatus:
+    return StoreStatus(tuple(not_checkable(name, reason) for name in STANDING))
+
+
+def _returned(history: History, certificate: CertificateFacts, problem: str | None) -> Check:
+    """Check that the model takes no modality that was revoked for its name, before or after it was certified."""
+    if returned := history.model(certificate.model).returned(certificate.inputs):
+        return failed(RETURNED, f"{', '.join(returned)} is revoked for {certificate.model}, and this model takes it")
+    if problem:
+        return not_checkable(RETURNED, problem)
+    return passed(RETURNED, f"the model takes nothing that the log has as revoked for {certificate.model}")
+
+
+def _last_erasure(history: History, digest: str) -> Erasure | None:
+    """Return the claim of the last purge of a certificate's old weights; None if there was none."""
+    purges = [one.digest for one in history.about(digest) if one.kind == "purge"]
+    if not purges:
+        return None
     try:
-        log = Log(store, trust)
+        statement = history.statement(purges[-1])
+    except (VerificationError, DataError):
+        return None  # it is not in the store at the moment, and less is claimed without it
+    return statement.predicate.erasure if isinstance(statement, PurgeStatement) else None
+
+
+def _consistency(history: History, digest: str, inclusion: Inclusion, trust: Trust) -> Check:
+    """Check that today's log continues the one in the proof, and still has the certificate where it was."""
+    try:
+        log = Log(history.store, trust, history.head)
         log.consistency(verify_checkpoint(inclusion.checkpoint, trust))
-        path = inclusion_proof(node_in(log.hashes), index, log.size)
-        root = root_by_inclusion(leaf_hash(leaf), index, log.size, path)
-        if root != log.head.root or log.entry(index) != leaf:
-            return failed(CONSISTENCY, "the store's log no longer has this certificate at its index")
     except (VerificationError, DataError) as error:
         return failed(CONSISTENCY, error.problem)
+    if history.indices.get(digest) != inclusion.index:
+        return failed(CONSISTENCY, "the store's log no longer has this certificate at its index")
     return passed(CONSISTENCY, f"the log now has {log.size} entries; the first {inclusion.tree_size} are unchanged")

@@ -12,17 +12,23 @@ checkpoint that proves it, and before every later entry. A signature counts only
 - the key was not revoked, or the entry came before the revocation, by its place in the log where the revocation
   names the log's size, else by the log's time. Without a log entry no signature of a revoked key counts.
 
+**Where it is.** The trust file of a verifier is named by `--trust` or `MBD_TRUST`, or is `trust.json` in the
+user's configuration folder; never a file of the current folder, which may have come with the certificate
+(:func:`find_trust`). Commands that sign take `certificate.trust`, the issuer's own file.
+
 The log's time is the word of the log's key, so a holder of both keys can still backdate; the *order* cannot be
 changed once an older checkpoint is known elsewhere (`mbd log check --since`).
 """
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import click
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
@@ -37,6 +43,12 @@ from mbd.records import Record, Time, now
 ED25519 = "ed25519"
 """the scheme by default"""
 CLOCKS_DIFFER_BY = timedelta(minutes=5)
+ENVIRONMENT = "MBD_TRUST"
+"""environment variable that names the trust file of a verifier"""
+NO_TRUST_HINT = (
+    f"obtain it independently of the certificate and give --trust FILE, set {ENVIRONMENT}, or save it as "
+    "mbd/trust.json in your configuration folder"
+)
 _HINT = "get the file again from its source; only `mbd keys` changes it"
 
 Purpose = Literal["certificate", "log"]
@@ -102,6 +114,11 @@ class Trust(Record):
         if self.threshold > max(1, len(holders)):
             raise ValueError(f"{self.threshold} holders must sign, and {len(holders)} have a key")
         return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its canonical form, as the trust file states it."""
+        return canonical_digest(self.to_plain())
 
     def keys_for(self, purpose: Purpose) -> tuple[TrustedKey, ...]:
         """Return the keys of a purpose, revoked and expired ones too."""
@@ -185,11 +202,29 @@ def _after_revocation(revoked: KeyRevocation, at: datetime, logged: Logged | Non
     return None
 
 
+def find_trust(given: Path | None = None) -> Path | None:
+    """Return the trust file of a verifier: `given`, MBD_TRUST, or that in the user's configuration folder; or None."""
+    if given is not None:
+        return given
+    if named := os.environ.get(ENVIRONMENT):
+        return Path(named)
+    file = Path(click.get_app_dir("mbd")) / "trust.json"
+    return file if file.is_absolute() and file.is_file() else None
+
+
+def require_trust(given: Path | None = None) -> Path:
+    """Return what :func:`find_trust` finds; UsageError if there is none."""
+    file = find_trust(given)
+    if file is None:
+        raise UsageError("there is no trust file", key="--trust", hint=NO_TRUST_HINT)
+    return file
+
+
 def read_trust(file: Path) -> Trust:
     """Return the trust in a file; DataError unless it is, byte for byte, as :func:`write_trust` wrote it."""
     stored = _TrustFile.read(file, "trust file", _HINT)
     if _text(stored.trust).encode() != file.read_bytes():
-        raise DataError("the trust file is not as it was written", file=file, hint=_HINT)
+        raise DataError("the trust file is not valid", file=file, hint=_HINT)
     return stored.trust
 
 
@@ -200,14 +235,14 @@ def write_trust(file: Path, trust: Trust) -> None:
 
 def _text(trust: Trust) -> str:
     plain = trust.to_plain()
-    return to_json({"trust": plain, "sha256": canonical_digest(plain)})
+    return to_json({"trust": plain, "sha256": trust.digest})
 
 
 def _only(found: Iterable[TrustedKey], asked: str) -> TrustedKey:
     keys = list(found)
     if len(keys) != 1:
         raise UsageError(
-            "there is no such key that still signs" if not keys else f"{len(keys)} keys are meant by that",
+            "no valid key has this name or id" if not keys else f"{len(keys)} keys match this name or id",
             value=asked,
             hint="`mbd keys list` shows names and ids; give a name or at least 8 letters of an id",
         )
@@ -237,7 +272,7 @@ def normal_pem(pem: str) -> str:
     try:
         return _pem(load_pem_public_key(pem.encode()))
     except UnsupportedAlgorithm as error:
-        raise ValueError(f"no known kind of public key: {error}") from error
+        raise ValueError(f"unknown kind of public key: {error}") from error
 
 
 def default_scheme(pem: str) -> str:

@@ -2,20 +2,30 @@
 
 A check is `passed`, `failed`, or `not checkable` with what was missing. The decision is
 
-    verified        no check failed, and all required checks were made
-    failed          at least one check failed
-    not verified    no check failed, but a required one could not be made
+    verified     all required checks passed, none failed, and the store's log shows that the certificate is in force
+    authentic    the same, but the store was not asked: the certificate may have been revoked or superseded since
+    failed       a check failed, or a required one could not be made
 
-Only `verified` is a success: a signature that could not be checked counts as no signature.
+A signature that could not be checked counts as no signature, and a standing that was not checked as unknown.
 """
 
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from mbd.records import Record
+from pydantic import computed_field
+
+from mbd.records import Digest, Record
 
 Outcome = Literal["passed", "failed", "not checkable"]
-Decision = Literal["verified", "failed", "not verified"]
+Decision = Literal["verified", "authentic", "failed"]
+CONSISTENCY, STATE, RETURNED = "log consistency", "not superseded or revoked", "no revoked modality"
+STANDING = (CONSISTENCY, STATE, RETURNED)
+"""checks that only the store in which a certificate was published can answer"""
+_WORDS: dict[Decision, str] = {
+    "verified": "VERIFIED",
+    "authentic": "AUTHENTIC, STANDING UNKNOWN",
+    "failed": "FAILED",
+}
 
 
 class Check(Record):
@@ -40,18 +50,41 @@ class Verdict(Record):
     """SHA-256 of the envelope; null if there is none that can be read"""
     claims: dict[str, Any]
     """what the certificate says, in short; meaningful only if it is verified"""
-    trust: str | None
-    """SHA-256 of the trust file that was used; compare it with the digest that the issuer announced"""
+    model: str | None
+    """the model folder that was compared with the certificate; null: no model was given"""
+    store: str | None
+    """the store that was asked whether the certificate is in force; null: none was asked"""
+    trust: Digest | None
+    """SHA-256 of the trust that was used; compare it with the digest that the issuer announced"""
+    trust_file: str | None = None
+    """where it was read"""
     checks: tuple[Check, ...]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def summary(self) -> str:
+        """The decision in words, and whether a model was given."""
+        without = "" if self.model else "; no model was given"
+        return f"{_WORDS[self.decision]}: certificate {self.certificate or 'unreadable'}{without}"
 
     @property
     def verified(self) -> bool:
-        """Whether the certificate deserves trust."""
+        """Whether the certificate is authentic and in force."""
         return self.decision == "verified"
 
     @property
+    def authentic(self) -> bool:
+        """Whether the certificate is authentic; whether it is in force may be unknown."""
+        return self.decision != "failed"
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The short form of `trust`, to compare by eye."""
+        return self.trust and fingerprint(self.trust)
+
+    @property
     def problems(self) -> tuple[Check, ...]:
-        """The checks that prevent `verified`."""
+        """The checks that make the decision `failed`."""
         return problems_of(self.checks)
 
     def check(self, name: str) -> Check:
@@ -87,8 +120,12 @@ def not_checkable(name: str, reason: str, *, required: bool = False) -> Check:
 def decide(checks: Iterable[Check]) -> Decision:
     """Return the decision that the checks carry."""
     checks = list(checks)
-    if any(check.outcome == "failed" for check in checks):
+    if problems_of(checks):
         return "failed"
-    if any(check.required and check.outcome != "passed" for check in checks):
-        return "not verified"
-    return "verified"
+    in_force = {check.name for check in checks if check.outcome == "passed"} >= set(STANDING)
+    return "verified" if in_force else "authentic"
+
+
+def fingerprint(digest: str) -> str:
+    """Return the first 16 digits of a SHA-256 in groups, to compare by eye."""
+    return " ".join(digest[start : start + 4] for start in range(0, 16, 4))

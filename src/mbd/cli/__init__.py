@@ -1,5 +1,6 @@
 """The command line. Each command lives in a module of its own, loaded when it is used."""
 
+import errno
 import logging
 import sys
 from collections.abc import Sequence
@@ -18,10 +19,12 @@ SECTIONS = {
     "The steps, in order": (
         "features",
         "train",
+        "import",
         "evaluate",
         "predict",
         "delete",
         "attack",
+        "compare",
         "certify",
         "publish",
         "purge",
@@ -37,6 +40,8 @@ follow the command. Results go to standard output, log lines and progress to sta
 
 Exit codes: {EXIT_CODES}."""
 _LOG = logging.getLogger(__name__)
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+"""what is wrong with the place that is written to, not with the program"""
 
 
 class _Commands(CommandGroup):
@@ -53,7 +58,8 @@ class _Commands(CommandGroup):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"{__name__}.{name}").command
+        module = {"import": "import_model"}.get(name, name)  # a keyword is no name of a module
+        command: click.Command = import_module(f"{__name__}.{module}").command
         return command
 
 
@@ -76,6 +82,11 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
         command(arguments, prog_name=name, standalone_mode=False)
     except MbdError as error:
         _end(str(error), error.exit_code)
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        hint = "free some space, or write elsewhere; nothing half-written is left, so run the command again"
+        _end(str(MbdError(f"cannot write: {error.strerror}", file=error.filename, hint=hint)), ExitCode.FAILURE)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "mbd":
             raise

@@ -1,6 +1,5 @@
 """`mbd attack`."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,12 +7,10 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER, JSON, MODALITIES, features, print_result
+from mbd.cli.options import FOLDER, JSON, MODALITIES, features, given, print_result, report_written, suggest
 
 if TYPE_CHECKING:
     from mbd.params import Params
-
-_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -41,6 +38,11 @@ def command(
 
     def show(summary: str) -> None:  # called for a refused model as well
         print_result(read_json(out / "leakage.json"), summary, as_json=as_json)
-        _LOG.info("written to %s", out)
+        report_written("measurements, report and figures", out, attack.REPORT)
 
     attack.run(params, features, before, after, reference, modalities, out, show=show, progress=True)
+    if before:
+        inputs = ("--deletion", given("after"), "--leakage", out, "--evaluation", "EVALUATION")
+        suggest("certify", *inputs, "--out", "CERTIFICATE")
+    else:
+        suggest("certificate", "reaudit", "CERTIFICATE", "--leakage", out)

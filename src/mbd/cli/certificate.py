@@ -8,11 +8,22 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import CERTIFICATE, JSON, STORE, existing_store, print_result, trusted_keys
+from mbd.cli.options import (
+    CERTIFICATE,
+    JSON,
+    STORE,
+    TRUST,
+    existing_store,
+    print_result,
+    report_written,
+    suggest,
+    trusted_keys,
+)
 
 if TYPE_CHECKING:
+    from mbd.certificate.facts import CertificateFacts
     from mbd.certificate.publish import Publisher
-    from mbd.certificate.state import CertificateEntry, InvalidCertificate
+    from mbd.certificate.state import CertificateEntry, InvalidCertificate, Status
     from mbd.params import Params
 
 _LOG = logging.getLogger(__name__)
@@ -29,36 +40,39 @@ def command() -> None:
 
 @command.command("list")
 @STORE
+@TRUST
 @JSON
 @with_params
-def list_certificates(params: "Params", store: str | None, as_json: bool) -> None:
+def list_certificates(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
     """List the certificates in a store and their state."""
-    from mbd.certificate.state import CertificateEntry, entries
+    from mbd.certificate.replay import read_history
+    from mbd.certificate.state import invalid_entries, status_in
     from mbd.records import now
 
-    found = list(entries(existing_store(params, store), trusted_keys(params), now()))
-    rows = [_row(e) if isinstance(e, CertificateEntry) else vars(e) for e in found]
-    print_result(rows, _table(found), as_json=as_json)
+    history = read_history(existing_store(params, store), trusted_keys(trust))
+    rows = [_row(one, status_in(history, one, now())) for one in history.certificates.values()]
+    invalid = list(invalid_entries(history))
+    print_result([*rows, *map(vars, invalid)], _table(rows, invalid, history.problem(now())), as_json=as_json)
 
 
-def _table(found: "list[CertificateEntry | InvalidCertificate]") -> str:
-    from mbd.certificate.state import CertificateEntry
+def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", problem: str | None) -> str:
     from mbd.report.text import table
 
-    if not found:
+    if not rows and not invalid:
         return "there is no certificate in this store"
-    rows = [list(_row(e).values())[:-1] for e in found if isinstance(e, CertificateEntry)]
     header = ["certificate", "model", "deleted", "guarantee", "issued", "audit by", "state"]
-    invalid = [f"  {e.digest[:16]}  invalid: {e.reason}" for e in found if not isinstance(e, CertificateEntry)]
-    return "\n".join([table(header, [[row[0][:16], *row[1:]] for row in rows]), *invalid])
+    cells = [[row["certificate"][:16], *list(row.values())[1:-1]] for row in rows]
+    warning = [f"The state of certificates is unknown: {problem}."] if problem else []
+    return "\n".join([table(header, cells), *(f"  {e.digest[:16]}  invalid: {e.reason}" for e in invalid), *warning])
 
 
 @command.command()
 @CERTIFICATE
 @STORE
+@TRUST
 @JSON
 @with_params
-def show(params: "Params", certificate: str, store: str | None, as_json: bool) -> None:
+def show(params: "Params", certificate: str, store: str | None, trust: Path | None, as_json: bool) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
     from mbd.certificate.bundle import Bundle
     from mbd.certificate.state import entry
@@ -74,7 +88,7 @@ def show(params: "Params", certificate: str, store: str | None, as_json: bool) -
         note = "Nothing was verified: use `mbd verify`."
     else:
         opened = existing_store(params, store)
-        found = entry(opened, certificate, trusted_keys(params), now())
+        found = entry(opened, certificate, trusted_keys(trust), now())
         page, statement = store_page(opened, found), found.statement
     click.echo(to_payload(statement).decode() if as_json else f"{to_text(page)}{note}")
 
@@ -160,17 +174,32 @@ def fetch(
     found = step.run(params, url, out, modality=modality or "", certificate=certificate or "")
     text = f"certificate {found.certificate}: {found.model} without {', '.join(found.revoked)}"
     print_result(found, text, as_json=as_json)
-    _LOG.info("written to %s", out)
+    report_written("model", out)
+    suggest("guard", "--model", out, "--store", url, "--trust", "TRUST-FILE")
+
+
+@command.command("restore-ledger")
+@options.model("The first model of the lineage, or one that was deleted from it.")
+@STORE
+@JSON
+@with_params
+def restore_ledger(params: "Params", model: Path, store: str | None, as_json: bool) -> None:
+    """Enter what published certificates state into the budget ledger of their lineage, after it was lost."""
+    from mbd.steps import restore_ledger as step
+
+    done = step.run(params, model, existing_store(params, store).url)
+    print_result(done, f"{done.ledger}: {done.added} charges added; ρ = {done.rho:.4g} is spent", as_json=as_json)
 
 
 def _publisher(params: "Params", url: str | None) -> "Publisher":
     """Return the publisher of a store; what an interrupted command left to publish is published first."""
     from mbd.certificate.keys import load_signer
-    from mbd.certificate.publish import Publisher, finish_pending
+    from mbd.certificate.publish import Publisher
+    from mbd.certificate.trust import read_trust
 
-    store, trust = existing_store(params, url), trusted_keys(params)
+    store, trust = existing_store(params, url), read_trust(Path(params.certificate.trust))
     publisher = Publisher(store, params.store, load_signer(params.certificate.log_signer, trust), trust)
-    finish_pending(publisher)
+    publisher.complete()
     return publisher
 
 
@@ -181,16 +210,15 @@ def _entry(publisher: "Publisher", certificate: str) -> "CertificateEntry":
     return entry(publisher.store, certificate, publisher.trust, now())
 
 
-def _row(entry: "CertificateEntry") -> dict[str, str]:
-    predicate = entry.statement.predicate
-    names = ", ".join(predicate.deleted.modalities)
+def _row(certificate: "CertificateFacts", status: "Status") -> dict[str, str]:
+    names = ", ".join(certificate.modalities)
     return {
-        "certificate": entry.digest,
-        "model": predicate.model,
-        "deleted": names if predicate.deleted.scope == "modalities" else f"{names} of some subjects",
-        "guarantee": predicate.guarantee.kind,
-        "issued": f"{predicate.issued:%Y-%m-%d}",
-        "reaudit_by": f"{entry.status.reaudit_by:%Y-%m-%d}",
-        "state": entry.status.state,
-        "reason": entry.status.reason,
+        "certificate": certificate.digest,
+        "model": certificate.model,
+        "deleted": names if certificate.scope == "modalities" else f"{names} of some subjects",
+        "guarantee": certificate.kind,
+        "issued": f"{certificate.issued:%Y-%m-%d}",
+        "reaudit_by": f"{status.reaudit_by:%Y-%m-%d}",
+        "state": status.state,
+        "reason": status.reason,
     }

@@ -8,7 +8,7 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FILE, FOLDER, JSON, print_result
+from mbd.cli.options import FILE, FOLDER, JSON, given, print_result, report_written, suggest
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -40,6 +40,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Sign a certificate of a deletion that passed the gate."""
+    from mbd.report.page.words import deadline
     from mbd.steps import certify
 
     done = certify.run(params, deletion, leakage, evaluation, out, request=request, supersedes=supersedes)
@@ -47,9 +48,10 @@ def command(
     text = (
         f"certificate {done.certificate}\n"
         f"{predicate.guarantee.kind} deletion of {', '.join(predicate.deleted.modalities)}, signed\n"
-        f"issued {predicate.issued:%Y-%m-%d %H:%M:%S} UTC; attack again by {predicate.reaudit_by:%Y-%m-%d}"
+        f"issued {predicate.issued:%Y-%m-%d %H:%M:%S} UTC; {deadline(predicate)} {predicate.reaudit_by:%Y-%m-%d}"
     )
     print_result(done, text, as_json=as_json)
     if done.private:
         _LOG.info("commitment openings saved to %s; back them up and keep them secret", done.private)
-    _LOG.info("written to %s", out)
+    report_written("certificate bundle", out)
+    suggest("publish", out, "--model", given("deletion"), "--out", "PUBLISHED")

@@ -1,6 +1,5 @@
 """`mbd delete`."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,12 +7,21 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER, JSON, MODALITIES, features, model, print_result
+from mbd.cli.options import (
+    FOLDER,
+    JSON,
+    MODALITIES,
+    features,
+    given,
+    model,
+    print_result,
+    repeated,
+    report_written,
+    suggest,
+)
 
 if TYPE_CHECKING:
     from mbd.params import Params
-
-_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -27,7 +35,11 @@ _LOG = logging.getLogger(__name__)
     metavar="ID",
     help="Delete the modality of this subject (group) only; repeatable. For deletion.method=exact.",
 )
-@click.option("--reference", type=FOLDER, help="Model trained without the modality, to measure the distance to it.")
+@click.option(
+    "--reference",
+    type=FOLDER,
+    help="Model trained without the modality: to measure the distance to it; exact releases it.",
+)
 @options.out("the new model and its deletion record")
 @JSON
 @with_params
@@ -47,4 +59,14 @@ def command(
     result = delete.run(params, features, model, modalities, subjects, out, reference)
     if result:  # under torchrun only the first process has one
         print_result(result, result.to_text(), as_json=as_json)
-        _LOG.info("written to %s", out)
+        report_written("new model and its deletion record", out)
+        _suggest(out, modalities, subjects)
+
+
+def _suggest(out: Path, modalities: tuple[str, ...], subjects: tuple[str, ...]) -> None:
+    """Suggest to measure the model, and to attack it unless only subjects were deleted."""
+    data, beside = ("--features", given("features")), given("reference") or "REFERENCE"
+    suggest("evaluate", *data, "--model", out, "--model", beside, "--out", "EVALUATION")
+    if not subjects:
+        models = ("--before", given("model"), "--after", out, "--reference", beside)
+        suggest("attack", *data, *models, *repeated("--modality", modalities), "--out", "LEAKAGE")

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.option("--sbom", is_flag=True, help="Print the installed packages as CycloneDX JSON instead.")
 @with_params
 def command(params: "Params", as_json: bool, sbom: bool) -> None:
-    """Check Python, packages, device, DVC remotes, store, Pushgateway and Kubeflow, with hints."""
+    """Check Python, packages, device, DVC remotes, store, keys, Pushgateway and Kubeflow, with hints."""
     from mbd.doctor import CheckState, diagnose
-    from mbd.doctor.sbom import bill_of_materials
+    from mbd.doctor.installation import bill_of_materials
 
     if sbom:
         print_result(bill_of_materials(), "", as_json=True)

@@ -1,6 +1,5 @@
 """`mbd evaluate`."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,12 +7,10 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER, JSON, features, model, print_result
+from mbd.cli.options import FOLDER, JSON, features, model, print_result, report_written
 
 if TYPE_CHECKING:
     from mbd.params import Params
-
-_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -31,4 +28,4 @@ def command(
 
     result = evaluate.run(params, features, models, out, against=against)
     print_result(result.metrics, result.to_text(), as_json=as_json)
-    _LOG.info("written to %s", out)
+    report_written("metrics, tables and figures", out, evaluate.REPORT)

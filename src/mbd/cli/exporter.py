@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import with_params
-from mbd.cli.options import STORE, TRUST, existing_store, trusted_keys
+from mbd.cli.options import ISSUER_TRUST, STORE, existing_store
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,16 +18,20 @@ if TYPE_CHECKING:
 @STORE
 @click.option("--port", type=click.IntRange(0, 65535), default=9890, show_default=True, help="Port; 0 for a free one.")
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
-@TRUST
+@ISSUER_TRUST
 @click.option("--once", is_flag=True, help="Scan the store once, print the metrics, and exit.")
 @with_params
 def command(params: "Params", store: str | None, port: int, address: str, trust: Path | None, once: bool) -> None:
     """Serve the metrics of a store to Prometheus: /metrics, /healthz, /readyz."""
+    from mbd.certificate.trust import read_trust
     from mbd.monitoring.exporter import StoreMonitor
     from mbd.monitoring.store_scanner import StoreScanner
+    from mbd.storage import open_private
 
-    trusted_keys(params, trust)  # a wrong file is an error at once, not a metric
-    scanner = StoreScanner(existing_store(params, store), trust or Path(params.certificate.trust))
+    file = trust or Path(params.certificate.trust)
+    read_trust(file)  # a wrong file is an error at once, not a metric
+    opened = existing_store(params, store)
+    scanner = StoreScanner(opened, open_private(opened.url, params.store), file)
     monitor = StoreMonitor(scanner, params.monitoring.scan_seconds)
     if once:
         monitor.scan()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import with_params
-from mbd.cli.options import FILE, JSON, STORE, TRUST, existing_store, model, print_result, trusted_keys
+from mbd.cli.options import FILE, JSON, STORE, TRUST, existing_store, model, print_result
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -27,19 +27,27 @@ def command(
 ) -> None:
     """Admit a model to serving or refuse it (exit code 4), and print the JSON Schema of its inputs.
 
-    A model is admitted if a certificate of its weights verifies, is in the log, is not revoked, superseded or overdue,
-    and none of its files was purged.
+    A model is admitted if a certificate of its weights verifies, is in the log, is not revoked, superseded, refuted or
+    overdue, and the model takes no modality that was revoked for its name. The log must be complete, and its checkpoint
+    not older than certificate.checkpoint_days.
     """
     from mbd.certificate.guard import admit, input_schema
+    from mbd.certificate.trust import read_trust, require_trust
+    from mbd.certificate.verdict import fingerprint
     from mbd.files import to_json, write_file
 
-    admission = admit(model, existing_store(params, store), trusted_keys(params, trust))
+    file = require_trust(trust)
+    trusted = read_trust(file)
+    admission = admit(model, existing_store(params, store), trusted, max_age=params.certificate.checkpoint_age)
     inputs = input_schema(admission.record)
     _LOG.info("admitted by certificate %s", admission.certificate)
+    _LOG.info("trust file %s, fingerprint %s", file.absolute(), fingerprint(trusted.digest))
     if schema is not None:
         write_file(schema, to_json(inputs))
         _LOG.info("written to %s", schema)
     if as_json:
-        print_result({"certificate": admission.certificate, "inputs": inputs}, "", as_json=True)
+        result = {"certificate": admission.certificate, "inputs": inputs}
+        trust_used = {"trust": trusted.digest, "trust_file": str(file.absolute())}
+        print_result(result | trust_used, "", as_json=True)
     elif schema is None:
         print_result(inputs, "", as_json=True)

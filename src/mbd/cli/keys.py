@@ -1,6 +1,7 @@
 """`mbd keys`."""
 
 import logging
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -50,15 +51,19 @@ def new(
 ) -> None:
     """Create a key that signs certificates, and one for the log if there is none; both are trusted."""
     from mbd.certificate.keys import TRUST, make_keys
+    from mbd.certificate.trust import ENVIRONMENT
+    from mbd.certificate.verdict import fingerprint
 
     folder = out or Path(params.certificate.trust).parent
     passphrase = _new_passphrase(with_passphrase)
-    make_keys(folder, name, passphrase=passphrase, origin=origin, days=days, if_none=if_none)
+    trust = make_keys(folder, name, passphrase=passphrase, origin=origin, days=days, if_none=if_none)
+    file = folder / TRUST
     text = (
         f"private keys are in {folder}, readable by you only: back them up, and never commit them\n"
-        f"give {folder / TRUST} to everyone who verifies certificates"
+        f"give {file} to everyone who verifies certificates, and announce its fingerprint {fingerprint(trust.digest)}\n"
+        f"to verify on this machine: export {ENVIRONMENT}={shlex.quote(str(file.absolute()))}"
     )
-    print_result({"keys": folder, "trust": folder / TRUST}, text, as_json=as_json)
+    print_result({"keys": folder, "trust": file, "sha256": trust.digest}, text, as_json=as_json)
 
 
 @command.command("list")
@@ -69,9 +74,12 @@ def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
     """List the trusted keys, their purpose and their validity."""
     from mbd.certificate.log.note import verifier_key
     from mbd.certificate.trust import raw_ed25519, read_trust
+    from mbd.certificate.verdict import fingerprint
 
     trust = read_trust(_trust_file(params, folder))
-    lines = [f"signatures needed: {trust.threshold}\nlog: {trust.log_origin}\n"]
+    lines = [
+        f"fingerprint: {fingerprint(trust.digest)}\nsignatures needed: {trust.threshold}\nlog: {trust.log_origin}\n"
+    ]
     for key in trust.keys:
         lines.append(_line(key))
         if key.purpose == "log":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import JSON, STORE, TRUST, existing_store, print_result, trusted_keys
+from mbd.cli.options import ISSUER_TRUST, JSON, STORE, TRUST, existing_store, print_result, trusted_keys
 from mbd.errors import DataError, ExitCode
 
 if TYPE_CHECKING:
@@ -82,25 +82,51 @@ def check(params: "Params", store: str | None, trust: Path | None, since: Path |
 
 @command.command()
 @STORE
-@TRUST
+@ISSUER_TRUST
 @JSON
 @with_params
 def repair(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
     """Repair what follows from the entries: a checkpoint whose key was revoked, the index, interrupted appends."""
     from mbd.certificate.keys import load_signer
     from mbd.certificate.log.repair import repair_log
+    from mbd.certificate.publish import Publisher
+    from mbd.certificate.trust import read_trust
 
-    opened, trusted = existing_store(params, store), trusted_keys(params, trust)
-    repaired = repair_log(opened, load_signer(params.certificate.log_signer, trusted), trusted)
+    opened, trusted = existing_store(params, store), read_trust(trust or Path(params.certificate.trust))
+    signer = load_signer(params.certificate.log_signer, trusted)
+    repaired = repair_log(opened, signer, trusted, Publisher(opened, params.store, signer, trusted).check_leaf)
     head = "the checkpoint was signed again" if repaired.signed_again else "the checkpoint did not change"
     rest = f"index objects rewritten: {repaired.indexed}; interrupted appends completed: {repaired.carried_out}"
     print_result(repaired, f"{head}\n{rest}", as_json=as_json)
 
 
+@command.command()
+@STORE
+@ISSUER_TRUST
+@JSON
+@with_params
+def renew(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
+    """Sign the checkpoint again with today's date, so that it shows that nothing newer is being withheld.
+
+    Readers refuse a checkpoint that is older than certificate.checkpoint_days. Where little is published, run this more
+    often than that, on a machine that keeps its cache: a log that is older than the one seen last is not signed.
+    """
+    from mbd.certificate.keys import load_signer
+    from mbd.certificate.publish import Publisher
+    from mbd.certificate.trust import read_trust
+
+    opened, trusted = existing_store(params, store), read_trust(trust or Path(params.certificate.trust))
+    publisher = Publisher(opened, params.store, load_signer(params.certificate.log_signer, trusted), trusted)
+    head = publisher.renew()
+    result = {"size": head.size if head else 0, "time": f"{head.time:%Y-%m-%dT%H:%M:%SZ}" if head else None}
+    text = f"{head.size} entries, signed {head.time:%Y-%m-%d %H:%M:%SZ}" if head else "nothing has been logged here yet"
+    print_result(result, text, as_json=as_json)
+
+
 def _open(params: "Params", url: str | None, trust: Path | None) -> tuple["Store", "Trust", "Log"]:
     from mbd.certificate.log.reader import Log
 
-    store, trusted = existing_store(params, url), trusted_keys(params, trust)
+    store, trusted = existing_store(params, url), trusted_keys(trust)
     return store, trusted, Log(store, trusted)
 
 

@@ -1,7 +1,9 @@
 """The options and arguments that several commands take, each declared once, and how results are printed."""
 
 import logging
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,16 +16,12 @@ if TYPE_CHECKING:
     from mbd.params import Params
     from mbd.storage.store import Store
 
+_LOG = logging.getLogger(__name__)
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-TRUST = click.option(
-    "--trust",
-    type=FILE,
-    help="Trust file, obtained independently of the certificate [default: certificate.trust].",
-)
 CERTIFICATE = click.argument("certificate")
 MODALITIES = click.option(
     "--modality", "modalities", required=True, multiple=True, metavar="MODALITY", help="Modality to delete; repeatable."
@@ -33,11 +31,23 @@ YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 def store(otherwise: str = "store.url") -> Callable[[Decorated], Decorated]:
     """Return the option `--store URL`; `otherwise` says what counts without it."""
-    text = f"Object store, file://FOLDER or s3://BUCKET[/PREFIX] [default: {otherwise}]."
+    text = f"Object store, file://FOLDER, s3://BUCKET[/PREFIX], https://HOST[/PREFIX] [default: {otherwise}]."
     return click.option("--store", metavar="URL", help=text)
 
 
 STORE = store()
+
+
+def trust(otherwise: str) -> Callable[[Decorated], Decorated]:
+    """Return the option `--trust FILE`; `otherwise` says what counts without it."""
+    text = f"Trust file, obtained independently of the certificate [default: {otherwise}]."
+    return click.option("--trust", type=FILE, help=text)
+
+
+TRUST = trust("MBD_TRUST, or trust.json in the user's configuration folder")
+"""of commands that only verify"""
+ISSUER_TRUST = trust("certificate.trust")
+"""of commands that sign, or that their operator runs"""
 
 
 def features(name: str = "features", *, required: bool = True, **more: Any) -> Callable[[Decorated], Decorated]:  # noqa: ANN401
@@ -113,28 +123,46 @@ def print_result(result: object, text: str, *, as_json: bool) -> None:
     click.echo(to_json(to_jsonable_python(result)), nl=False)
 
 
+def report_written(what: str, where: Path | str, look_at: str = "") -> None:
+    """Log what a command has made, where it is, and the file in it to open first."""
+    _LOG.info("%s written to %s%s", what, where, f"; open {Path(where) / look_at}" if look_at else "")
+
+
+def suggest(*command: object) -> None:
+    """Log the command line that one would enter next; what the user has to choose is in capital letters.
+
+    Parameters that were given are given again, but for those of the data's source: the next step needs the same ones. A
+    DVC stage is followed by the next stage, so there nothing is suggested.
+    """
+    file, settings = given("params_file"), [s for s in given("settings") if not s.startswith("features.")]
+    same = (*(["--params", file] if file else []), *repeated("--set", settings))
+    if "DVC_STAGE" not in os.environ:
+        _LOG.info("next: mbd %s", shlex.join(map(str, (*command, *same))))
+
+
+def given(option: str) -> Any:  # noqa: ANN401 -- of any option
+    """Return an option of the running command as it was given; the command itself gets encrypted folders decrypted."""
+    return click.get_current_context().params[option]
+
+
+def repeated(option: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Return `option` before each of `values`, as on a command line."""
+    return tuple(part for value in values for part in (option, value))
+
+
 def existing_store(params: "Params", url: str | None) -> "Store":
     """Return the store at `url` (default: `store.url`), to read from it.
 
     Raises:
         UsageError: there is no such store.
     """
-    from mbd.errors import UsageError
-    from mbd.storage import folder_of, open_store
+    from mbd.storage import open_existing
 
-    chosen = url or params.store.url
-    if chosen.startswith("file://") and not folder_of(chosen).is_dir():
-        raise UsageError(
-            "there is no store at this address",
-            key="--store" if url else "store.url",
-            value=chosen,
-            hint="check the address; `mbd publish` and `mbd request submit` create a store",
-        )
-    return open_store(chosen, params.store)
+    return open_existing(url or params.store.url, params.store, key="--store" if url else "store.url")
 
 
-def trusted_keys(params: "Params", file: Path | None = None) -> "Trust":
-    """Return the trusted keys in `file` (default: `certificate.trust`)."""
-    from mbd.certificate.trust import read_trust
+def trusted_keys(file: Path | None = None) -> "Trust":
+    """Return the trusted keys of a verifier: those in `file`, or where :data:`TRUST` says."""
+    from mbd.certificate.trust import read_trust, require_trust
 
-    return read_trust(file or Path(params.certificate.trust))
+    return read_trust(require_trust(file))

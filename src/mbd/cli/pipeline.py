@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FOLDER, JSON, print_result
+from mbd.cli.options import FOLDER, JSON, print_result, suggest
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,6 +96,10 @@ def run(
     found = _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
     for label, folder in found.items():
         click.echo(f"{label + ':':<13}{folder}")
+    if "certificate" in found:
+        click.echo(f"{'store:':<13}{params.store.url}")
+        trust = ("--store", params.store.url, "--trust", params.certificate.trust)
+        suggest("verify", found["certificate"], "--model", found["model"], *trust)
 
 
 _TITLE = click.option("--title", help="Name of the run or schedule [default: made from pipeline and arguments].")

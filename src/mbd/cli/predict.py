@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import with_params
-from mbd.cli.options import JSON, features, model, print_result
+from mbd.cli.options import JSON, features, model, print_result, report_written
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -39,4 +39,4 @@ def command(
     print_result(done, f"{done.rows} rows of {done.split} from {', '.join(done.modalities)}", as_json=as_json)
     if done.without_prediction:
         _LOG.warning("%d rows have none of these modalities: their prediction is empty", done.without_prediction)
-    _LOG.info("written to %s", out)
+    report_written("predictions", out)

@@ -1,6 +1,5 @@
 """`mbd publish`."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,12 +7,10 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER, JSON, STORE, model, print_result
+from mbd.cli.options import FOLDER, JSON, STORE, model, print_result, report_written, suggest
 
 if TYPE_CHECKING:
     from mbd.params import Params
-
-_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -27,13 +24,16 @@ def command(params: "Params", bundle: Path, model: Path, store: str | None, out:
     """Publish a certificate BUNDLE and its model: objects, log entry, certificate, pointer. Safe to repeat."""
     from mbd.steps import publish
 
-    receipt = publish.run(params, bundle, model, store or params.store.url, out).receipt
+    url = store or params.store.url
+    receipt = publish.run(params, bundle, model, url, out).receipt
     text = (
         f"certificate {receipt.certificate}\n"
-        f"published in {receipt.store}: {len(receipt.objects)} objects, entry {receipt.log.index} of the log\n"
+        f"published in {url}: {len(receipt.objects)} objects, entry {receipt.log.index} of the log\n"
         f"Object Lock: {receipt.object_lock}\n"
-        f"check it: mbd verify {receipt.store}/certificates/{receipt.certificate} --trust TRUST-FILE"
+        f"anyone can verify it: mbd verify {url}/certificates/{receipt.certificate} --trust TRUST-FILE"
     )
     print_result(receipt, text, as_json=as_json)
     if out is not None:
-        _LOG.info("written to %s", out)
+        report_written("published bundle with its receipt", out)
+        suggest("verify", out, "--model", model, "--store", url, "--trust", params.certificate.trust)
+        suggest("purge", "--receipt", out / "receipt.json", "--store", url, "--dry-run")

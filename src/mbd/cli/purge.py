@@ -1,6 +1,5 @@
 """`mbd purge`."""
 
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FILE, FOLDER, JSON, STORE, YES, existing_store, print_result
+from mbd.cli.options import FILE, FOLDER, JSON, STORE, YES, existing_store, print_result, report_written, suggest
 from mbd.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from mbd.purge.scan import Scan
     from mbd.steps.purge import PurgePlan
 
-_LOG = logging.getLogger(__name__)
 _SHOWN = 20
 
 
@@ -65,6 +63,7 @@ def command(  # noqa: PLR0917 -- options
     if dry_run:
         inventory = plan.inventory()
         print_result(inventory, _inventory_text(plan, inventory), as_json=as_json)
+        suggest("purge", "--receipt", receipt, "--store", url)
         return
     if not yes:
         click.echo(_inventory_text(plan, plan.inventory()), err=as_json)
@@ -72,7 +71,8 @@ def command(  # noqa: PLR0917 -- options
     done = purge.run(params, plan, url, out)
     text = f"{_record_text(done.record)}\nstatement {done.statement}, in the log"
     print_result({"statement": done.statement, "record": done.record}, text, as_json=as_json)
-    _LOG.info("written to %s", out or done.proof)
+    report_written("proof of the purge", out or done.proof)
+    suggest("purge", "scan")
     done.refuse_incomplete()
 
 
@@ -110,7 +110,8 @@ def install(params: "Params", store: str | None) -> None:
     """Install a pre-push hook in the git repository of this folder; after `dvc install`, if you use that."""
     from mbd.purge.hook import install_hook
 
-    click.echo(f"installed {install_hook(Path(), store or params.store.url)}")
+    hook_file = install_hook(Path(), store or params.store.url, Path(params.certificate.trust))
+    click.echo(f"installed {hook_file}")
 
 
 @command.command("check-push")
@@ -120,10 +121,10 @@ def install(params: "Params", store: str | None) -> None:
 def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> None:
     """Refuse a push that would bring purged files back; git's hook calls this, with REMOTE and its URL."""
     from mbd.purge import hook as push_hook
-    from mbd.purge.tombstone_store import read_tombstones
-    from mbd.storage import open_store
+    from mbd.purge.targets import Targets
+    from mbd.purge.tombstone_store import store_tombstones
 
-    tombstones = read_tombstones(open_store(store or params.store.url, params.store))
+    tombstones = Targets(store_tombstones(params, store or params.store.url))
     push_hook.check_push(Path(), tombstones, sys.stdin if not sys.stdin.isatty() else ())
 
 

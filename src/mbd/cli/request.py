@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import JSON, MODALITIES, STORE, existing_store, features, model, print_result
+from mbd.cli.options import (
+    JSON,
+    MODALITIES,
+    STORE,
+    existing_store,
+    features,
+    model,
+    print_result,
+    report_written,
+    suggest,
+)
 from mbd.errors import MbdError
 
 if TYPE_CHECKING:
     from mbd.params import Params
     from mbd.requests.request_store import RequestStore
-    from mbd.storage.store import Store
 
 
 class UnfulfilledError(MbdError):
@@ -24,10 +33,14 @@ def command() -> None:
     """Submit, list, cancel and fulfil requests to delete a modality."""
 
 
-def _requests(store: "Store") -> "RequestStore":
+def _requests(params: "Params", store: str | None) -> "RequestStore":
+    """Return the existing requests of the store at a URL (default: `store.url`)."""
     from mbd.requests.request_store import RequestStore
+    from mbd.storage import open_private
 
-    return RequestStore(store)
+    if params.store.private is None:
+        existing_store(params, store)
+    return RequestStore(open_private(store or params.store.url, params.store))
 
 
 @command.command()
@@ -50,9 +63,10 @@ def submit(
     as_json: bool,
 ) -> None:
     """Submit a request; it is due after requests.due_days."""
-    from mbd.storage import open_store
+    from mbd.requests.request_store import RequestStore
+    from mbd.storage import open_private
 
-    request = _requests(open_store(store or params.store.url, params.store)).submit(
+    request = RequestStore(open_private(store or params.store.url, params.store)).submit(
         model or params.certificate.model,
         modalities,
         due_days=params.requests.due_days,
@@ -61,6 +75,7 @@ def submit(
         token=token,
     )
     print_result(request, f"{request.id}  {request.state}  due {request.due.date()}", as_json=as_json)
+    suggest("request", "run", "--features", "FEATURES", "--model", "MODEL")
 
 
 @command.command("list")
@@ -70,7 +85,7 @@ def submit(
 @with_params
 def list_command(params: "Params", store: str | None, only_open: bool, as_json: bool) -> None:
     """List requests, nearest deadline first."""
-    requests = _requests(existing_store(params, store))
+    requests = _requests(params, store)
     found = list(requests.open_requests()) if only_open else sorted(requests.all(), key=lambda r: (r.due, r.id))
     lines = [f"{r.id}  {r.state:9}  due {r.due.date()}  {', '.join(r.modalities)} of {r.model}" for r in found] or [
         "no requests"
@@ -85,7 +100,7 @@ def list_command(params: "Params", store: str | None, only_open: bool, as_json: 
 @with_params
 def show(params: "Params", identifier: str, store: str | None, as_json: bool) -> None:
     """Print a request and its history, as JSON in any case."""
-    print_result(_requests(existing_store(params, store)).get(identifier), "", as_json=True)
+    print_result(_requests(params, store).get(identifier), "", as_json=True)
 
 
 @command.command()
@@ -95,31 +110,39 @@ def show(params: "Params", identifier: str, store: str | None, as_json: bool) ->
 @with_params
 def cancel(params: "Params", identifier: str, store: str | None, as_json: bool) -> None:
     """Cancel a request that no worker has started."""
-    request = _requests(existing_store(params, store)).cancel(identifier)
+    request = _requests(params, store).cancel(identifier)
     print_result(request, f"{request.id}  {request.state}", as_json=as_json)
 
 
 @command.command()
 @STORE
 @features()
-@model("Trained model, whose name is certificate.model.")
+@model(
+    "Trained model, for the first deletion of the name certificate.model; later ones start from its current release.",
+    required=False,
+)
 @click.option("--worker", help="Name of this worker in the requests' history [default: host and process].")
 @JSON
 @with_params
-def run(params: "Params", store: str | None, features: Path, model: Path, worker: str | None, as_json: bool) -> None:
+def run(
+    params: "Params", store: str | None, features: Path, model: Path | None, worker: str | None, as_json: bool
+) -> None:
     """Fulfil the open requests for the model certificate.model, all of them by one deletion."""
     import os
     import socket
 
     from mbd.steps.request import Worker
 
-    requests, url = _requests(existing_store(params, store)), store or params.store.url
+    requests, url = _requests(params, store), store or params.store.url
     name = worker or f"{socket.gethostname()}-{os.getpid()}"
     outcomes = list(Worker(params, requests, url, features, model, name).run())
     lines = [f"{request.id}  {request.state}  {outcome}" for request, outcome in outcomes]
     result = [{"request": request, "outcome": outcome} for request, outcome in outcomes]
     nothing = "no open requests, or another worker holds the lease"
     print_result(result, "\n".join(lines or [nothing]), as_json=as_json)
+    for certificate in dict.fromkeys(request.certificate for request, _ in outcomes if request.certificate):
+        report_written("new model and its certificate", f"{url}/certificates/{certificate}")
+        suggest("certificate", "fetch", certificate, "--store", url, "--out", "MODEL")
     if any(request.state in ("failed", "refused") for request, _ in outcomes):
         raise UnfulfilledError(
             "not every request was fulfilled", hint="see above; `mbd request show ID` prints the history"

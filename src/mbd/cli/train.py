@@ -1,6 +1,5 @@
 """`mbd train`."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,12 +7,10 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import JSON, features, print_result
+from mbd.cli.options import JSON, features, given, print_result, repeated, report_written, suggest
 
 if TYPE_CHECKING:
     from mbd.params import Params
-
-_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -33,7 +30,8 @@ def command(
 ) -> None:
     """Train a model; an interrupted training continues when it is run again.
 
-    model.backbone chooses the kind: joint (for surgery and certified deletion) or lattice (for exact deletion).
+    model.backbone chooses the kind: joint, lattice (the fastest exact deletion), or the import path of a factory of
+    PyTorch modules, PACKAGE.MODULE:FACTORY (docs/models.md).
     """
     from mbd.steps import train
 
@@ -44,7 +42,19 @@ def command(
         results = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
     if results:  # under torchrun only the first process has some
         print_result(results, train.to_text(results), as_json=as_json)
-        _LOG.info("written to %s", out)
+        report_written(f"model{'s' * (len(results) > 1)}", out)
+        _suggest(out, without)
+
+
+def _suggest(out: Path, without: tuple[str, ...]) -> None:
+    """Suggest to measure a model and to train its reference; after a reference, to delete."""
+    data = ("--features", given("features"))
+    if without:
+        gone = repeated("--modality", without)
+        suggest("delete", *data, "--model", "MODEL", *gone, "--reference", out, "--out", "DELETED")
+    else:
+        suggest("evaluate", *data, "--model", out, "--out", "EVALUATION")
+        suggest("train", *data, "--without", "MODALITY", "--out", "REFERENCE")
 
 
 def _numbers(text: str) -> list[int]:

@@ -19,11 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from mbd.deletion.gradients import Batch, Losses, Sums, sum_over_samples
-from mbd.deletion.layers import Form, LayerRow
+from mbd.deletion.layers import LayerRow
+from mbd.deletion.per_sample import Form
 from mbd.features.contract import Split
 from mbd.features.rows import Rows
 from mbd.model.losses import reconstruction_loss, task_loss
 from mbd.model.networks import JointNetwork
+from mbd.names import dotless
 from mbd.params.features import Task
 from mbd.training.distributed import ProcessGroup
 
@@ -81,6 +83,15 @@ class Calibration:
         """Return how many rows have a modality."""
         return int(np.count_nonzero(self.split.available[modality]))
 
+    @property
+    def outputs(self) -> int:
+        """How many numbers the network gives for a row."""
+        return self.network.head.out_features
+
+    def about(self, modality: str) -> Losses | None:
+        """Return L_re of one modality, or None if the network reconstructs nothing."""
+        return reconstruction(modality) if self.network.shape.reconstruction else None
+
     def prediction(self, hidden: Collection[str] = ()) -> Losses:
         """Return the supervised loss and r₁ … r_K of each row with `hidden` modalities missing."""
         there = self.split.available
@@ -120,8 +131,12 @@ def reconstruction(modality: str) -> Losses:
 def _prediction(network: nn.Module, batch: Batch, generated: Collection[str], task: Task) -> Tensor:
     network, inputs, available = _parts(network, batch)
     complete = network.complete(inputs, available, {m: network.generate(m, inputs) for m in generated})
-    output = network.head(network.fuse(complete, available))
-    loss = task_loss(output, batch[_LABELS], task)
+    return supervised(network.head(network.fuse(complete, available)), batch[_LABELS], task)
+
+
+def supervised(output: Tensor, labels: Tensor, task: Task) -> Tensor:
+    """Return the supervised loss and r₁ … r_K of each row, from what a network gives for it."""
+    loss = task_loss(output, labels, task)
     if task == "regression":
         return torch.cat([loss[:, None], sqrt(2) * output], dim=1)
     logarithms = output.log_softmax(dim=1)
@@ -140,5 +155,6 @@ def property_rows(network: JointNetwork) -> dict[str, LayerRow]:
         return {}
     columns = slice(-network.shape.property_dim, None)
     return {
-        f"modality.{m}.property": LayerRow(f"modality.{m}.generator.hidden.weight", columns) for m in network.modalities
+        f"modality.{m}.property": LayerRow(f"modality.{m}.generator.hidden.weight", columns)
+        for m in map(dotless, network.modalities)
     }

@@ -41,6 +41,7 @@ from mbd.privacy.gaussian import (
 )
 from mbd.privacy.noise import NoiseKey, one_time_key
 from mbd.privacy.sensitivity import Sensitivity, clip, of_ball
+from mbd.registry import BACKBONES, PluginError
 from mbd.tensors import Array
 from mbd.training.trained import data_record
 
@@ -48,7 +49,7 @@ from mbd.training.trained import data_record
 def delete(
     request: DeletionTarget, before: ModelBefore, params: Params, *, key: NoiseKey | None = None
 ) -> DeletionOutcome:
-    """Delete `request` from a joint model; `key` replaces the fresh noise key in tests."""
+    """Delete `request` from a joint model or a module; `key` replaces the fresh noise key in tests."""
     settings, phases = params.deletion, Phases()
     _refuse_not_cut(before)
     sensitivity = of_ball(settings.certified.radius)
@@ -64,10 +65,11 @@ def delete(
         noised = add_noise(clip(exposed, settings.certified.radius), sigma, secret)
         commitment = secret.commitment
     with phases.phase("fine-tuning"):
-        from mbd.training.joint import finetune  # noqa: PLC0415 -- imports torch
-
         retained = _without(before.data, record.revoked)
-        start = tensors | fresh_size(noised, sigma)
+        start = tensors | _start(record, noised, sigma, params.training.seed)
+        finetune = BACKBONES.get(record.backbone).finetune
+        if finetune is None:
+            raise PluginError(f"the backbone {record.backbone} cannot be fine-tuned", key="deletion.method")
         tensors, history = finetune(record, start, retained, params, epochs=settings.certified.finetune_epochs)
     guarantee = _guarantee(record, sensitivity, settings)
     record = record.model_copy(update={"data": data_record(retained), "guarantee": guarantee})
@@ -129,6 +131,14 @@ def fresh_size(noised: dict[str, Array], sigma: float) -> dict[str, Array]:
         name: (array * (0.0 if array.ndim < 2 else 1 / (sigma * math.sqrt(3 * array.shape[-1])))).astype(np.float32)
         for name, array in noised.items()
     }
+
+
+def _start(record: ModelRecord, noised: dict[str, Array], sigma: float, seed: int) -> dict[str, Array]:
+    if not BACKBONES.is_path(record.backbone):
+        return fresh_size(noised, sigma)
+    from mbd.deletion.module import fresh_start  # noqa: PLC0415 -- imports torch
+
+    return fresh_start(record, noised, sigma, seed)
 
 
 def _without(data: FeatureSet, modalities: tuple[str, ...]) -> FeatureSet:

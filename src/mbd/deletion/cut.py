@@ -1,7 +1,8 @@
 """The structural cut: removes the tensors of a modality, and every input column that reads it.
 
 Which tensors and columns these are is read from the provenance in the model's record (`belongs_to` and `columns`), not
-from names, so the cut is correct for any backbone whose record is. The result has the shapes of a model trained without
+from names, so the cut is correct for any backbone whose record is; in a module of one's own they are found by probing
+(:mod:`mbd.deletion.module`). The result has the shapes of a model trained without
 the modality, and does not take it as input. What the remaining values have seen (`sees`) does not change: a cut removes
 inputs and outputs, not what training left in shared weights.
 """
@@ -14,6 +15,7 @@ import numpy as np
 from mbd.errors import DataError, UsageError
 from mbd.formats.model import ColumnRange, ModelRecord, TensorRecord
 from mbd.model.compatible import refuse_foreign
+from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
 
@@ -24,6 +26,11 @@ def cut(
     if set(record.tensors) != set(tensors):
         raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
     gone = requested(record, modalities)
+    if BACKBONES.is_path(record.backbone):
+        from mbd.deletion.module import cut_module  # noqa: PLC0415 -- imports torch
+
+        found = cut_module(record, tensors, gone)
+        return found.record, found.tensors
     _refuse_unread(record, gone)
     shared = {name: entry for name, entry in record.tensors.items() if entry.belongs_to not in gone}
     smaller = record.model_copy(

@@ -1,7 +1,10 @@
-"""Method `exact`: on the lattice, every tensor that saw the modality is dropped; the rest never saw it.
+"""Method `exact`: what is released never saw the modality.
 
-Whole modalities: every tensor whose provenance names one is dropped. The rest is byte for byte the model that training
-without these modalities gives (ε = 0), which anyone with the data can check by training it.
+A lattice drops every tensor that saw it. Any other model is replaced by the one that was trained without it: the given
+reference, or one that is trained now, with the parameters and the seed of the model.
+
+On the lattice, whole modalities: every tensor whose provenance names one is dropped. The rest is byte for byte the
+model that training without these modalities gives (ε = 0), which anyone with the data can check by training it.
 
 Named subjects: every module whose tag contains the modality is trained again on the rows without these subjects'
 recordings of it; all other tensors stay unchanged, and projections and strengths of the other modalities are taken
@@ -11,25 +14,43 @@ No state of training is kept for this. A module's fits need the Gram matrix of e
 the fold's rows: storing it beside the model would store the recordings. It is computed again from the data.
 """
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
+from mbd.deletion.reference import refuse_unsuitable_reference
 from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.deletion import DeletionTarget
+from mbd.formats.features import MANIFEST
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.model import DataRecord
+from mbd.formats.model import DataRecord, LatticeSpec, ModelRecord, TensorRecord
+from mbd.model.compatible import refuse_other_data
+from mbd.model.lattice import chosen_tags
 from mbd.params import Params
-from mbd.params.learning import LatticeSettings
+from mbd.registry import BACKBONES
 from mbd.tensors import Array
+from mbd.training.trained import recorded_params
 
+_OF_TRAINING = (
+    "The architecture and the hyperparameters were not chosen by looking at the deleted data.",
+    "Which rows there are, their labels, splits and groups are no part of the deleted modality: training without it "
+    "reads the same rows.",
+)
 _ASSUMPTIONS = (
     "The provenance in model.json is correct: each tensor was computed only from the data of the modalities it names. "
     "Training without the modality gives the same bytes for every retained tensor; anyone who has the retained data "
     "can check this by training.",
-    "The architecture and the hyperparameters were not chosen by looking at the deleted data.",
+    *_OF_TRAINING,
+)
+_REPLACED = (
+    "The model was trained without the modality: of its files, no byte was read. Training is deterministic, so anyone "
+    "who has the retained data and the parameters can check this by training.",
+    *_OF_TRAINING,
 )
 _OF_SUBJECTS = (
     "The subjects' recordings of this modality were deleted; their other modalities and their labels were not.",
@@ -37,10 +58,11 @@ _OF_SUBJECTS = (
 
 
 def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
-    """Delete `request` from a lattice model; the parameters in effect are those the model was trained with."""
-    del params
+    """Delete `request`; the parameters of the model are those that it was trained with."""
+    if not BACKBONES.get(before.record.backbone).separable:
+        return _replace(request, before, params)
     if request.subjects:
-        return _delete_subjects(request, before)
+        return _delete_subjects(request, before, params)
     phases = Phases()
     with phases.phase("drop"):
         gone = set(request.modalities)
@@ -49,6 +71,7 @@ def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> Dele
             update={
                 "modalities": {m: d for m, d in before.record.modalities.items() if m not in gone},
                 "revoked": (*before.record.revoked, *request.modalities),
+                "spec": _spec_without(before.record, gone),
                 "data": _without(before.record.data, gone),
                 "guarantee": _guarantee(),
                 "tensors": kept,
@@ -69,7 +92,43 @@ def _guarantee(*assumptions: str) -> Guarantee:
     return Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=(*_ASSUMPTIONS, *assumptions))
 
 
-def _delete_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOutcome:
+def _replace(request: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
+    """Release the model that never saw the modalities of the request."""
+    if request.subjects:
+        raise UsageError(
+            f"a {before.record.backbone} model forgets whole modalities, not those of single subjects",
+            key="--subject",
+            value=", ".join(request.subjects),
+            hint="train a lattice (model.backbone=lattice), or drop these recordings from the data and train again",
+        )
+    phases, revoked = Phases(), (*before.record.revoked, *request.modalities)
+    gone = tuple(m for m in FeatureSet.open(before.data.folder).modalities if m in revoked)
+    retained = FeatureSet.open(before.data.folder, without=gone, verify=True)
+    if before.reference is not None:
+        with phases.phase("compare"):
+            record, tensors = before.reference
+            refuse_unsuitable_reference(record, before.record.model_copy(update={"revoked": revoked}))
+            refuse_other_data(record, retained, retained.folder / MANIFEST)
+    else:
+        with phases.phase("train"), tempfile.TemporaryDirectory() as work:
+            own = recorded_params(before.record, params)
+            trained = BACKBONES.get(before.record.backbone).train(retained, own, work=Path(work), progress=False)
+            record, tensors = trained.record, trained.tensors
+    return DeletionOutcome(
+        record=record.model_copy(
+            update={
+                "revoked": revoked,
+                "guarantee": Guarantee(kind="exact", epsilon=0.0, delta=0.0, assumptions=_REPLACED),
+            }
+        ),
+        tensors=tensors,
+        indices={},
+        facts={"replaced_by": "the reference" if before.reference else "a model trained now"},
+        phases=phases,
+    )
+
+
+def _delete_subjects(request: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
     if len(request.modalities) != 1:
         raise UsageError(
             "subjects can be deleted from one modality at a time",
@@ -84,17 +143,7 @@ def _delete_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOu
         available = {**rows.available, modality: rows.available[modality] & ~theirs}
         rows = replace(rows, available=available)
     with phases.phase("retrain"):
-        from mbd.training.lattice import FittedModalities, train_modules  # noqa: PLC0415 -- dropping modules needs no training
-
-        spec = LatticeSettings.model_validate(record.spec)
-        retrained, provenance, _ = train_modules(
-            rows,
-            spec,
-            seed=int(record.seed),
-            classes=len(record.classes),
-            only=modality,
-            found=FittedModalities.in_model(before.tensors, [m for m in record.modalities if m != modality]),
-        )
+        retrained, provenance = _retrained(rows, theirs, modality, before, params)
     kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
     tensors: dict[str, Array] = {name: before.tensors[name] for name in kept} | retrained
     return DeletionOutcome(
@@ -109,6 +158,27 @@ def _delete_subjects(request: DeletionTarget, before: ModelBefore) -> DeletionOu
         },
         phases=phases,
     )
+
+
+def _retrained(
+    rows: Rows, theirs: Array, modality: str, before: ModelBefore, params: Params
+) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
+    """Train all modules that hold the modality on rows of which `theirs` lack it."""
+    # Dropping modules needs no training.
+    from mbd.training.lattice import FittedModalities, train_modules  # noqa: PLC0415
+
+    record, seed = before.record, int(before.record.seed)
+    spec = LatticeSpec.model_validate(record.spec)
+    if spec.member:
+        from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
+
+        settings, manifest = params.training, before.data.manifest
+        training = Training(before.data.folder, manifest, spec, seed, settings.processes, settings.device)
+        tags = [tag for tag in chosen_tags(spec, record.modalities) if modality in tag]
+        with tempfile.TemporaryDirectory() as work:
+            return train_networks(training, tags, work=Path(work), lacking=(modality, theirs))[:2]
+    found = FittedModalities.in_model(before.tensors, [m for m in record.modalities if m != modality])
+    return train_modules(rows, spec, seed=seed, classes=len(record.classes), only=modality, found=found)[:2]
 
 
 def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:
@@ -131,6 +201,13 @@ def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:
             hint="drop these rows from the data and train again",
         )
     return theirs
+
+
+def _spec_without(record: ModelRecord, gone: set[str]) -> dict[str, object]:
+    """Return the specification that training without these modalities gives."""
+    if record.backbone != "lattice":
+        return record.spec
+    return LatticeSpec.model_validate(record.spec).without(gone).to_plain()
 
 
 def _without(data: DataRecord, gone: set[str]) -> DataRecord:

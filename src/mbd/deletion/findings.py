@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mbd.deletion.calibration import Calibration
 from mbd.deletion.importance import Importance
 from mbd.deletion.quantities import candidate_bound, rank_correlation, relative_error_bound
 from mbd.deletion.saliency import Saliency
 from mbd.deletion.selection import Selection
+from mbd.features.contract import Split
 from mbd.formats.features import Manifest
 from mbd.formats.model import ModelRecord
 from mbd.params.deletion import SurgerySettings
@@ -28,9 +28,9 @@ _LARGEST_SAMPLE = 20_000
 _QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
 
 
-def calibration_facts(manifest: Manifest, calibration: Calibration, found: Saliency) -> dict[str, Any]:
+def calibration_facts(manifest: Manifest, split: Split, found: Saliency) -> dict[str, Any]:
     """Return how many calibration rows were requested, exist and could be used."""
-    rows = len(calibration.split)
+    rows = len(split)
     return {
         "requested": manifest.calibration.requested,
         "rows": rows,

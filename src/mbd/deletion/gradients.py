@@ -10,15 +10,21 @@ Products have the network's precision and are added up in float64. Sums of |g| o
 rounding that way, so the order of batches and their distribution to processes do not matter.
 """
 
+import logging
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mbd.deletion.layers import LARGEST, Energy, Explicit, Form, Gradient, LayerRow, Recorder, with_closed_form
+from mbd.deletion.layers import Energy, LayerRow, Recorder, sample_axes, with_closed_form
+from mbd.deletion.per_sample import LARGEST, Explicit, Form, Gradient
+from mbd.model.contract import evaluating
+
+_logger = logging.getLogger(__name__)
 
 Batch = Mapping[str, Tensor]
 """tensors whose first axis is the sample"""
@@ -27,6 +33,7 @@ Losses = Callable[[nn.Module, Batch], Tensor]
 
 _TRIED = 32  # samples on which the closed form is compared with autograd
 _AGREES = 1e-4  # difference that rounding may explain, as a share of Σ|g|
+_ROUNDING = 1e-6  # and as a share of the largest gradient by any parameter, where terms of Σ|g| cancel
 
 
 @dataclass
@@ -44,6 +51,8 @@ class Sums:
     """largest norm of one sample's input of a layer"""
     by_vmap: set[str] = field(default_factory=set)
     """parameters without a closed form"""
+    unknown: set[str] = field(default_factory=set)
+    """parameters whose gradients cannot be computed sample by sample"""
 
     def on_cpu(self) -> "Sums":
         """Return the same sums in main memory, where those of several devices can be added."""
@@ -62,6 +71,7 @@ class Sums:
         self.largest_gradient = max(self.largest_gradient, other.largest_gradient)
         self.largest_input = max(self.largest_input, other.largest_input)
         self.by_vmap |= other.by_vmap
+        self.unknown |= other.unknown
         return self
 
 
@@ -76,13 +86,14 @@ def sum_over_samples(
 
     `rows` names the parameters that the network gives to every sample, and where they enter.
     """
-    call, sums, rows = _Call(network, losses), Sums(), rows or {}
-    tried = False
-    with _evaluating(network), torch.enable_grad():
+    call, sums = _Call(network, losses), Sums()
+    layout: _Layout | None = None
+    with evaluating(network), torch.enable_grad():
         for batch in batches:
-            if not tried:
-                sums.by_vmap, tried = _without_closed_form(call, _part(batch, slice(_TRIED)), rows), True
-            _add(sums, call, batch, forms, rows)
+            if layout is None:
+                layout = _Layout.of(call, _part(batch, slice(_TRIED)), rows or {})
+                sums.by_vmap, sums.unknown = layout.by_vmap, layout.unknown
+            _add(sums, call, batch, forms, layout)
     return sums
 
 
@@ -101,16 +112,16 @@ class _Call(nn.Module):
         return values
 
 
-def _add(sums: Sums, call: _Call, batch: Batch, forms: tuple[Form, ...], rows: Mapping[str, LayerRow]) -> None:
+def _add(sums: Sums, call: _Call, batch: Batch, forms: tuple[Form, ...], layout: "_Layout") -> None:
     """Add the sums of a batch."""
     samples = _samples(batch)
-    recorder = Recorder(call.network, samples, rows)
+    recorder = layout.recorder(call, samples)
     with recorder.on():
         values = call(batch)
     sums += Sums(samples)
     for column, form in enumerate(forms):
         norms = values.new_zeros(samples)
-        for part, gradients in _gradients(call, batch, column, recorder, values, sums.by_vmap):
+        for part, gradients in _gradients(call, batch, column, recorder, values, layout):
             sums += Sums(totals={form: {name: gradient.total(form) for name, gradient in gradients.items()}})
             if form == "plain":
                 norms[part] += sum(gradient.squared_norms() for gradient in gradients.values())
@@ -120,28 +131,71 @@ def _add(sums: Sums, call: _Call, batch: Batch, forms: tuple[Form, ...], rows: M
 
 
 def _gradients(
-    call: _Call, batch: Batch, column: int, recorder: Recorder, values: Tensor, open_parameters: Collection[str]
+    call: _Call, batch: Batch, column: int, recorder: Recorder, values: Tensor, layout: "_Layout"
 ) -> Iterator[tuple[slice, dict[str, Gradient]]]:
     """Yield gradients by parameter: of all samples in closed form, then of a few samples at a time by vmap."""
     closed = recorder.gradients(values[:, column].sum())
-    yield slice(len(values)), {name: gradient for name, gradient in closed.items() if name not in open_parameters}
-    if not open_parameters:
+    left_out = layout.by_vmap | layout.unknown
+    yield slice(len(values)), {name: gradient for name, gradient in closed.items() if name not in left_out}
+    if not layout.by_vmap:
         return
-    free = {name: call.network.get_parameter(name).detach() for name in sorted(open_parameters)}
+    size = sum(call.network.get_parameter(name).numel() for name in layout.by_vmap)
+    at_once = max(1, LARGEST // size)
+    for start in range(0, len(values), at_once):
+        part = slice(start, start + at_once)
+        yield part, _by_vmap(call, _part(batch, part), column, layout.by_vmap)
+
+
+def _by_vmap(call: _Call, batch: Batch, column: int, names: Collection[str]) -> dict[str, Gradient]:
+    """Return the gradients of all samples of a batch by some parameters."""
+    free = {name: call.network.get_parameter(name).detach() for name in sorted(names)}
 
     def loss(parameters: dict[str, Tensor], sample: dict[str, Tensor]) -> Tensor:
         return call.with_parameters(parameters, {key: value[None] for key, value in sample.items()})[0, column]
 
-    per_sample = vmap(grad(loss), in_dims=(None, 0))
-    at_once = max(1, LARGEST // sum(parameter.numel() for parameter in free.values()))
-    for start in range(0, len(values), at_once):
-        part = slice(start, start + at_once)
-        yield part, {name: Explicit(found.detach()) for name, found in per_sample(free, _part(batch, part)).items()}
+    with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():  # the other kernels have no rule for vmap
+        warnings.filterwarnings("ignore", "There is a performance drop")  # operations without a rule, one by one
+        found = vmap(grad(loss), in_dims=(None, 0))(free, dict(batch))
+    return {name: Explicit(gradient.detach()) for name, gradient in found.items()}
 
 
-def _without_closed_form(call: _Call, batch: Batch, rows: Mapping[str, LayerRow]) -> set[str]:
+@dataclass(frozen=True)
+class _Layout:
+    """How the gradients by each parameter of a network are found."""
+
+    rows: Mapping[str, LayerRow]
+    axes: Mapping[nn.Module, int]
+    """on which axis of its input a layer has the samples"""
+    by_vmap: set[str]
+    """parameters without a closed form"""
+    unknown: set[str]
+    """parameters that torch.func cannot differentiate sample by sample either"""
+
+    @classmethod
+    def of(cls, call: _Call, batch: Batch, rows: Mapping[str, LayerRow]) -> "_Layout":
+        """Try both ways on a few samples."""
+        samples = _samples(batch)
+        sizes = (samples, samples - 1) if samples > 1 else (samples,)
+        axes = sample_axes(call.network, lambda size: call(_part(batch, slice(size))), sizes)
+        layout = cls(rows, axes, set(), set())
+        differs = _without_closed_form(call, batch, layout)
+        if not differs:
+            return layout
+        try:
+            _by_vmap(call, _part(batch, slice(2)), 0, differs)
+        except (RuntimeError, ValueError, TypeError) as error:  # an operation that vmap has no rule for
+            _logger.debug("no gradients sample by sample of %s: %s", sorted(differs), error)
+            return cls(rows, axes, set(), differs)
+        return cls(rows, axes, differs, set())
+
+    def recorder(self, call: _Call, samples: int) -> Recorder:
+        """Return a recorder for a batch of so many samples."""
+        return Recorder(call.network, samples, self.rows, self.axes)
+
+
+def _without_closed_form(call: _Call, batch: Batch, layout: _Layout) -> set[str]:
     """Return the parameters whose closed form is missing, or differs from autograd on this batch."""
-    recorder = Recorder(call.network, _samples(batch), rows)
+    recorder = layout.recorder(call, _samples(batch))
     with recorder.on():
         closed = recorder.gradients(call(batch).sum())
     free = {name: parameter.detach().requires_grad_() for name, parameter in call.network.named_parameters()}
@@ -149,14 +203,16 @@ def _without_closed_form(call: _Call, batch: Batch, rows: Mapping[str, LayerRow]
     if not total.requires_grad:
         return set()
     true = torch.autograd.grad(total, list(free.values()), allow_unused=True)
-    covered = with_closed_form(call.network, rows)
+    covered = with_closed_form(call.network, layout.rows)
+    floor = _ROUNDING * max((float(g.norm()) for g in true if g is not None), default=0.0)
     differs = set()
     for name, gradient in zip(free, true, strict=True):
         if gradient is None and name not in closed:
             continue
         zero = torch.zeros_like(free[name])
         found, scale = (closed[name].total(form) if name in closed else zero for form in ("plain", "absolute"))
-        if name not in covered or (found - (zero if gradient is None else gradient)).norm() > _AGREES * scale.norm():
+        error = (found - (zero if gradient is None else gradient)).norm()
+        if name not in covered or error > _AGREES * scale.norm() + floor:
             differs.add(name)
     return differs
 
@@ -167,15 +223,3 @@ def _samples(batch: Batch) -> int:
 
 def _part(batch: Batch, part: slice) -> dict[str, Tensor]:
     return {key: value[part] for key, value in batch.items()}
-
-
-@contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Within: no dropout, and statistics of training; afterwards the network is as it was."""
-    training = {module: module.training for module in network.modules()}
-    network.eval()
-    try:
-        yield
-    finally:
-        for module, was in training.items():
-            module.training = was

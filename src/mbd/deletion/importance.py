@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.deletion.calibration import Calibration
 from mbd.deletion.gradients import Sums
-from mbd.deletion.layers import Form
+from mbd.deletion.module_calibration import Measured
+from mbd.deletion.per_sample import Form
 from mbd.errors import DataError
 from mbd.tensors import Array
 
@@ -37,10 +37,10 @@ class Importance:
     by_vmap: tuple[str, ...]
 
 
-def importance(calibration: Calibration, hidden: Collection[str], chi_max: float) -> Importance:
+def importance(calibration: Measured, hidden: Collection[str], chi_max: float) -> Importance:
     """Return the importance of every parameter to predictions without the `hidden` modalities."""
     network = calibration.network
-    squares: list[Form] = ["square" for _ in range(network.head.out_features)]
+    squares: list[Form] = ["square" for _ in range(calibration.outputs)]
     sums = calibration.sums(calibration.prediction(hidden), ("plain", *squares), hidden=hidden)
     if not sums.rows:
         raise DataError(

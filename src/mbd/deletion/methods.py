@@ -2,9 +2,9 @@
 
 | method | guarantee | backbones | forgets single subjects |
 | --- | --- | --- | --- |
-| surgery | empirical | joint | no |
-| certified | certified (ε, δ) | joint | no |
-| exact | exact (ε = 0) | lattice | yes |
+| surgery | empirical | joint, modules | no |
+| certified | certified (ε, δ) | joint, modules | no |
+| exact | exact (ε = 0) | all | lattice only |
 """
 
 from collections.abc import Callable
@@ -67,6 +67,6 @@ CERTIFIED = Method(
 EXACT = Method(
     lazy("mbd.deletion.exact:delete", "deletion", "train"),
     kind="exact",
-    backbones=("lattice",),
+    backbones=("lattice", "joint"),
     reads_for_subjects=("train",),
 )

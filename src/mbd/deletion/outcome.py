@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mbd.features.contract import FeatureSet
+from mbd.formats.deletion import Rounding
 from mbd.formats.model import ModelRecord
 from mbd.tensors import Array
 
@@ -24,6 +25,8 @@ class ModelBefore:
     record: ModelRecord
     tensors: Mapping[str, Array]
     data: FeatureSet
+    reference: tuple[ModelRecord, Mapping[str, Array]] | None = None
+    """a model that was trained without what goes, where there is one"""
 
 
 @dataclass
@@ -53,3 +56,5 @@ class DeletionOutcome:
     facts: Mapping[str, Any]
     """the method's own part of deletion.json: parameters that came into effect, counts, σ, commitment, budget, …"""
     phases: Phases
+    rounding: Rounding | None = None
+    """how the tensors were rounded; None: they were not"""

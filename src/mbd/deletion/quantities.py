@@ -1,9 +1,9 @@
-"""The quantities with which the paper argues, as measured here. None of them is a proof of anything.
+"""Estimates of the constants in the paper's argument. They are measurements and prove nothing.
 
-L    max_i ‖∇ℓ_i‖                       over the calibration rows; a Lipschitz constant is a supremum over all data
+L    max_i ‖∇ℓ_i‖                       over the calibration rows; the Lipschitz constant is a supremum over all data
 I    P(|I| ≥ (p+η)|W|) ≤ exp(−2η²|W|)   if indices were chosen independently, which they are not
-M    max_u |d³/dt³ L(W + t u)|          along a few directions, so from below; a rectifier has none where it bends.
-                                        What the paper bounds with M is then no bound, and the record says so
+M    max_u |d³/dt³ L(W + t u)|          along a few directions, so a lower estimate; undefined at the kink of a ReLU.
+                                        The paper's error bound needs an upper one; the record says so
 """
 
 from collections.abc import Callable, Collection
@@ -25,21 +25,21 @@ _ROWS = 32
 
 
 def candidate_bound(candidates: int, parameters: int, budget: float) -> float:
-    """Return the bound on the probability that more than a share r of all parameters become candidates.
+    """Bound the probability that more than a share r of all parameters become candidates.
 
-    p is the share observed and η = r − p; where p ≥ r the inequality says nothing, and the bound is 1.
+    p is the observed share and η = r − p. If p ≥ r, the inequality says nothing and the bound is 1.
     """
     slack = budget - candidates / parameters
     return exp(-2 * slack**2 * parameters) if slack > 0 else 1.0
 
 
 def relative_error_bound(third_derivative: float, weights: Array, chi: Array) -> float | None:
-    """Return max_q M/3 · |w_q| / (1 − χ_q)² over the candidates, by which the paper bounds the error of its proxy."""
+    """Return max_q M/3 · |w_q| / (1 − χ_q)² over the candidates: the paper's bound on the error of its proxy."""
     return third_derivative / 3 * float((np.abs(weights) / (1 - chi) ** 2).max()) if weights.size else None
 
 
 def rank_correlation(one: Array, other: Array) -> float | None:
-    """Return Spearman's ρ of two proxies, or None where one of them does not vary."""
+    """Return Spearman's ρ of two proxies, or None if one of them is constant."""
     ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (one, other)]
     if one.size < 2 or min(np.ptp(one), np.ptp(other)) == 0:
         return None
@@ -47,9 +47,9 @@ def rank_correlation(one: Array, other: Array) -> float | None:
 
 
 def third_derivative(calibration: Calibration, hidden: Collection[str], seed: int) -> float:
-    """Return the largest |d³/dt³ L(W + t u)| found along the weights, the gradient and a random direction u, ‖u‖ = 1.
+    """Return the largest |d³/dt³ L(W + t u)| along three unit vectors u: the weights, the gradient, a random direction.
 
-    L is the mean supervised loss of some calibration rows; differences of third order are taken in float64.
+    L is the mean supervised loss of some calibration rows. The derivative is a finite difference in float64.
     """
     network, losses = deepcopy(calibration.network).double(), calibration.prediction(hidden)
     first = next(iter(calibration.batches(hidden=hidden)))
@@ -73,14 +73,14 @@ def third_derivative(calibration: Calibration, hidden: Collection[str], seed: in
 
 
 def _third_difference(loss: Callable[[], Tensor], parameters: list[Tensor], direction: list[Tensor]) -> float:
-    """Return |d³/dt³| of the loss along `direction`, by moving the parameters there and back."""
+    """Return |d³/dt³| of the loss along `direction`; moves the parameters and restores them."""
     step = _STEP / max(float(torch.stack([u.norm() for u in direction]).norm()), _SMALLEST_NORM)
-    before, values, place = [p.clone() for p in parameters], [], 0
+    before, values, offset = [p.clone() for p in parameters], [], 0
     for k in (-2, -1, 1, 2):
         for parameter, u in zip(parameters, direction, strict=True):
-            parameter.add_(u, alpha=(k - place) * step)
+            parameter.add_(u, alpha=(k - offset) * step)
         values.append(float(loss()))
-        place = k
+        offset = k
     for parameter, old in zip(parameters, before, strict=True):
         parameter.copy_(old)
     return abs(values[3] - 2 * values[2] + 2 * values[1] - values[0]) / (2 * _STEP**3)

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from mbd.deletion.cut import cut_arrays
+from mbd.deletion.cut import cut, cut_arrays
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.errors import DataError
 from mbd.formats.model import ModelRecord
 from mbd.privacy.sensitivity import distances
+from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
 
@@ -29,7 +30,7 @@ def reference_distances(
     gone: Sequence[str],
 ) -> dict[str, Any]:
     """Return the distances of the model before and after the deletion to the `reference` with these `weights`."""
-    _refuse_unsuitable(outcome.record, reference)
+    refuse_unsuitable_reference(reference, outcome.record)
     before = _counterparts(model_before.record, model_before.tensors, weights, gone)
     after = _counterparts(outcome.record, outcome.tensors, weights, gone)
     masks = {name: np.zeros(array.shape, bool) for name, array in outcome.tensors.items()}
@@ -51,7 +52,10 @@ def _counterparts(
     record: ModelRecord, arrays: Mapping[str, Array], weights: Mapping[str, Array], gone: Sequence[str]
 ) -> dict[str, Array]:
     """Return what is left of `arrays` where the reference has something to compare it with."""
-    left = cut_arrays(record, {name: arrays[name] for name in weights if name in arrays}, gone)
+    if BACKBONES.is_path(record.backbone):
+        left = cut(record, arrays, gone)[1] if set(gone) & set(record.inputs) else dict(arrays)
+    else:
+        left = cut_arrays(record, {name: arrays[name] for name in weights if name in arrays}, gone)
     for name, array in weights.items():
         if name not in left or left[name].shape != array.shape:
             raise DataError(
@@ -63,7 +67,8 @@ def _counterparts(
     return left
 
 
-def _refuse_unsuitable(record: ModelRecord, reference: ModelRecord) -> None:
+def refuse_unsuitable_reference(reference: ModelRecord, record: ModelRecord) -> None:
+    """Refuse a reference of another kind than the model after the deletion, or that has seen a revoked modality."""
     if reference.backbone != record.backbone or reference.inputs != record.inputs:
         raise DataError(
             f"the reference takes {', '.join(reference.inputs)} ({reference.backbone}), and the model after the "

@@ -1,11 +1,11 @@
-"""Which parameters are edited: candidates by two thresholds, of these the first k in order.
+"""Selection of the parameters to edit: two thresholds give the candidates, of which the first k are taken.
 
     candidates   s_q ≥ η_s  and  L_q ≤ η_L
     k            ⌊r·|W|⌋
     order        by L_q ascending (as printed in the paper), or by s_q descending
 
-η_s and η_L are given (`absolute`), or quantiles of s and L among the parameters with s > 0 (`quantile`), which do not
-depend on the scale of the loss. Equals come in the order of tensor name, then position.
+η_s and η_L are set in the parameters (`absolute`), or are quantiles of s and L among the parameters with s > 0
+(`quantile`), which do not depend on the scale of the loss. Ties are broken by tensor name, then position.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from mbd.tensors import Array
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen parameters and how they were found."""
+    """The selected parameters and how they were selected."""
 
     indices: Mapping[str, Array]
-    """flat positions by tensor, ascending; tensors without any are left out"""
+    """flat positions by tensor, ascending; only tensors with at least one"""
     parameters: int
     """|W|"""
     salient: int
@@ -35,35 +35,40 @@ class Selection:
     limit: int
     """k"""
     saliency_threshold: float | None
-    """η_s that came into effect; None if nothing is salient"""
+    """η_s as applied; None if nothing is salient"""
     importance_threshold: float | None
-    """η_L that came into effect"""
+    """η_L as applied; None if nothing is salient"""
 
     @property
     def chosen(self) -> int:
-        """How many parameters are chosen."""
+        """Number of selected parameters."""
         return sum(len(positions) for positions in self.indices.values())
 
     @property
     def candidate_count(self) -> int:
-        """How many candidates there are."""
+        """Number of candidates."""
         return sum(len(positions) for positions in self.candidates.values())
 
 
 def select(saliency: Mapping[str, Array], importance: Mapping[str, Array], params: SurgerySettings) -> Selection:
-    """Choose parameters; an empty set of candidates is an error."""
+    """Select the parameters to edit.
+
+    Raises:
+        UsageError: The budget is less than one parameter, or no parameter is a candidate.
+
+    """
     names = sorted(saliency)
     s, importances = (_flat(values, names) for values in (saliency, importance))
     limit, salient = floor(params.budget * s.size), s > 0
     if not limit:
         raise UsageError(
-            f"the budget allows to edit {params.budget:g} of {s.size} parameters, which is not even one",
+            f"the budget is less than one parameter: {params.budget:g} of {s.size}",
             key="deletion.surgery.budget",
             value=params.budget,
             hint="raise it (at most 0.05)",
         )
     eta_s, eta_l = _thresholds(s[salient], importances[salient], params)
-    # Without the second condition a threshold of zero would take in what has nothing to do with the modality.
+    # With η_s = 0 the first condition alone would admit parameters that do not act on the modality (s = 0).
     candidates = np.flatnonzero((s >= eta_s) & salient & (importances <= eta_l))
     if not candidates.size:
         _refuse_empty(s[salient], importances[salient], (eta_s, eta_l), params)
@@ -103,16 +108,16 @@ def _thresholds(s: Array, importances: Array, params: SurgerySettings) -> tuple[
 def _refuse_empty(s: Array, importances: Array, thresholds: tuple[float, float], params: SurgerySettings) -> NoReturn:
     if not s.size:
         raise UsageError(
-            "no parameter has anything to do with reconstructing the modality, so there is nothing to operate on",
-            hint="leave deletion.surgery.cut on, or train with model.joint.reconstruction=true",
+            "no parameter is salient: none contributes to reconstructing the modality, so surgery has nothing to edit",
+            hint="keep deletion.surgery.cut=true, or train with model.joint.reconstruction=true",
         )
     quantiles = ", ".join(f"{q:g}: {np.quantile(s, q):.3g}" for q in (0.5, 0.9, 0.99, 1))
     least = ", ".join(f"{q:g}: {np.quantile(importances, q):.3g}" for q in (0, 0.5, 0.9, 1))
     raise UsageError(
         f"no parameter has a saliency of at least η_s = {thresholds[0]:.3g} and an importance of at most "
-        f"η_L = {thresholds[1]:.3g}: {int((s >= thresholds[0]).sum())} of {s.size} salient parameters meet the first, "
-        f"{int((importances <= thresholds[1]).sum())} the second. Saliency has the scale of the loss and of the "
-        "features, so no fixed threshold suits all models",
+        f"η_L = {thresholds[1]:.3g}: of {s.size} salient parameters, {int((s >= thresholds[0]).sum())} pass the first "
+        f"threshold and {int((importances <= thresholds[1]).sum())} the second. Saliency has the scale of the loss "
+        "and of the features, so a fixed threshold does not fit every model",
         key=f"deletion.surgery.threshold={params.threshold}",
         value=f"quantiles of saliency {quantiles}; of importance {least}",
         hint="set deletion.surgery.threshold=quantile (saliency_quantile=0.9, importance_quantile=1), or thresholds "
@@ -125,7 +130,7 @@ def _flat(values: Mapping[str, Array], names: list[str]) -> Array:
 
 
 def _by_tensor(positions: Array, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Split ascending positions in the row of all tensors into positions within each."""
+    """Split ascending positions in the concatenation of all tensors into positions within each tensor."""
     starts = np.concatenate([[0], np.cumsum(list(sizes.values()))])
     bounds = np.searchsorted(positions, starts)
     return {

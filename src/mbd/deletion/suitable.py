@@ -25,8 +25,8 @@ def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> 
             f"{record.backbone}",
             key="deletion.method",
             value=name,
-            hint=f"set deletion.method={' or '.join(suitable)}, or train with "
-            f"model.backbone={' or '.join(method.backbones)}",
+            hint=(f"set deletion.method={' or '.join(suitable)}, or " if suitable else "")
+            + f"train with model.backbone={' or '.join(method.backbones)}",
         )
     if subjects and method.reads_for_subjects is None:
         raise UsageError(

@@ -5,10 +5,13 @@
     importance   L_q of the rest
     selection    at most r·|W| candidates of the rest
     edit         w_q ← 0, or w_q + N(0, σ²) with the paper's σ = Δ √(2 ln(1.25/δ)) / ε and Δ = 2 ‖w_chosen‖
+    rounding     as few bits of each number as the loss allows (:mod:`mbd.deletion.rounding`; not without the cut)
 
 With a backbone whose generators share nothing, the cut removes every parameter with s_q > 0, and nothing is left to
 edit. Nothing here proves an (ε, δ): shared weights were trained with m*, and no bound is known on how far that moved
 them. The guarantee is therefore `empirical`, whatever the edit.
+
+A module of one's own is cut by probing; see :mod:`mbd.deletion.module_surgery`.
 """
 
 from collections.abc import Mapping
@@ -22,8 +25,10 @@ from mbd.deletion.findings import Chosen, calibration_facts, cut_facts
 from mbd.deletion.importance import importance
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
 from mbd.deletion.quantities import third_derivative
+from mbd.deletion.rounding import round_released
 from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import nothing_salient, select
+from mbd.errors import UsageError
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.guarantee import Guarantee
 from mbd.formats.model import ModelRecord
@@ -32,6 +37,7 @@ from mbd.params import DeletionSettings, Params
 from mbd.params.deletion import SurgerySettings
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma
 from mbd.privacy.noise import NoiseKey, one_time_key
+from mbd.registry import BACKBONES
 from mbd.tensors import Array
 from mbd.training.distributed import join_group
 from mbd.training.reproducibility import choose_device, reproducible
@@ -44,9 +50,13 @@ CUT = "with the structural cut"
 def delete(
     request: DeletionTarget, model_before: ModelBefore, params: Params, *, key: NoiseKey | None = None
 ) -> DeletionOutcome:
-    """Delete `request` from a joint model; `key` replaces the fresh noise key in tests."""
+    """Delete `request` from a joint model or a module; `key` replaces the fresh noise key in tests."""
     settings, phases = params.deletion.surgery, Phases()
     gone = requested(model_before.record, request.modalities)
+    if BACKBONES.is_path(model_before.record.backbone):
+        from mbd.deletion.module_surgery import delete_from_module  # noqa: PLC0415 -- it uses what is below
+
+        return delete_from_module(gone, model_before, params, key=key)
     group = join_group()
     device = choose_device(params.training.device, group.local_rank)
 
@@ -69,28 +79,48 @@ def delete(
         with phases.phase("selection"):
             used = proxies.swiftprune if settings.importance == "swiftprune" else proxies.gauss_newton
             selection = nothing or select(salient, used, settings)
+            selected = _selected(model_before, before, found.values, gone, settings) if settings.cut else {}
         with phases.phase("edit"):
             edited, edit_facts = edit(tensors, selection.indices, params.deletion, key)
+        with phases.phase("rounding"):
+            released, rounding = round_released(record, edited, model_before.data, settings)
         with phases.phase("quantities"):
             bound = third_derivative(after, gone, params.training.seed)
             chosen = Chosen(tensors, salient, proxies, selection)
             facts = {
                 "variant": variant(settings),
-                "calibration": calibration_facts(model_before.data.manifest, before, found),
-                "cut": cut_facts(model_before.record, record, found, salient) if settings.cut else None,
+                "calibration": calibration_facts(model_before.data.manifest, before.split, found),
+                "cut": cut_facts(model_before.record, record, found, salient) | selected if settings.cut else None,
                 "selection": chosen.facts(settings),
                 "importance": chosen.proxy_facts(settings),
                 "paper": chosen.paper_facts(settings, bound),
                 "edit": edit_facts,
                 "without_closed_form": sorted({*found.by_vmap, *proxies.by_vmap}),
             }
-    return DeletionOutcome(
-        record=record,
-        tensors=edited,
-        indices=selection.indices,
-        facts=facts,
-        phases=phases,
+    return DeletionOutcome(record, released, selection.indices, facts, phases, rounding)
+
+
+def _selected(
+    model_before: ModelBefore,
+    calibration: Calibration,
+    salient: Mapping[str, Array],
+    gone: tuple[str, ...],
+    settings: SurgerySettings,
+) -> dict[str, int]:
+    """Return how many parameters Algorithm 1 selects before the cut, and how many of these the cut removes."""
+    proxies = importance(calibration, gone, settings.chi_max)
+    used = proxies.swiftprune if settings.importance == "swiftprune" else proxies.gauss_newton
+    masks = {name: np.zeros(values.shape, bool) for name, values in salient.items()}
+    try:
+        indices = select(salient, used, settings).indices
+    except UsageError:  # no parameter is a candidate
+        indices = {}
+    for name, positions in indices.items():
+        masks[name].reshape(-1)[positions] = True
+    count, left = (
+        sum(int(mask.sum()) for mask in part.values()) for part in (masks, cut_arrays(model_before.record, masks, gone))
     )
+    return {"selected": count, "selected_removed": count - left}
 
 
 def variant(settings: SurgerySettings) -> str:
@@ -109,7 +139,7 @@ def _released(
     else:
         revoked = (*model_before.record.revoked, *gone)
         record, tensors = model_before.record.model_copy(update={"revoked": revoked}), dict(model_before.tensors)
-    guarantee = Guarantee(kind="empirical", assumptions=_assumptions(gone, settings))
+    guarantee = Guarantee(kind="empirical", assumptions=assumptions(gone, settings))
     return record.model_copy(update={"guarantee": guarantee, "sha256": ""}), tensors
 
 
@@ -156,7 +186,8 @@ def _replaced(
     return edited
 
 
-def _assumptions(gone: tuple[str, ...], settings: SurgerySettings) -> tuple[str, ...]:
+def assumptions(gone: tuple[str, ...], settings: SurgerySettings) -> tuple[str, ...]:
+    """Return what the guarantee rests on."""
     names = ", ".join(gone)
     structure = (
         f"Every tensor of {names} alone, and every input column that reads it, was removed: the model has no input for "

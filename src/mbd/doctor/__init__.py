@@ -3,7 +3,7 @@
 - :mod:`mbd.doctor.installation`: Python, packages, git, disk space
 - :mod:`mbd.doctor.device`: processor and GPU as torch sees them
 - :mod:`mbd.doctor.dvc_remotes`: the DVC repository of this folder and its remotes
-- :mod:`mbd.doctor.services`: store, Pushgateway, Kubeflow host, as the parameters name them
+- :mod:`mbd.doctor.services`: store, keys, Pushgateway, Kubeflow host, as the parameters name them
 """
 
 from mbd.doctor import installation, services
@@ -34,6 +34,7 @@ def diagnose(params: Params) -> list[DoctorFinding]:
             "store": DoctorCheck(
                 lambda: services.store(params.store), 3 * ANSWER_SECONDS
             ),  # it connects, asks, and asks why
+            "keys": DoctorCheck(lambda: services.keys(params.certificate)),
             "Pushgateway": DoctorCheck(lambda: services.pushgateway(params.monitoring.pushgateway)),
             "Kubeflow": DoctorCheck(lambda: services.kubeflow(params.platform.kubeflow_host)),
         }

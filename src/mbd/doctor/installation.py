@@ -1,15 +1,18 @@
 """The machine and what is installed on it."""
 
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import Distribution, PackageNotFoundError, distributions, requires, version
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 
+from mbd import __version__
 from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MbdError
 from mbd.git import git
@@ -108,3 +111,37 @@ def disk_space(free: float) -> DoctorFinding:
     return DoctorFinding(
         "disk", state, found, "free some space: data, models and DVC's cache need 5 GB (`dvc gc` removes old data)"
     )
+
+
+def bill_of_materials() -> dict[str, Any]:
+    """Return every installed distribution as a software bill of materials, in CycloneDX 1.5 JSON.
+
+    Sorted and without a time or a serial number, so that the same installation gives the same bytes.
+    """
+    found = {_normalised(entry): entry for entry in distributions()}
+    parts = [_component(name, entry) for name, entry in sorted(found.items()) if name != DISTRIBUTION]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": {"type": "application", "name": DISTRIBUTION, "version": __version__}},
+        "components": parts,
+    }
+
+
+def _component(name: str, entry: Distribution) -> dict[str, Any]:
+    stated = entry.metadata.json
+    licence = str(stated.get("license_expression") or stated.get("license") or "")
+    # Some packages put the whole text of their licence where its name belongs.
+    named = licence if "\n" not in licence and len(licence) < 80 else ""
+    return {
+        "type": "library",
+        "name": name,
+        "version": entry.version,
+        "purl": f"pkg:pypi/{name}@{entry.version}",
+        **({"licenses": [{"license": {"name": named}}]} if named else {}),
+    }
+
+
+def _normalised(entry: Distribution) -> str:
+    return re.sub(r"[-_.]+", "-", entry.metadata["Name"]).lower()

@@ -1,4 +1,4 @@
-"""The services that the parameters name: object store, Pushgateway, Kubeflow host."""
+"""What the parameters name: object store, signing keys, Pushgateway, Kubeflow host."""
 
 import http.client
 import json
@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from mbd.certificate.keys import load_signer
+from mbd.certificate.trust import read_trust
+from mbd.certificate.verdict import fingerprint
 from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MbdError, MissingExtraError
+from mbd.params.certificate import CertificateSettings
 from mbd.params.operations import StoreSettings
 from mbd.remote_errors import ErrorKind, classify_error
 from mbd.storage import folder_of, open_store
@@ -43,7 +47,26 @@ def store(params: StoreSettings) -> Iterator[DoctorFinding]:
         to_do = _STORE_TO_DO.get(kind, "see store.* in `mbd params`")
         yield DoctorFinding("store", CheckState.FAILED, f"{shown}: {reason}", to_do)
     else:
-        yield DoctorFinding("store", CheckState.OK, f"{shown} can be reached, and takes our credentials")
+        yield DoctorFinding("store", CheckState.OK, f"{shown} can be reached with the credentials")
+
+
+def keys(params: CertificateSettings) -> Iterator[DoctorFinding]:
+    """Check whether the signing keys in files can be read and belong to the trust file."""
+    trust_file = Path(params.trust)
+    if not trust_file.exists():
+        to_do = "where certificates are signed, `mbd keys new --if-none` makes keys and trust file"
+        yield DoctorFinding("keys", CheckState.NOT_CONFIGURED, f"there is no trust file {trust_file}", to_do)
+        return
+    try:
+        trust = read_trust(trust_file)
+        files = [uri for uri in (*params.signers, params.log_signer) if uri.startswith("file:")]
+        for uri in files:
+            load_signer(uri, trust)
+    except MbdError as error:
+        yield DoctorFinding("keys", CheckState.FAILED, f"{error.problem} ({error.file or trust_file})", error.hint)
+        return
+    found = f"{len(files)} keys in files; trust file {trust_file}, fingerprint {fingerprint(trust.digest)}"
+    yield DoctorFinding("keys", CheckState.OK, found)
 
 
 def _other(params: StoreSettings) -> DoctorFinding:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mbd.evaluation.metrics import task_metrics
 from mbd.evaluation.ridge import Ridge, fit_ridge
+from mbd.features.pooling import as_vectors
 from mbd.features.rows import Collection, Rows
 from mbd.tensors import Array
 
@@ -26,7 +27,7 @@ def ridge_baselines(collection: Collection) -> dict[str, dict[str, float]]:
 
 def ridge_baseline(collection: Collection, modalities: tuple[str, ...]) -> dict[str, float]:
     """Return the test metrics of ridge on the rows that have all of `modalities`."""
-    train, test = collection.splits["train"], collection.splits["test"]
+    train, test = (as_vectors(collection.splits[split]) for split in ("train", "test"))
     there = _having(test, modalities)
     if _having(train, modalities).sum() < 2 or not there.any():
         return {}

@@ -86,7 +86,7 @@ def plan_evaluation(rows: Rows, task: Task, params: EvaluationSettings) -> Evalu
     rows = rows.take(np.any(list(rows.available.values()), axis=0))
     modalities, n = tuple(rows.features), len(rows)
     if not n:
-        raise DataError("no row has any of the modalities to judge by", value=", ".join(modalities))
+        raise DataError("no row has any of the evaluated modalities", value=", ".join(modalities))
     own = _matrix(rows.available, modalities)
     regimes = [Regime("full", "full", own)]
     for pattern in fixed_patterns(modalities):
@@ -149,8 +149,8 @@ def _outputs(predict: Predictor, rows: Rows, codes: Array) -> Array:
     for code in np.unique(codes[codes > 0]):
         chosen = codes == code
         needed = chosen.any(0)
-        shown = {m: x[needed] for bit, (m, x) in enumerate(rows.features.items()) if int(code) >> bit & 1}
-        found = predict(shown)
+        shown = rows.inputs(m for bit, m in enumerate(rows.features) if int(code) >> bit & 1)
+        found = predict({name: x[needed] for name, x in shown.items()})
         if outputs is None:
             outputs = np.full((*codes.shape, *found.shape[1:]), np.nan)
         place = np.cumsum(needed) - 1
@@ -164,7 +164,8 @@ def _codes(shown: Array) -> Array:
 
 
 def _changed(rows: Rows, damaged: Rows) -> Array:
-    changed: Array = np.any([(x != damaged.features[m]).any(1) for m, x in rows.features.items()], axis=0)
+    changes = [(x != damaged.features[m]).reshape(len(x), -1).any(1) for m, x in rows.features.items()]
+    changed: Array = np.any(changes, axis=0)
     return changed
 
 

@@ -10,14 +10,9 @@ from mbd.evaluation.metrics import ACCURACIES, ERRORS, LOWER_IS_BETTER, TITLES
 from mbd.evaluation.regimes import AVERAGES, Condition
 from mbd.evaluation.results import HEADLINES, EvaluatedMethod, Results, Tested
 from mbd.evaluation.spread import Spread
+from mbd.markdown import escape, table
 
 _ABSENT = "–"
-
-
-def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table, the first column to the left, the others to the right."""
-    rule = ["---", *(["---:"] * (len(header) - 1))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *lines))
 
 
 def to_markdown(results: Results) -> str:
@@ -38,15 +33,16 @@ def to_markdown(results: Results) -> str:
     if tests := [test for test in results.comparisons() if test.comparison.pairs > 1]:
         parts += ["## Paired two-tailed t-tests over seeds", _tests(tests)]
     if results.notes:
-        parts += ["## Notes", "\n".join(f"- {note}" for note in results.notes)]
+        parts += ["## Notes", "\n".join(f"- {escape(note)}" for note in results.notes)]
     return "\n\n".join(parts) + "\n"
 
 
 def _introduction(results: Results) -> str:
     seeds = {method.name: len(method.runs) for method in results.methods if not method.baseline}
-    models = ", ".join(f"{name} ({count} seed{'s' * (count > 1)})" for name, count in seeds.items())
+    models = ", ".join(f"{escape(name)} ({count} seed{'s' * (count > 1)})" for name, count in seeds.items())
+    modalities = ", ".join(map(escape, results.plan.modalities))
     return (
-        f"{len(results.plan.rows)} test rows, {results.plan.task}, on {', '.join(results.plan.modalities)}. "
+        f"{len(results.plan.rows)} test rows, {results.plan.task}, on {modalities}. "
         f"Models: {models}. Shares are in percent; ± is the deviation over seeds. "
         + "; ".join(f"{name} is the average of the {_KINDS[kind]}" for name, kind in AVERAGES.items())
         + "."
@@ -56,13 +52,13 @@ def _introduction(results: Results) -> str:
 def _overview(results: Results, metrics: Sequence[str]) -> str:
     columns = [Condition(name) for name in HEADLINES if results.methods[0].spread(Condition(name), metrics[0])]
     by_column = [_cells(results.methods, condition, metrics) for condition in columns]
-    lines = [[method.name, *cells] for method, *cells in zip(results.methods, *by_column, strict=True)]
-    return markdown_table([_title(metrics), *(condition.regime for condition in columns)], lines)
+    lines = [[escape(method.name), *cells] for method, *cells in zip(results.methods, *by_column, strict=True)]
+    return table([_title(metrics), *(escape(condition.regime) for condition in columns)], lines)
 
 
 def _by_regime(results: Results, regimes: Sequence[str], metrics: Sequence[str]) -> str:
-    lines = [[name, *_cells(results.methods, Condition(name), metrics)] for name in regimes]
-    return markdown_table([_title(metrics), *(method.name for method in results.methods)], lines)
+    lines = [[escape(name), *_cells(results.methods, Condition(name), metrics)] for name in regimes]
+    return table([_title(metrics), *(escape(method.name) for method in results.methods)], lines)
 
 
 def _cells(methods: Sequence[EvaluatedMethod], condition: Condition, metrics: Sequence[str]) -> list[str]:
@@ -85,21 +81,21 @@ def _corruption(results: Results, metrics: Sequence[str]) -> str:
         if results.methods[0].spread(Condition(name), metrics[0])
     ]
     lines = [
-        [f"{c.regime}, {'corrupted' if c.corrupted else 'clean'}", *_cells(results.methods, c, metrics)]
+        [f"{escape(c.regime)}, {'corrupted' if c.corrupted else 'clean'}", *_cells(results.methods, c, metrics)]
         for c in conditions
     ]
-    return markdown_table([_title(metrics), *(method.name for method in results.methods)], lines)
+    return table([_title(metrics), *(escape(method.name) for method in results.methods)], lines)
 
 
 def _tests(tests: Sequence[Tested]) -> str:
     metrics = list(dict.fromkeys(test.metric for test in tests))
     cells: dict[tuple[str, str, str], dict[str, str]] = {}
     for test in tests:
-        place = f"{test.ours} − {test.theirs}", test.regime, str(test.comparison.pairs)
+        place = f"{escape(test.ours)} − {escape(test.theirs)}", escape(test.regime), str(test.comparison.pairs)
         p = _ABSENT if test.comparison.p is None else f"{test.comparison.p:.2g}"
         cells.setdefault(place, {})[test.metric] = f"{test.comparison.difference:+.{_digits(test.metric)}f} (p {p})"
     lines = [[*place, *(found[m] for m in metrics)] for place, found in cells.items()]
-    return markdown_table(["difference", "regime", "pairs", *(TITLES[m] for m in metrics)], lines)
+    return table(["difference", "regime", "pairs", *(TITLES[m] for m in metrics)], lines)
 
 
 def _title(metrics: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ def pattern_mask(n: int, modalities: Sequence[str], pattern: Sequence[str]) -> M
     unknown = [modality for modality in pattern if modality not in modalities]
     if unknown or not pattern:
         raise UsageError(
-            "a pattern names at least one modality that there is",
+            "a pattern must name at least one existing modality",
             value=", ".join(unknown) or "none",
             hint=f"there is {', '.join(modalities)}",
         )
@@ -49,11 +49,6 @@ def reachable_rates(
     """Return the lowest missing rate (what the rows lack of themselves) and the largest, (M−1)/M."""
     there = _there(n, modalities, available)
     return float(1 - there.mean()), 1 - 1 / len(modalities)
-
-
-def missing_rate(mask: Mapping[str, Array]) -> float:
-    """Return the fraction of absent slots in a mask."""
-    return float(1 - np.mean(list(mask.values())))
 
 
 def missing_rate_mask(

@@ -8,7 +8,8 @@ from itertools import combinations
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.features.rows import Collection, Rows
+from mbd.features.rows import Collection, Rows, kind_of
+from mbd.formats.features import Shape
 from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
 
@@ -25,7 +26,7 @@ def check_collection(collection: Collection, params: FeaturesSettings) -> None:
     try:
         _check_splits_present(collection)
         for split, rows in collection.splits.items():
-            _check_shape(split, rows, collection.modalities)
+            _check_shape(split, rows, collection.shapes)
             _check_ids(split, rows)
             _check_values(split, rows)
             _check_labels(split, rows, collection, params.label_range)
@@ -54,8 +55,8 @@ def _check_splits_present(collection: Collection) -> None:
         )
 
 
-def _check_shape(split: str, rows: Rows, dims: dict[str, int]) -> None:
-    missing = set(dims) ^ set(rows.features)
+def _check_shape(split: str, rows: Rows, shapes: dict[str, Shape]) -> None:
+    missing = set(shapes) ^ set(rows.features)
     if missing:
         raise DataError(
             f"the modality {sorted(missing)[0]} is in some splits and missing in others",
@@ -65,14 +66,13 @@ def _check_shape(split: str, rows: Rows, dims: dict[str, int]) -> None:
         )
     for modality, matrix in rows.features.items():
         key = f"{split}_{modality}"
-        if matrix.ndim != 2:
-            raise DataError("features must be a matrix, a row for each utterance", key=key, value=matrix.shape)
-        if matrix.shape[1] != dims[modality]:
+        shape = shapes[modality]
+        if matrix.shape[1:] != shape.size or matrix.dtype.name != shape.dtype:
             raise DataError(
                 f"the dimension of {modality} differs between splits",
                 key=key,
-                value=f"{matrix.shape[1]}, elsewhere {dims[modality]}",
-                hint="extract all splits with the same encoder",
+                value=f"{_size(matrix.shape[1:])} {matrix.dtype}, elsewhere {_size(shape.size)} {shape.dtype}",
+                hint="extract all splits with the same encoder, and fill up sequences to the same length",
             )
         if len(matrix) != len(rows):
             raise DataError(
@@ -81,11 +81,34 @@ def _check_shape(split: str, rows: Rows, dims: dict[str, int]) -> None:
                 value=f"{len(matrix)} and {len(rows)}",
                 hint="give a row for every id; where the modality is missing, one of zeros marked as unavailable",
             )
+        if shape.has_lengths:
+            _check_lengths(key, rows.lengths[modality], rows.available[modality], shape.size[0])
     if len(rows.labels) != len(rows):
         raise DataError(
             "there must be as many labels as ids",
             key=f"{split}_labels",
             value=f"{len(rows.labels)} and {len(rows)}",
+        )
+
+
+def _size(size: tuple[int, ...]) -> str:
+    return " × ".join(map(str, size))
+
+
+def _check_lengths(key: str, lengths: Array, available: Array, longest: int) -> None:
+    if lengths.shape != available.shape or lengths.dtype.kind not in "iu":
+        raise DataError(
+            "there must be one length, a whole number, for each row",
+            key=f"{key}_lengths",
+            value=f"{lengths.shape} {lengths.dtype} for {len(available)} rows",
+        )
+    wrong = available & ((lengths < 1) | (lengths > longest))
+    if wrong.any():
+        raise DataError(
+            f"{int(wrong.sum())} lengths are not between 1 and {longest}, the number of positions in the array",
+            key=f"{key}_lengths",
+            value=f"{lengths[wrong][0]} in row {int(wrong.argmax())}",
+            hint=f"mark rows that lack the modality as unavailable ({key}_available)",
         )
 
 
@@ -105,13 +128,19 @@ def _check_ids(split: str, rows: Rows) -> None:
 def _check_values(split: str, rows: Rows) -> None:
     for modality, matrix in rows.features.items():
         if not all_finite(matrix):
-            row, column = np.argwhere(~np.isfinite(matrix))[0]
+            place = tuple(np.argwhere(~np.isfinite(matrix))[0].tolist())
             raise DataError(
                 f"{int((~np.isfinite(matrix)).sum())} feature values are NaN or infinite",
                 key=f"{split}_{modality}",
-                value=f"{matrix[row, column]} in row {row} (id {rows.ids[row]}), column {column}",
+                value=f"{matrix[place]} in row {place[0]} (id {rows.ids[place[0]]}), "
+                + ("column" if len(place) == 2 else "position")
+                + f" {', '.join(map(str, place[1:]))}",
                 hint="repair them, or set these rows to zero and mark them as unavailable (.npz: an array "
                 f"{split}_{modality}_available of booleans)",
+            )
+        if kind_of(matrix) == "tokens" and (matrix < 0).any():
+            raise DataError(
+                "token ids are counted from 0", key=f"{split}_{modality}", value=f"{matrix.min()}", hint="add an offset"
             )
     nothing = ~np.any(list(rows.available.values()), axis=0)
     if nothing.any():

@@ -2,7 +2,7 @@
 
     manifest.json                       name, task, modalities, splits, digests, provenance
     splits/SPLIT/_rows.safetensors      id and group (UTF-8, zero-padded), label
-    splits/SPLIT/MODALITY.safetensors   features (float32), available, attribute if there is one
+    splits/SPLIT/MODALITY.safetensors   features, available; lengths (sequences, token ids), attribute if there is one
 
 One file for each split and modality: the bytes of one modality can be erased alone, and all that is known of
 it (availability and private attribute too) goes with them.
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from mbd import tombstones
-from mbd.errors import DataError
+from mbd.errors import DataError, UsageError
 from mbd.features.rows import Collection, Rows
 from mbd.files import sha256_file, write_file
-from mbd.formats.features import MANIFEST, CalibrationEntry, Manifest, SplitEntry
+from mbd.formats.features import MANIFEST, CalibrationEntry, Manifest, Shape, SplitEntry
 from mbd.tensors import Array, Tensors, open_tensors, save_tensors
 
 
@@ -55,7 +55,7 @@ def write_manifest(
         task=collection.task,
         classes=collection.classes,
         label_range=label_range if collection.task == "regression" else None,
-        modalities=collection.modalities,
+        modalities=collection.shapes,
         splits={
             split: SplitEntry(
                 rows=len(rows),
@@ -77,6 +77,8 @@ def _files_of(split: str, rows: Rows) -> Iterator[tuple[str, dict[str, Array]]]:
     )
     for modality, matrix in rows.features.items():
         tensors = {"features": matrix, "available": rows.available[modality]}
+        if modality in rows.lengths:
+            tensors["lengths"] = rows.lengths[modality].astype(np.int64)
         if modality in rows.attributes:
             tensors["attribute"] = rows.attributes[modality].astype(np.int8)
         yield f"splits/{split}/{modality}.safetensors", tensors
@@ -127,7 +129,7 @@ class Split:
 
     @property
     def features(self) -> dict[str, Array]:
-        """The matrix of each modality."""
+        """The array of each modality."""
         return {m: tensors["features"] for m, tensors in self._modality.items()}
 
     @property
@@ -140,9 +142,14 @@ class Split:
         """The private attribute of each modality that has one."""
         return {m: tensors["attribute"] for m, tensors in self._modality.items() if "attribute" in tensors}
 
+    @property
+    def lengths(self) -> dict[str, Array]:
+        """The true lengths of each modality that is a sequence or token ids."""
+        return {m: tensors["lengths"] for m, tensors in self._modality.items() if "lengths" in tensors}
+
     def take(self, index: Array | slice) -> Rows:
         """Read the rows at `index` (positions, a slice or a mask) into memory, and nothing else."""
-        parts = (self.features, self.available, self.attributes)
+        parts = (self.features, self.available, self.attributes, self.lengths)
         rows = Rows(
             self.ids[index],
             self.groups[index],
@@ -184,8 +191,26 @@ class FeatureSet:
 
     @property
     def modalities(self) -> dict[str, int]:
-        """Name and dimension of each modality."""
+        """Name and dimension (numbers at each position) of each modality."""
+        return {m: shape.width for m, shape in self.shapes.items()}
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """Name and shape of each modality."""
         return self.manifest.modalities
+
+    def require_vectors(self, backbone: str) -> None:
+        """Refuse data with other shapes than vectors for a backbone that takes nothing else."""
+        for modality, shape in self.shapes.items():
+            if shape.kind != "vector":
+                raise UsageError(
+                    f"the backbone {backbone} takes vectors, and {modality} is a {shape}",
+                    file=self.folder / MANIFEST,
+                    key=modality,
+                    value=str(shape),
+                    hint="make the features again with features.source.sequences=mean (the mean frame of each "
+                    "sequence), or train a module: model.backbone=PACKAGE.MODULE:FACTORY, docs/models.md",
+                )
 
     def split(self, name: str) -> Split:
         """Return a split by name."""

@@ -1,4 +1,4 @@
-"""Sequences to vectors: the mean over the frames that are really there.
+"""Sequences to vectors: the mean over the frames that are really there; or these frames, where they are kept.
 
 For row i with frames x_{i,1..T} and span [b_i, e_i):   v_i = Σ_{b ≤ t < e} x_{i,t} / (e_i − b_i)
 
@@ -8,14 +8,16 @@ once counted up to the first all-zero frame: where such a length leaves out ever
 is again what lies between the padding.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mbd.features.check import all_finite
+from mbd.features.rows import Rows, kind_of, within
 from mbd.tensors import Array
 
 _CHUNK_BYTES = 1 << 24
+_RESIDUES = 256
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,19 @@ def pool(sequences: Array, lengths: Array | None = None) -> Pooled:
 
 
 def _pool_chunk(x: Array, lengths: Array | None) -> Pooled:
+    corrected, filled, begin, end, left_out = _spans(x, lengths)
+    frame = np.arange(x.shape[1])
+    inside = (begin[:, None] <= frame) & (frame < end[:, None])
+    x[~inside & filled] = 0
+    # A sum over frames adds whole frames one after the other, so it has the same bits on every machine.
+    with np.errstate(over="ignore"):
+        mean = (x.sum(axis=1, dtype=np.float64) / np.maximum(end - begin, 1)[:, None]).astype(np.float32)
+    available = np.any(filled & inside, axis=1)
+    return Pooled(mean, available, corrected, left_out)
+
+
+def _spans(x: Array, lengths: Array | None) -> tuple[int, Array, Array, Array, int]:
+    """Set what is no number to 0; return how many those were, the frames with any content, the spans, `left_out`."""
     corrected = 0
     if not all_finite(x):
         wrong = ~np.isfinite(x)
@@ -57,13 +72,7 @@ def _pool_chunk(x: Array, lengths: Array | None) -> Pooled:
     left_out = np.zeros(len(x), bool)
     if lengths is not None:
         begin, end, left_out = _span(begin, end, lengths, x.shape[1])
-    frame = np.arange(x.shape[1])
-    inside = (begin[:, None] <= frame) & (frame < end[:, None])
-    x[~inside & filled] = 0
-    # A sum over frames adds whole frames one after the other, so it has the same bits on every machine.
-    with np.errstate(over="ignore"):
-        mean = (x.sum(axis=1, dtype=np.float64) / np.maximum(end - begin, 1)[:, None]).astype(np.float32)
-    return Pooled(mean, (filled & inside).any(axis=1), corrected, int(left_out.sum()))
+    return corrected, filled, begin, end, int(left_out.sum())
 
 
 def _extent(filled: Array) -> tuple[Array, Array]:
@@ -82,3 +91,60 @@ def _span(begin: Array, end: Array, lengths: Array, frames: int) -> tuple[Array,
     first = np.where(in_front, frames - lengths, 0)
     span_begin, span_end = np.where(misses_all, begin, first), np.where(misses_all, end, first + lengths)
     return span_begin, span_end, misses_all | (end > span_end)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A sequence for each row, from its first frame on and zero behind its length, and what was corrected."""
+
+    sequences: Array
+    lengths: Array
+    available: Array
+    """rows with at least one frame that holds anything"""
+    corrected: int
+    left_out: int
+
+
+def keep(sequences: Array, lengths: Array | None = None) -> Kept:
+    """Return the frames of each row of `sequences` (n × T × d) that :func:`pool` would take the mean of."""
+    x = np.array(sequences, sequences.dtype if sequences.dtype in (np.float16, np.float32) else np.float32)
+    corrected, filled, begin, end, left_out = _spans(x, lengths)
+    frame = np.arange(x.shape[1])
+    if begin.any():
+        x = np.take_along_axis(x, np.minimum(frame + begin[:, None], x.shape[1] - 1)[:, :, None], axis=1)
+    inside = within(end - begin, x.shape[1])
+    x[~inside] = 0
+    available = np.any(filled & (begin[:, None] <= frame) & (frame < end[:, None]), axis=1)
+    return Kept(x, end - begin, available, corrected, left_out)
+
+
+def as_vectors(rows: Rows) -> Rows:
+    """Return the rows with a vector for each modality, for whatever needs one; vectors stay as they are.
+
+    Of a sequence: mean and deviation over its frames. Of an image: each channel's mean in each of up to 8 × 8 parts. Of
+    token ids: the share of each of 256 residues of the ids.
+    """
+    if all(kind_of(x) == "vector" for x in rows.features.values()):
+        return rows
+    features = {m: _vectors(x, rows.lengths.get(m)) for m, x in rows.features.items()}
+    return replace(rows, features=features, lengths={})
+
+
+def _vectors(array: Array, lengths: Array | None) -> Array:
+    kind, n = kind_of(array), len(array)
+    if kind == "image":
+        rows, columns = (np.arange(min(8, size)) * size // min(8, size) for size in array.shape[2:])
+        sums = np.add.reduceat(np.add.reduceat(array, rows, axis=2, dtype=np.float32), columns, axis=3)
+        areas = np.outer(np.diff([*rows, array.shape[2]]), np.diff([*columns, array.shape[3]]))
+        means: Array = (sums / areas).reshape(n, -1).astype(np.float32)
+        return means
+    assert lengths is not None  # noqa: S101 -- sequences and token ids have lengths
+    inside, count = within(lengths, array.shape[1]), np.maximum(lengths, 1)[:, None].astype(np.float32)
+    if kind == "tokens":
+        places = (np.arange(n)[:, None] * _RESIDUES + array % _RESIDUES)[inside]
+        return (np.bincount(places, minlength=n * _RESIDUES).reshape(n, -1) / count).astype(np.float32)
+    if kind == "sequence":
+        mean = np.einsum("ntd,nt->nd", array, inside, dtype=np.float64) / count
+        squares = np.einsum("ntd,ntd,nt->nd", array, array, inside, dtype=np.float64) / count
+        return np.hstack([mean, np.sqrt(np.maximum(squares - mean**2, 0))]).astype(np.float32)
+    return array

@@ -31,7 +31,7 @@ _NOT_THERE = (
 )
 _PROBLEMS = {
     ErrorKind.CREDENTIALS: (
-        "the DVC remote refuses our credentials, or there are none",
+        "the DVC remote refused the credentials, or there are none",
         "set credentials that may read the remote (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)",
     ),
     ErrorKind.UNREACHABLE: ("the DVC remote cannot be reached", "`mbd doctor` in the repository checks its remotes"),

@@ -55,6 +55,24 @@ def carve(rows: Rows, size: int, seed: int, name: str) -> tuple[Rows, Rows]:
     return rows.take(~mask), rows.take(mask)
 
 
+def carve_share(rows: Rows, share: float, seed: int, name: str, key: str) -> tuple[Rows, Rows]:
+    """Split whole groups off `rows`, at most a share of them; return what stays and what was taken.
+
+    Raises:
+        DataError: No group fits, or none would stay; `key` is the parameter that sets the share.
+
+    """
+    stays, taken = carve(rows, int(share * len(rows)), seed, name)
+    if not len(taken) or not len(stays):
+        raise DataError(
+            f"no {name} split can be taken from {len(np.unique(rows.groups))} groups",
+            key=key,
+            value=share,
+            hint="set another share: whole groups (speakers, videos, dialogues) are moved, and some must stay",
+        )
+    return stays, taken
+
+
 def with_calibration(collection: Collection, params: CalibrationSettings, seed: int) -> Collection:
     """Return `collection` with a calibration split, carved out of train by group if the source has none."""
     if "calibration" in collection.splits or params.size == 0:

@@ -5,11 +5,13 @@ same deletion without noise gives the same bytes (how long the phases took is in
 """
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.model import ComponentName
-from mbd.records import Record
+from mbd.records import Digest, Record
 
 DELETION = "deletion.json"
 INDICES = "indices.safetensors"
@@ -25,9 +27,26 @@ class DeletionTarget(Record):
 class IndexRecord(Record):
     """The positions that were edited: digest of the file that lists them, and how many there are in each tensor."""
 
-    sha256: str
+    sha256: Digest
     count: int
     by_tensor: dict[str, int]
+
+
+MOST_BITS = 15
+"""of the mantissa of a released number, where a method rounds; a float32 has 23"""
+
+
+class Rounding(Record):
+    """How released numbers were rounded: all bits of a mantissa beyond the first `mantissa_bits` are 0."""
+
+    mantissa_bits: Annotated[int, Field(ge=1, le=MOST_BITS)]
+    chosen_by: str
+    """what decided how many; never test rows"""
+    rows: int
+    """rows that the losses were measured on"""
+    loss: float
+    """mean prediction loss before rounding, without the deleted modalities"""
+    loss_rounded: float
 
 
 class DeletionRecord(Record):
@@ -39,11 +58,11 @@ class DeletionRecord(Record):
     parameters: dict[str, Any]
     """the section `deletion` of the parameters"""
     guarantee: Guarantee
-    lineage: tuple[str, ...]
+    lineage: tuple[Digest, ...]
     """SHA-256 of the weights from the first model of the lineage to the one before this deletion"""
-    before: str
+    before: Digest
     """SHA-256 of the weights that were deleted from"""
-    after: str
+    after: Digest
     """SHA-256 of the weights of the new model"""
     revoked: tuple[str, ...]
     """all modalities that the lineage has revoked so far"""
@@ -53,6 +72,8 @@ class DeletionRecord(Record):
     budget: LineageBudget | None
     ledger_entries: tuple[str, ...] = ()
     """ledger entries known to this record and those before it; if one is missing from the ledger, lines were lost"""
+    rounding: Rounding | None
+    """null: nothing was rounded"""
     reference: dict[str, Any] | None
     """distances to a model trained without the modalities, where one was given"""
     facts: dict[str, Any]

@@ -1,12 +1,78 @@
 """`manifest.json` of a FeatureSet, and the reference by which Kubeflow steps pass a FeatureSet on."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from mbd.names import Name, RelativePath
 from mbd.params.features import Task
 from mbd.records import Digest, Record
 
 MANIFEST = "manifest.json"
+
+
+_AXES = {"vector": 1, "sequence": 2, "image": 3, "tokens": 1}
+
+
+def lengths_of(modality: str) -> str:
+    """Return the name under which the lengths of a modality are passed beside it."""
+    return f"{modality}_lengths"
+
+
+class Shape(Record):
+    """What one row of a modality is."""
+
+    kind: Literal["vector", "sequence", "image", "tokens"]
+    size: tuple[Annotated[int, Field(gt=0)], ...]
+    """d of a vector; T, d of a sequence; channels, height, width of an image; T of token ids"""
+    vocabulary: int | None = None
+    """number of different token ids"""
+    dtype: Literal["float32", "float16", "uint8", "int64"] = "float32"
+    """as stored; a model is given token ids as int64, and everything else as float32"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_token_ids(cls, given: Any) -> Any:  # noqa: ANN401 -- not validated yet
+        return {"dtype": "int64", **given} if isinstance(given, dict) and given.get("kind") == "tokens" else given
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.size) != _AXES[self.kind]:
+            raise ValueError(f"a {self.kind} has {_AXES[self.kind]} axes, not {len(self.size)}")
+        if len({self.kind == "tokens", self.vocabulary is not None, self.dtype == "int64"}) > 1:
+            raise ValueError("token ids, and nothing else, have a vocabulary and are int64")
+        return self
+
+    def __str__(self) -> str:
+        """Return it for a message: `vector 768`, `sequence 50 × 74`."""
+        return f"{self.kind} {' × '.join(map(str, self.size))}"
+
+    @classmethod
+    def vector(cls, width: int) -> Self:
+        """Return the shape of a vector."""
+        return cls(kind="vector", size=(width,))
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether rows differ in length, and are filled up with zeros to T."""
+        return self.kind in ("sequence", "tokens")
+
+    @property
+    def width(self) -> int:
+        """How many numbers there are at each position: d, or channels; 1 for a token id."""
+        return 1 if self.kind == "tokens" else self.size[0] if self.kind == "image" else self.size[-1]
+
+
+def _from_width(stored: object) -> object:
+    return {"kind": "vector", "size": (stored,)} if isinstance(stored, int) else stored
+
+
+def _to_width(shape: Shape) -> int | Shape:
+    return shape.width if shape == Shape.vector(shape.width) else shape
+
+
+StoredShape = Annotated[Shape, BeforeValidator(_from_width), PlainSerializer(_to_width, return_type=int | Shape)]
+"""a shape, of which a vector of float32 is stored as its width alone"""
 
 
 class SplitEntry(Record):
@@ -33,7 +99,7 @@ class Manifest(Record):
     task: Task
     classes: tuple[str, ...]
     label_range: tuple[float, float] | None
-    modalities: dict[Name, int]
+    modalities: dict[Name, StoredShape]
     splits: dict[Name, SplitEntry]
     calibration: CalibrationEntry
     provenance: dict[str, Any]

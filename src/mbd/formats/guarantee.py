@@ -48,10 +48,15 @@ class LineageBudget(Record):
 
 
 class LedgerEntry(Record):
-    """A charge, made before the noise is drawn, or a release, made when the new model is in place."""
+    """A charge, made before the noise is drawn, a release, made when the new model is in place, or a restored charge.
+
+    A restored charge stands for one that was lost and that a certificate states; `deletion` is the digest of that one.
+    """
 
     previous: Digest
-    event: Literal["charge", "release"]
+    salt: Digest
+    """32 random bytes: a certificate shows the digest of its charge, which must not confirm a guess of old weights"""
+    event: Literal["charge", "release", "restored"]
     deletion: Digest
     modalities: tuple[str, ...]
     rho: NonNegative

@@ -7,7 +7,9 @@ numbers in the record alone (`passes`), so every reader can decide again.
 
 from typing import Any, Literal
 
-from mbd.records import Record
+from pydantic import Field
+
+from mbd.records import Digest, Record
 
 LEAKAGE = "leakage.json"
 Decision = Literal["passed", "refused", "informational"]
@@ -41,6 +43,8 @@ class AttackRecord(Record):
     """after − reference, on the same rows; its confidence counts that many measures are judged"""
     tolerance: float | None
     """how much the difference may surely exceed 0, or fall below it"""
+    blind: bool | None
+    """whether the attack finds nothing in the model before either, so that to pass shows little; null: not known"""
     decision: Decision
     reason: str
 
@@ -60,6 +64,13 @@ class AttackRecord(Record):
         if self.difference is None or self.tolerance is None or self.after is None or self.chance <= 0:
             return False
         return self.difference.high < -self.tolerance and self.after.high < self.chance - self.tolerance
+
+    @property
+    def finds_nothing_before(self) -> bool | None:
+        """Whether the measure of the model before is not surely above chance and the reference; None: not measured."""
+        if self.before is None or self.reference is None:
+            return None
+        return self.before.low <= max(self.chance, self.reference.high)
 
     @property
     def passes(self) -> bool:
@@ -118,6 +129,63 @@ class LowerBound(Record):
         return self.claimed is None or self.epsilon <= self.claimed
 
 
+Finding = AttackRecord | UtilityRecord | InvariantRecord | LowerBound
+
+
+class AttackedRows(Record):
+    """The rows that the attacks on one modality were made on."""
+
+    splits: tuple[str, ...]
+    attacked: int
+    fit: int
+    """rows that the attacks were fitted on"""
+    scored: int
+    """rows that they were scored on; `attacked` = `fit` + `scored`"""
+    groups_scored: int
+    ids_digest: str
+    attribute: str
+    """where the private attribute comes from"""
+
+
+class SuiteRecord(Record):
+    """What is needed to run the same attacks again."""
+
+    parameters: dict[str, Any]
+    """the section `attacks` of the parameters, without paths"""
+    attacks: tuple[str, ...]
+    added: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """attacks that are not built in: where each comes from, and what it asks"""
+    judged_together: int
+    """number of measures by which the confidence of each difference was corrected"""
+    rows: dict[str, AttackedRows]
+    """by modality"""
+    deletion: dict[str, Any] | None
+    """method and guarantee of the deletion that was attacked, where there was a `deletion.json`"""
+
+
+class EarlierAudits(Record):
+    """Audits of the same weights before this one, as far as they were recorded where this one ran.
+
+    With enough seeds, rows or parameters an audit can pass by chance. The count is the issuer's own: who removes the
+    history, or attacks elsewhere, begins again at 0.
+    """
+
+    audits: int
+    refused: int
+    """how many of them the gate refused"""
+
+
+class ReferenceModel(Record):
+    """The reference, as far as a verifier compares the released model with it."""
+
+    record: Digest
+    """SHA-256 of its `model.json`"""
+    modalities: tuple[str, ...]
+    """what it takes; it never saw others"""
+    shapes: Digest
+    """SHA-256 of the canonical JSON of names, shapes and types of its tensors (:meth:`ModelRecord.shapes_digest`)"""
+
+
 class LeakageRecord(Record):
     """Everything `leakage.json` says."""
 
@@ -126,10 +194,13 @@ class LeakageRecord(Record):
     """what was deleted and attacked"""
     models: dict[str, str]
     """SHA-256 of the weights: before, after, reference"""
+    reference: ReferenceModel | None = None
+    """what the reference is; null in records of earlier versions"""
     data: dict[str, str]
     """name and digest of the FeatureSet"""
-    suite: dict[str, Any]
-    """what is needed to run the same attacks again: parameters, attribute, rows, splits, seeds"""
+    suite: SuiteRecord
+    earlier: EarlierAudits | None
+    """null: they were not counted"""
     attacks: tuple[AttackRecord, ...]
     utility: tuple[UtilityRecord, ...]
     invariants: tuple[InvariantRecord, ...]
@@ -139,3 +210,13 @@ class LeakageRecord(Record):
     decision: Literal["passed", "refused"]
     reasons: tuple[str, ...]
     """why it was refused; empty if it passed"""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that was judged or measured."""
+        return (*self.attacks, *self.utility, *self.invariants, *([self.lower_bound] if self.lower_bound else []))
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """What was found against the model."""
+        return tuple(finding for finding in self.findings if finding.decision == "refused")

@@ -7,14 +7,18 @@ Deletion, verification and reports read this and nothing else. For every tensor:
 - `columns`: for a tensor that multiplies raw input, which input columns read which modality.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Collection
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
+from mbd.files import canonical_digest
+from mbd.formats.features import Shape
 from mbd.formats.guarantee import Guarantee
 from mbd.names import Name, RelativePath
 from mbd.params.features import Task
-from mbd.records import Record
+from mbd.params.learning import LatticeSettings, TrainingSettings
+from mbd.records import Digest, Record
 
 ComponentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200)]
 """a backbone or a deletion method: a built-in one, or one of a plug-in, whose code verification does not need"""
@@ -39,6 +43,51 @@ class TensorRecord(Record):
     columns: tuple[ColumnRange, ...] = ()
 
 
+class ModuleSpec(Record):
+    """`spec` of a model whose backbone is the import path of a factory."""
+
+    options: dict[str, Any]
+    """arguments of the factory"""
+    branches: dict[Name, tuple[str, ...]]
+    """for a modality, the submodules whose output belongs to it"""
+    shapes: dict[Name, Shape]
+    """what the factory builds for; of a fixed shape, also modalities that the model does not take"""
+    source: Digest
+    """SHA-256 of the file that defines the factory"""
+    training: dict[str, Any] = Field(default_factory=dict)
+    """settings with which it was trained; empty: it was trained elsewhere"""
+
+
+def recorded_training(training: TrainingSettings) -> dict[str, Any]:
+    """Return what the bytes of a model depend on, of the settings of its training."""
+    return training.model_dump(mode="json", exclude={"seed", "processes", "snapshot_epochs", "device"})
+
+
+class LatticeSpec(LatticeSettings):
+    """`spec` of a lattice; one in closed form has none of what follows."""
+
+    shapes: dict[Name, Shape] = Field(default_factory=dict)
+    """what each modality of a lattice of networks is"""
+    source: Digest | None = None
+    """SHA-256 of the file that defines the factory of the networks"""
+    training: dict[str, Any] = Field(default_factory=dict)
+    """settings with which the networks were trained"""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the spec as JSON values; what lattices in closed form lack is left out."""
+        plain = self.model_dump(mode="json")
+        optional = ("member", "options", "tags", "shapes", "source", "training")
+        defaults = type(self)().model_dump(mode="json")
+        return {key: value for key, value in plain.items() if key not in optional or value != defaults[key]}
+
+    def without(self, gone: Collection[str]) -> Self:
+        """Return the spec of the lattice without these modalities."""
+        tags = self.tags
+        if isinstance(tags, tuple):
+            tags = tuple(tag for tag in tags if not set(tag.split("+")) & set(gone))
+        return self.model_copy(update={"tags": tags, "shapes": {m: s for m, s in self.shapes.items() if m not in gone}})
+
+
 class DataRecord(Record):
     """The data a model was made from: the FeatureSet's name and the digests of the files that were read."""
 
@@ -52,12 +101,12 @@ class ModelRecord(Record):
     format: Format = "urn:missing-by-design:model:v1"
     backbone: ComponentName
     spec: dict[str, object]
-    """the backbone's parameters, as in params.yaml under model.BACKBONE"""
+    """the backbone's parameters, as in params.yaml under model.BACKBONE; of a factory, :class:`ModuleSpec`"""
     task: Task
     classes: tuple[str, ...]
     label_range: tuple[float, float] | None
     modalities: dict[Name, int]
-    """the modalities the model is built for, with their dimensions, in order"""
+    """the modalities the model is built for, in order, with their dimensions: numbers at each position"""
     revoked: tuple[Name, ...] = ()
     """modalities deleted after training"""
     seed: str
@@ -66,6 +115,19 @@ class ModelRecord(Record):
     tensors: dict[str, TensorRecord]
     sha256: str
     """of model.safetensors"""
+
+    def shapes_digest(self) -> str:
+        """Return the SHA-256 of the canonical JSON of the names, shapes and types of all tensors."""
+        return canonical_digest({name: [list(t.shape), t.dtype] for name, t in self.tensors.items()})
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """What the model takes of each modality; a backbone whose spec has no `shapes` takes vectors."""
+        listed: Any = self.spec.get("shapes") or {}
+        return {
+            m: Shape.model_validate(listed[m]) if m in listed else Shape.vector(dim)
+            for m, dim in self.modalities.items()
+        }
 
     @property
     def inputs(self) -> dict[str, int]:

@@ -6,19 +6,24 @@ of guarantee with its assumptions in words, evidence, lineage, environment, dead
 no salt, no id of a person, and digests of old weights only where nothing is promised of them.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from mbd.formats.guarantee import Delta, Guarantee, LineageBudget, NonNegative, Positive
+from mbd.formats.deletion import Rounding
+from mbd.formats.guarantee import Delta, Guarantee, Kind, LineageBudget, NonNegative, Positive
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.model import ComponentName
+from mbd.names import Line, Name
 from mbd.records import Digest, Record, Time
 
 STABLE_ROWS = 2000
 """calibration rows from which on the paper calls its proxies stable"""
 
 
+METHOD_KINDS: Mapping[str, Kind] = {"surgery": "empirical", "certified": "certified", "exact": "exact"}
+"""the kind of guarantee of each built-in method"""
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Reference = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$")]
 """an identifier that is no sentence and no address"""
@@ -40,11 +45,11 @@ class DigestOrCommitment(Record):
 class DeletedContent(Record):
     """What was forgotten: modalities, or the recordings of some subjects in them."""
 
-    modalities: Annotated[tuple[str, ...], Field(min_length=1)]
+    modalities: Annotated[tuple[Name, ...], Field(min_length=1)]
     scope: Literal["modalities", "subjects"]
     subjects: tuple[Digest, ...]
     """commitments to the ids of the subjects, in ascending order"""
-    revoked: tuple[str, ...]
+    revoked: tuple[Name, ...]
     """all modalities that the lineage has revoked so far"""
 
     @model_validator(mode="after")
@@ -60,6 +65,8 @@ class DeletionMethod(Record):
     """How it was forgotten."""
 
     name: ComponentName
+    kind: Kind
+    """kind of guarantee that the method declares; a deletion by it claims this kind, or `empirical`"""
     variant: str | None
     parameters: dict[str, Any]
     """those of the parameters that this method uses"""
@@ -138,7 +145,7 @@ class Structure(Record):
     """What can be looked up in the released weights."""
 
     backbone: ComponentName
-    inputs: dict[str, Count]
+    inputs: dict[Name, Count]
     """modalities that the model takes, with their dimensions"""
     tensors: dict[str, TensorShape]
     absent: Absence
@@ -169,6 +176,12 @@ class Lineage(Record):
     """weights that were deleted from"""
     models: tuple[DigestOrCommitment, ...]
     """weights from the first model of the lineage to the one before"""
+    id: Digest
+    """commitment to the first model: the same in all certificates of the lineage"""
+    record: Digest
+    """commitment to `deletion.json`"""
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    """which of the issuer's lineage keys `id` and `record` were made with"""
     data_name: str
     data: DigestOrCommitment
     """digest of the digests of all data files in use"""
@@ -193,15 +206,26 @@ class Erasure(Record):
     note: str
 
 
+class Issuer(Record):
+    """Who answers for the certificate, in their own words; the keys in the trust file say who has signed."""
+
+    name: Line | None
+    contact: Line | None
+    """an e-mail address or a URL"""
+
+
 class Predicate(Record):
     """Everything a certificate states of the released model."""
 
-    model: Reference
+    model: Name
     """name under which the model is published"""
+    issuer: Issuer
     deleted: DeletedContent
     guarantee: Guarantee
     method: DeletionMethod
     edit: Edit
+    rounding: Rounding | None
+    """how the released numbers were rounded; null: they were not"""
     noise: Noise | None
     budget: Budget | None
     calibration: CalibrationRows | None
@@ -221,14 +245,16 @@ class Predicate(Record):
 
     @model_validator(mode="after")
     def _whole(self) -> "Predicate":
-        kinds = {"surgery": "empirical", "certified": "certified", "exact": "exact"}
-        kind = kinds.get(self.method.name, self.guarantee.kind)  # of a plug-in's method only the claim is known
-        if self.guarantee.kind != kind:
+        kind = METHOD_KINDS.get(self.method.name, self.method.kind)  # a plug-in's method declares its own
+        claims = {kind} if self.method.name in METHOD_KINDS else {kind, "empirical"}
+        if self.method.kind != kind or self.guarantee.kind not in claims - {"none"}:
             raise ValueError(f"a deletion by {self.method.name} is of kind {kind}")
         if (self.budget is None) != (self.guarantee.kind != "certified"):
             raise ValueError("a budget belongs to a certified deletion, and to no other")
         if (self.noise is None) != (self.budget is None and self.edit.kind != "noise"):
             raise ValueError("noise is described if, and only if, some was added")
+        if self.method.name == "surgery" and self.rounding is None:
+            raise ValueError("what a surgery releases is rounded")
         if self.evidence.leakage is None and (self.guarantee.kind, self.deleted.scope) != ("exact", "subjects"):
             raise ValueError("a modality counts as forgotten only if attacks were made on the model")
         if self.reaudit_by <= self.issued:

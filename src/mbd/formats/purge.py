@@ -1,4 +1,4 @@
-"""What a purge records: `purge.json`, the published report of it, and the tombstones of purged files.
+"""What a purge records: `purge.json`, the published report of it, and the list of files that must not reappear.
 
 `purge.json` names digests, paths and addresses and stays with the operator. The published report has numbers only: for
 each place, what was found and what is left. It commits the operator to `purge.json` by its SHA-256; the file holds
@@ -15,7 +15,7 @@ from mbd.records import Digest, Record, Time
 
 PURGE = "purge.json"
 What = Literal["weights", "snapshot", "features", "export"]
-Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+_Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Target(Record):
@@ -23,7 +23,7 @@ class Target(Record):
 
     sha256: Digest
     what: What
-    md5: str | None = None
+    md5: _Md5 | None = None
     """null while unknown"""
     size: int | None = None
 
@@ -71,7 +71,7 @@ class PlaceReport(Record):
     kind: str
     """workspace, DVC cache, DVC remote, …"""
     found: Count
-    """copies and versions that lay there"""
+    """copies and versions found there"""
     removed: Count
     left: Count
     """copies that are still there, by a fresh listing"""
@@ -96,21 +96,23 @@ class PurgeReport(Record):
     """data keys that were destroyed, so that encrypted copies anywhere can no longer be read; null: there were none"""
     proof: Digest
     """SHA-256 of purge.json"""
+    tombstones: Digest
+    """SHA-256 of the list of these files, which stays private; they must not reappear"""
     issued: Time
 
 
-class PlaceRecord(Record):
-    """A place: what was found, what was removed, and what a fresh listing shows."""
+class PlaceRecord(PlaceReport):
+    """The same place with what stays private: its address, the copies, and what stood in the way."""
 
-    kind: str
     where: str
-    found: int
-    removed: int
-    left: int
-    gone: bool
     copies: tuple[Copy, ...]
     """the first thousand of those found"""
     obstacles: tuple[Obstacle, ...]
+
+    @property
+    def report(self) -> PlaceReport:
+        """What is published about it."""
+        return PlaceReport(**{name: getattr(self, name) for name in PlaceReport.model_fields})
 
 
 class PurgeRecord(Record):
@@ -133,19 +135,14 @@ class PurgeRecord(Record):
     """32 random bytes, so that the digest of this file reveals nothing about it"""
 
 
-class Tombstone(Record):
-    """What `tombstones/sha256/HEX` says."""
+class TombstoneList(Record):
+    """The files that a purge removes, which must not reappear: `tombstones/HEX` in the private part of the store.
 
-    format: Literal["urn:missing-by-design:tombstone:v1"] = "urn:missing-by-design:tombstone:v1"
-    sha256: Digest
-    what: What
+    HEX is its SHA-256. The purge statement names it; a list that no statement names is not believed.
+    """
+
+    format: Literal["urn:missing-by-design:tombstones:v1"] = "urn:missing-by-design:tombstones:v1"
     certificate: Digest
-
-
-class Md5Tombstone(Record):
-    """What `tombstones/md5/HEX` says."""
-
-    format: Literal["urn:missing-by-design:md5-tombstone:v1"] = "urn:missing-by-design:md5-tombstone:v1"
-    md5: Md5
-    sha256: Digest
-    size: int | None
+    targets: tuple[Target, ...]
+    salt: Digest
+    """32 random bytes, so that the digest of this list reveals nothing about it"""

@@ -46,8 +46,8 @@ class Receipt(Record):
     """Everything `receipt.json` says."""
 
     format: Literal["urn:missing-by-design:receipt:v1"] = "urn:missing-by-design:receipt:v1"
-    store: str
-    """URL of the store, without credentials"""
+    store: str | None
+    """URL of the store, without credentials; null: a folder, whose path on the publisher's machine is not disclosed"""
     model: str
     modalities: tuple[str, ...]
     certificate: Digest

@@ -31,7 +31,6 @@ Reference = Annotated[str, Field(max_length=100, pattern=r"^[^\n\r]*$"), AfterVa
 
 BatchId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 RequestId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 
 
 class Event(Record):
@@ -58,7 +57,7 @@ class DeletionRequest(Record):
 
     format: Literal["urn:missing-by-design:request:v1"] = "urn:missing-by-design:request:v1"
     id: RequestId
-    model: ModelName
+    model: Name
     """name under which the model is published (certificate.model)"""
     modalities: Annotated[tuple[Name, ...], Field(min_length=1)]
     reason: Reference = ""
@@ -84,13 +83,11 @@ class Files(Record):
     files: dict[RelativePath, Digest]
 
 
-class ModelState(Record):
+class ModelLease(Record):
     """The contents of `models/NAME.json`."""
 
-    format: Literal["urn:missing-by-design:model-state:v1"] = "urn:missing-by-design:model-state:v1"
+    format: Literal["urn:missing-by-design:model-lease:v1"] = "urn:missing-by-design:model-lease:v1"
     lease: Lease | None = None
-    current: Files | None = None
-    """the model that was certified last; null: none so far"""
 
 
 class Decision(Record):

@@ -126,6 +126,8 @@ class Reaudit(Record):
     issued: Time
     reaudit_by: Time
     """by when to run them again; what counts if the gate let the model pass"""
+    run_id: str | None = None
+    """the pipeline run that made the audit; null: none did"""
 
     @property
     def passed(self) -> bool:
@@ -172,6 +174,11 @@ _KINDS: dict[str, type[AnyStatement]] = {
 }
 
 
+def subject_certificate(statement: AnyStatement) -> str | None:
+    """Return the certificate that a statement is about: for a certificate, the one that it replaces."""
+    return statement.predicate.supersedes if isinstance(statement, DeletionStatement) else statement.certificate
+
+
 def subjects_of(digests: dict[str, str]) -> tuple[Subject, ...]:
     """Return subjects in the order of their names."""
     return tuple(Subject(name=name, digest=DigestSet(sha256=digests[name])) for name in sorted(digests))
@@ -189,7 +196,7 @@ def parse_payload(payload: bytes) -> AnyStatement:
     kind = _KINDS.get(said) if isinstance(said, str) else None
     if kind is None:
         raise VerificationError(
-            "the signed content is no statement that this version knows",
+            "the signed content is not a statement that this version knows",
             key="predicateType",
             value=said,
             hint="a certificate of a later format needs a later version of mbd",

@@ -1,5 +1,6 @@
 """What all tasks share: their errors and their log, the parameters that reach them, and what Kubeflow can show."""
 
+import logging
 import math
 import os
 import re
@@ -13,13 +14,14 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import yaml
 
-from mbd import __version__
+from mbd import __version__, logs
 from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
 from mbd.params import Params, load_params, params_digest, to_yaml
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+_LOG = logging.getLogger(__name__)
 _RESOLVED = re.compile(r"# all parameters: sha256 ([0-9a-f]{64}), mbd (\S+)\n")
 
 
@@ -31,22 +33,18 @@ class Artifact(Protocol):
 
 
 def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let an error that a user can act on end the task with its exit code, without a traceback."""
+    """Write log lines to standard error; an error that a user can act on ends the task with its exit code."""
 
     @wraps(function)
     def wrapped(*arguments: Given.args, **named: Given.kwargs) -> Result:
+        logs.configure(logging.INFO, "text")
         try:
             return function(*arguments, **named)
         except MbdError as error:
-            say(f"error: {error}")
+            _LOG.error("%s", error)
             sys.exit(error.exit_code)
 
     return wrapped
-
-
-def say(what: str) -> None:
-    """Write to the task's log, which is its output."""
-    print(what, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def write_params(params: Params) -> str:

@@ -7,6 +7,7 @@ Where crypto-shredding is enabled that folder is a private one, encrypted files 
 on one machine share is encrypted.
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, read_json
 from mbd.formats.features import FeatureReference
-from mbd.kubeflow.common import say
 from mbd.kubeflow.sealing import work_folder
 from mbd.params import Params
 from mbd.params.shredding import ShreddingSettings
@@ -25,6 +25,7 @@ from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder, made_plain, naming_destroyed_keys, opened
 from mbd.steps import features
 
+_LOG = logging.getLogger(__name__)
 SHARED_FOLDER = "MBD_PIPELINE_FEATURES"
 """environment variable: a folder where the steps of one run on one machine share FeatureSets, by digest"""
 
@@ -35,7 +36,7 @@ def make_reference(params: Params, out: Path) -> tuple[FeatureReference, feature
     if revision.repository is None:
         summary, commit = features.run(params, out), None
     else:
-        prepare = made_plain(params.shredding, say)
+        prepare = made_plain(params.shredding, _LOG.warning)
         summary = features.run_revision(out, revision.repository, revision.rev, revision.path, revision.remote, prepare)
         commit = read_json(out / STEP_FILE)["inputs"]["revision"]["commit"]
     reference = FeatureReference(
@@ -78,7 +79,7 @@ def _plain(reference: FeatureReference, params: Params) -> Iterator[Path]:
             with work_folder(settings, "mbd-features-") as work:
                 _bring(reference, params, work / "features")
                 keep_shared(work / "features", reference, settings)
-        with opened(shared, settings, say) as folder:
+        with opened(shared, settings, _LOG.warning) as folder:
             yield folder
         return
     with work_folder(settings, "mbd-features-") as work:
@@ -101,7 +102,7 @@ def _bring(reference: FeatureReference, params: Params, folder: Path) -> None:
         features.run(params, folder)
     else:
         path, rev = reference.path or "", reference.commit or "HEAD"
-        prepare = made_plain(params.shredding, say)
+        prepare = made_plain(params.shredding, _LOG.warning)
         features.run_revision(folder, reference.repository, rev, path, reference.remote, prepare)
 
 

@@ -30,7 +30,7 @@ def verified(context: StepContext, artifact: Artifact) -> Path:
         raise DataError(
             "the artifact has no files",
             file=folder,
-            hint="they were removed from the pipeline root, by a purge perhaps, and Kubeflow's cache still names them: "
+            hint="they were removed from the pipeline root, perhaps by a purge, and Kubeflow's cache still names them: "
             "run the pipeline without the cache, or with other arguments",
         )
     plain = context.plain(folder)
@@ -66,10 +66,10 @@ def work_folder(settings: ShreddingSettings, prefix: str) -> Iterator[Path]:
             if error.errno != errno.ENOSPC:
                 raise
             raise UsageError(
-                "there is no room for the plaintext",
+                "not enough space for the plaintext",
                 key="shredding.temporary",
                 value=private.parent.parent,
-                hint="name a folder with more room, or give the pod more memory (platform.memory)",
+                hint="name a folder with more space, or give the pod more memory (platform.memory)",
             ) from error
 
 

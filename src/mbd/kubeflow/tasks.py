@@ -5,6 +5,7 @@ digests of its `step.json`, and so is what goes out: a task has succeeded when i
 ended well. Models go in and out encrypted where crypto-shredding is enabled (:mod:`mbd.kubeflow.sealing`).
 """
 
+import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 from mbd.errors import GateRefusedError
 from mbd.files import canonical_digest, read_json, read_step, write_file
-from mbd.kubeflow.common import Artifact, environment, numbers, read_params, say, task, write_params
+from mbd.kubeflow.common import Artifact, environment, numbers, read_params, task, write_params
 from mbd.params import Params
 from mbd.steps.context import StepContext, step_context
 
@@ -21,6 +22,7 @@ from mbd.steps.context import StepContext, step_context
 NOT_ATTACKED = "Single subjects were forgotten; attacks are about whole modalities, so nothing was attacked.\n"
 NOT_PURGED = "No purge was asked for (`purge_copies`): copies of the old weights may exist.\n"
 _LEAKAGE, _METRICS, _REPORT = "leakage.json", "metrics.json", "report.md"
+_LOG = logging.getLogger(__name__)
 _SUCCEEDED = {"SUCCEEDED", "COMPLETE"}
 
 
@@ -28,7 +30,7 @@ _SUCCEEDED = {"SUCCEEDED", "COMPLETE"}
 def _running(params: str, command: str, *settings: str) -> Iterator[tuple[Params, StepContext]]:
     """Within: the parameters, and the context that a step runs in."""
     values = read_params(params, *settings)
-    with step_context(values, command, warn=say) as context:
+    with step_context(values, command, warn=_LOG.warning) as context:
         yield values, context
 
 
@@ -45,7 +47,7 @@ def features(params: str, dataset: Artifact, metrics: Artifact) -> None:
         metrics.metadata |= numbers(summary.ridge)
         write_file(Path(dataset.path), reference.to_json())
         keep_shared(folder, reference, values.shredding)
-        say(summary.to_text())
+        _LOG.info(summary.to_text())
 
 
 @task
@@ -65,7 +67,7 @@ def train(
         with sealed(values.shredding, model) as out:
             result = step.run(values, folder, out, tuple(without))
     if result:
-        say(step.to_text([result]))
+        _LOG.info(step.to_text([result]))
         model.metadata["sha256"] = result.sha256
         metrics.metadata |= numbers(result.metrics)
 
@@ -108,7 +110,7 @@ def delete(
         with feature_set(Path(dataset.path), values) as data, sealed(values.shredding, deleted) as out:
             result = step.run(values, data, old, modalities, subjects, out, never_exposed)
     if result:
-        say(result.to_text())
+        _LOG.info(result.to_text())
         deleted.metadata |= {"sha256": result.record.after, "guarantee": result.record.guarantee.kind}
 
 
@@ -142,9 +144,9 @@ def attack(
             old = verified(context, before) if before else None
             new, never_exposed = verified(context, after), verified(context, reference)
             with feature_set(Path(dataset.path), values) as data:
-                step.run(values, data, old, new, never_exposed, modalities, out, show=say)
+                step.run(values, data, old, new, never_exposed, modalities, out, show=_LOG.info)
     except GateRefusedError as refusal:
-        say(f"refused: {refusal}")
+        _LOG.info("refused: %s", refusal)
     _show(out, metrics, page)
     leakage.metadata["decision"] = read_json(out / _LEAKAGE)["decision"]
 
@@ -184,9 +186,9 @@ def certify(
             request=asked,
         )
     read_step(Path(certificate.path))
-    say(f"certificate {result.certificate}")
+    _LOG.info("certificate %s", result.certificate)
     if result.private:
-        say(f"commitment openings saved to {result.private}; back them up and keep them secret")
+        _LOG.info("commitment openings saved to %s; back them up and keep them secret", result.private)
 
 
 @task
@@ -201,8 +203,8 @@ def publish(params: str, certificate: Artifact, deleted: Artifact, published: Ar
         receipt = step.run(values, bundle, model, values.store.url, out).receipt
     _show(out, None, page)
     published.metadata["certificate"] = receipt.certificate
-    say(f"model {receipt.weights}")
-    say(f"certificate {receipt.store}/certificates/{receipt.certificate}")
+    _LOG.info("model %s", receipt.weights)
+    _LOG.info("certificate %s/certificates/%s", values.store.url, receipt.certificate)
 
 
 @task
@@ -241,17 +243,18 @@ def published(params: str, modality: str, model: Artifact) -> tuple[list[str], l
 
 
 @task
-def reaudit(params: str, certificate: str, leakage: Artifact) -> None:
-    """Log what new attacks found; where the gate refused, the certificate is refuted and the run fails."""
+def reaudit(params: str, certificate: str, leakage: Artifact, run: str = "") -> None:
+    """Log what new attacks found, in this run; where the gate refused, the certificate is refuted and the run fails."""
     from mbd.kubeflow.sealing import verified
     from mbd.steps import reaudit as step
 
-    with _running(params, "certificate-reaudit") as (values, context):
+    with _running(params, "certificate-reaudit") as (values, context), environment({"MBD_RUN_ID": run}):
         statement = step.run(values, certificate, verified(context, leakage), values.store.url)
-    say(f"certificate {values.store.url}/certificates/{certificate}")
-    say(f"passed; attack again by {statement.predicate.reaudit_by:%Y-%m-%d}")
+    _LOG.info("certificate %s/certificates/%s", values.store.url, certificate)
+    _LOG.info("passed; attack again by %s", statement.predicate.reaudit_by.date())
 
 
+@task
 def notify(
     params: str,
     pipeline: str,
@@ -264,22 +267,53 @@ def notify(
 ) -> None:
     """Report to Prometheus how a run of a pipeline has ended, as the step `pipeline-NAME`. Never fails the run."""
     try:
-        from mbd.kubeflow.outcome import has_published
         from mbd.steps.metrics_reporting import Report
 
         values = read_params(params)
         try:
             succeeded = has_published(values, pipeline, run, modalities, purged=purged)
         except Exception as error:
-            say(f"warning: the store does not say how the run ended ({error}); Kubeflow's state {state} counts")
+            _LOG.warning("the store does not say how the run ended (%s); using Kubeflow's state %s", error, state)
             succeeded = state in _SUCCEEDED
-        say(f"{pipeline}: {'succeeded' if succeeded else 'failed'} (Kubeflow: {state}{f', {message}' * bool(message)})")
+        ended, details = "succeeded" if succeeded else "failed", f", {message}" if message else ""
+        _LOG.info("%s: %s (Kubeflow: %s%s)", pipeline, ended, state, details)
         report = Report(f"pipeline-{pipeline}", values)
         report.ended(f"pipeline-{pipeline}", None if succeeded else "failure")
         if values.monitoring.mode != "none":
             report.deliver()
     except Exception as error:
-        say(f"warning: the end of the run was not reported: {error}")
+        _LOG.warning("the end of the run was not reported: %s", error)
+
+
+def has_published(params: Params, pipeline: str, run: str, modalities: Sequence[str], *, purged: bool = False) -> bool:
+    """Return whether a run has published what its pipeline is for.
+
+    The state that Kubeflow hands to an exit handler does not say: a run that succeeded may be COMPLETE, RUNNING or, if
+    a step was ever retried, FAILED. What counts is in the store, signed and logged: the certificate that names the run,
+    and for an audit the statement about the certificate that names the run.
+
+    Args:
+        params: They name store, model and trust file.
+        pipeline: `delete` or `reaudit`.
+        run: The run's id.
+        modalities: What it is about.
+        purged: A purge was requested, so a statement that it is complete has to be there, too.
+
+    """
+    from mbd.certificate.replay import read_history
+    from mbd.certificate.trust import read_trust
+    from mbd.storage import open_store
+
+    store, trust = open_store(params.store.url, params.store), read_trust(Path(params.certificate.trust))
+    history = read_history(store, trust)
+    latest = history.model(params.certificate.model).latest(modalities[0])
+    if latest is None:
+        return False
+    about = history.about(latest.digest)
+    if pipeline == "reaudit":
+        return any(one.effect == "passed" and one.run_id == run for one in about)
+    claims = [one.reason for one in about if one.kind == "purge"]
+    return latest.run_id == run and (not purged or "complete" in claims)
 
 
 def overlaid(params: str, setting: str) -> str:

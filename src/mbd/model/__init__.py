@@ -1,1 +1,1 @@
-"""The model: two backbones, one checkpoint format, one interface to predict."""
+"""The model: two backbones and any module of the user, one checkpoint format, one interface to predict."""

@@ -1,7 +1,7 @@
 """Whether a model and a FeatureSet belong together.
 
 They do if both have the same task and classes, and if the data has every modality that the model takes, with the same
-dimension. What else the data has (a modality that was revoked, or that the model never saw) stays closed.
+shape. What else the data has (a modality that was revoked, or that the model never saw) stays closed.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.formats.features import MANIFEST
+from mbd.formats.features import MANIFEST, Shape
 from mbd.formats.model import ModelRecord
 
 
@@ -28,17 +28,29 @@ def open_for(record: ModelRecord, folder: Path) -> FeatureSet:
             value=f"model {', '.join(record.classes)}; data {', '.join(manifest.classes)}",
             hint=_OTHER_DATA,
         )
-    for name, dim in record.inputs.items():
-        found = data.modalities.get(name)
-        if found != dim:
+    shapes = record.shapes
+    for name in record.inputs:
+        shape, found = shapes[name], data.shapes.get(name)
+        if found is None or not _fits(shape, found):
             raise DataError(
-                f"the model takes {name} with {dim} columns, and the data has "
-                + (f"{found}" if found else f"no {name}: only {', '.join(data.modalities)}"),
+                f"the model takes {name} with {_described(shape)}, and the data has "
+                + (_described(found) if found else f"no {name}: only {', '.join(data.modalities)}"),
                 file=file,
                 key=name,
                 hint=_OTHER_DATA,
             )
     return FeatureSet.open(folder, without=tuple(m for m in data.modalities if m not in record.inputs))
+
+
+def _fits(shape: Shape, found: Shape) -> bool:
+    """Say whether a model that takes `shape` can be given `found`: how numbers are stored does not matter."""
+    return (shape.kind, shape.size) == (found.kind, found.size) and (found.vocabulary or 0) <= (shape.vocabulary or 0)
+
+
+def _described(shape: Shape) -> str:
+    if shape.kind == "vector":
+        return f"{shape.width} columns"
+    return f"{shape}" + (f" and {shape.vocabulary} token ids" if shape.vocabulary else "")
 
 
 def refuse_other_data(record: ModelRecord, data: FeatureSet, file: Path) -> None:

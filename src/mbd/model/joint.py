@@ -7,6 +7,7 @@ lists which of its columns read which modality.
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from mbd.formats.model import ColumnRange, ModelRecord, TensorRecord
 from mbd.model.checkpoint import describe
 from mbd.model.networks import JointNetwork
+from mbd.names import dotted
 from mbd.params.features import Task
 from mbd.params.learning import JointSettings
 from mbd.tensors import Array
@@ -48,6 +50,39 @@ class JointBackbone:
             paths = self.network.modality.items()
             return {m: to_array(self.network.generate(m, inputs) * path.scale + path.mean) for m, path in paths}
 
+    def reconstructions(
+        self, features: Mapping[str, Array], available: Mapping[str, Array], modality: str
+    ) -> dict[str, Array]:
+        """Return X̂^m as generated, and what the recomposition makes of B_m(Z) and P^m."""
+        generated = self.reconstruct(features, available)
+        found = {"generator": generated[modality]} if generated else {}
+        if self.network.shape.property_pathway:
+            path = self.network.modality[modality]
+            with torch.inference_mode():
+                translated = path.back_translation(self.network.embed(*self.to_tensors(features, available)))
+                found["back-translation"] = to_array(
+                    path.recomposition(translated + path.property) * path.scale + path.mean
+                )
+        return found
+
+    def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
+        """Run every network on every row, including those that a prediction skips; return the output of each layer."""
+        network = self.network
+        with torch.inference_mode(), _recording(network) as recorded:
+            raw, there = self.to_tensors(features, available)
+            inputs = network.standardise(raw, there)
+            generated = {m: network.generate(m, inputs) for m in inputs} if network.shape.reconstruction else {}
+            z = network.fuse(network.complete(inputs, there, generated), there)
+            network.head(z)
+            if network.shape.property_pathway:
+                for m, path in network.modality.items():
+                    specific, invariant = path.decompose(inputs[m])
+                    path.recomposition(specific + invariant)
+                    path.back_translation(z)
+            if not network.shape.fusion:
+                recorded["embedding"] = z
+            return {name: to_array(recorded[name]) for name in sorted(recorded)}
+
     def property_embeddings(self) -> dict[str, Array]:
         """Return P^m of every modality; empty where the property pathway was ablated."""
         if not self.network.shape.property_pathway:
@@ -77,6 +112,25 @@ class JointBackbone:
         return raw, {m: torch.from_numpy(np.array(available[m], bool)).to(device) for m in names}
 
 
+@contextmanager
+def _recording(network: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Within: what the linear layers of a network return, hidden ones rectified, is kept under their names."""
+    recorded: dict[str, Tensor] = {}
+
+    def listen(name: str, layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
+        def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
+            recorded[name] = torch.relu(output) if name.endswith(".hidden") else output
+
+        return layer.register_forward_hook(keep)
+
+    handles = [listen(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    try:
+        yield recorded
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> JointBackbone:
     """Build the backbone that `record` describes around its weights."""
     network = empty_network(record.modalities, max(len(record.classes), 1), JointSettings.model_validate(record.spec))
@@ -94,7 +148,7 @@ def empty_network(modalities: Mapping[str, int], outputs: int, shape: JointSetti
 
 def to_tensor_dict(network: nn.Module) -> dict[str, Array]:
     """Return copies of all weights and scalings by name."""
-    return {name: np.array(to_array(tensor)) for name, tensor in network.state_dict().items()}
+    return {name: np.array(tensor.detach().cpu().numpy()) for name, tensor in network.state_dict().items()}
 
 
 def provenance(tensors: Mapping[str, Array], modalities: Mapping[str, int]) -> dict[str, TensorRecord]:
@@ -117,7 +171,7 @@ def _owner(name: str) -> tuple[str | None, str]:
     if top != "modality":
         return None, name
     owner, _, part = rest.partition(".")
-    return owner, part
+    return dotted(owner), part
 
 
 def _raw_inputs(owner: str | None, part: str, modalities: Mapping[str, int]) -> dict[str, int]:

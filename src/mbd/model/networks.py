@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from mbd.names import dotless, dotted
 from mbd.params.learning import JointSettings
 
 Inputs = Mapping[str, Tensor]
@@ -72,16 +73,16 @@ class PerModality(nn.Module):
 
     def __init__(self, pathways: Mapping[str, Pathway]) -> None:
         super().__init__()
-        self._modules.update(pathways)
+        self._modules.update({dotless(m): pathway for m, pathway in pathways.items()})
 
     def __getitem__(self, modality: str) -> Pathway:
-        pathway = self._modules[modality]
+        pathway = self._modules[dotless(modality)]
         assert isinstance(pathway, Pathway)  # noqa: S101 -- nothing else is ever put in
         return pathway
 
     def items(self) -> Iterator[tuple[str, Pathway]]:
         """Yield each modality with its pathway."""
-        return ((m, self[m]) for m in self._modules)
+        return ((m, self[m]) for m in map(dotted, self._modules))
 
 
 class JointNetwork(nn.Module):
@@ -95,6 +96,7 @@ class JointNetwork(nn.Module):
         self.modalities, self.shape = dict(modalities), shape
         total = sum(modalities.values())
         self.modality = PerModality({m: Pathway(d, total - d, shape) for m, d in modalities.items()})
+        self.owned = {m: (f"modality.{dotless(m)}",) for m in modalities}
         if shape.fusion:
             self.fusion = Perceptron(total, shape.hidden, shape.embedding)
         self.head = nn.Linear(shape.embedding, outputs)

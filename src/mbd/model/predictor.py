@@ -7,13 +7,14 @@ was revoked, or that the model never had, is refused, not ignored.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel
 
 from mbd.errors import DataError, UsageError
+from mbd.formats.features import Shape, lengths_of
 from mbd.formats.guarantee import Guarantee
 from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.model.checkpoint import load_model
@@ -26,17 +27,39 @@ if TYPE_CHECKING:
 
 
 class LoadedBackbone(Protocol):
-    """A backbone with its weights.
-
-    It may also offer `activations(features, available)`, a mapping of n × width matrices by place in the model: what
-    white-box attacks see. Without it they see the outputs alone.
-    """
+    """A backbone with its weights; it may also be one of the kinds below."""
 
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
         """Return scores (n), or class probabilities (n × classes), for rows whose every input is given.
 
         `features` has every modality of the model, with zeros where `available` says that it is missing.
         """
+
+
+@runtime_checkable
+class OffersActivations(Protocol):
+    """A backbone that white-box attacks look into; of any other they see the outputs alone."""
+
+    def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Return an n × width matrix for each place in the model."""
+
+
+@runtime_checkable
+class OffersReconstructions(Protocol):
+    """A backbone that reconstructs a modality from the others."""
+
+    def reconstructions(
+        self, features: Mapping[str, Array], available: Mapping[str, Array], modality: str
+    ) -> dict[str, Array]:
+        """Return reconstructions of a modality that is not available, in the units of the features, by their origin."""
+
+
+@runtime_checkable
+class AnswersSome(Protocol):
+    """A backbone that has no prediction for some sets of modalities."""
+
+    def answered(self, available: Mapping[str, Array]) -> Array:
+        """Return which rows get a prediction."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +72,12 @@ class Backbone:
     """makes a model of its record and its tensors"""
     methods: tuple[str, ...] = ()
     """deletion methods that work on it, besides those that name it themselves"""
+    separable: bool = True
+    """whether the tensors that have not seen a modality make a model; otherwise `exact` trains one without it"""
     settings: type[BaseModel] | None = None
     """of `model.options`; built-in backbones have sections of their own"""
+    finetune: "Callable[..., tuple[dict[str, Array], list[dict[str, float]]]] | None" = None
+    """`finetune(record, tensors, feature_set, params, *, epochs)`: trains given weights further"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +89,7 @@ class Model:
 
     @property
     def modalities(self) -> dict[str, int]:
-        """Name and dimension of every modality that the model takes."""
+        """Name and dimension (numbers at each position) of every modality that the model takes."""
         return self.record.inputs
 
     @property
@@ -85,8 +112,9 @@ class Model:
         """Return a score for each row (regression) or the probability of each class (classification).
 
         Args:
-            features: n × d matrices by modality: anything array-like (lists, numpy, torch, pandas). A modality that is
-                left out is missing in all rows.
+            features: n × d matrices by modality: anything array-like (lists, numpy, torch, pandas); of a sequence
+                n × T × d and, as NAME_lengths, n true lengths (default: T). A modality that is left out is missing in
+                all rows.
             available: for each modality, which rows have it (default: all).
             batch_size: how many rows are computed at once.
 
@@ -94,22 +122,24 @@ class Model:
             n scores, or n × classes probabilities.
 
         Raises:
-            DataError: a matrix has another shape, or a value that counts is NaN or infinite.
+            DataError: an array has another shape, or a value that counts is NaN or infinite.
         """
-        refuse_foreign(self.record, features)
-        matrices = {name: _matrix(name, values) for name, values in features.items()}
-        n = _row_count(matrices)
+        shapes = self.record.shapes
+        lengths = {lengths_of(m): m for m, shape in shapes.items() if shape.has_lengths}
+        refuse_foreign(self.record, [name for name in features if name not in lengths])
+        arrays = {name: _array(name, values) for name, values in features.items()}
+        n = _row_count(arrays)
         complete, there = {}, {}
-        for name, dim in self.record.modalities.items():
+        for name, shape in shapes.items():
             bits = np.broadcast_to(np.asarray((available or {}).get(name, name in features), bool), (n,))
-            matrix = matrices.get(name)
-            if matrix is None:
-                bits, matrix = np.zeros(n, bool), np.broadcast_to(np.float32(0), (n, dim))
-            elif matrix.ndim != 2 or matrix.shape[1] != dim:
-                raise DataError(f"{name} must be a matrix with {dim} columns", key=name, value=matrix.shape)
+            array = arrays.get(name)
+            if array is None:
+                bits, array = np.zeros(n, bool), np.broadcast_to(np.float32(0), (n, *shape.size))
             else:
-                _refuse_not_finite(name, matrix, bits)
-            complete[name], there[name] = matrix, bits
+                array = _of_shape(name, array, shape)
+                _refuse_not_finite(name, array, bits)
+            complete[name], there[name] = array, bits
+        counted = {name: _of_lengths(name, arrays[name], shapes[m]) for name, m in lengths.items() if name in arrays}
         nothing = ~np.any(list(there.values()), axis=0)
         if nothing.any():
             raise DataError(
@@ -121,8 +151,8 @@ class Model:
         for start in range(0, n, batch_size):
             rows = slice(start, start + batch_size)
             present = {m: bits[rows] for m, bits in there.items()}
-            inputs = {m: np.where(present[m][:, None], x[rows], np.float32(0)) for m, x in complete.items()}
-            parts.append(self.backbone.predict(inputs, present))
+            inputs = {m: zero_where_absent(x[rows], present[m]) for m, x in complete.items()}
+            parts.append(self.backbone.predict(inputs | {m: x[rows] for m, x in counted.items()}, present))
         return np.concatenate(parts)
 
 
@@ -132,27 +162,54 @@ def load(folder: Path | str, *, verify: bool = True) -> Model:
     return Model(record, BACKBONES.get(record.backbone).load(record, tensors))
 
 
-def _matrix(name: str, values: ArrayLike) -> Array:
-    """Return values as an array of floats; arrays of floats stay as they are."""
+def zero_where_absent(array: Array, available: Array) -> Array:
+    """Return an array with zeros in the rows that are not available."""
+    return np.where(available.reshape(-1, *[1] * (array.ndim - 1)), array, array.dtype.type(0))
+
+
+def _array(name: str, values: ArrayLike) -> Array:
+    """Return values as an array of numbers; one of whole numbers or float16 becomes what the model takes later."""
     try:
         detached = values.detach().cpu() if hasattr(values, "detach") else values  # a torch tensor
-        matrix = np.asarray(detached)
-        return matrix if matrix.dtype.kind == "f" else matrix.astype(np.float32)
+        array = np.asarray(detached)
+        return array if array.dtype.kind in "fiu" else array.astype(np.float32)
     except (TypeError, ValueError) as error:
         hint = "give a matrix: a list of equally long rows, or a numpy, torch or pandas one"
         raise DataError(f"{name} is not a matrix of numbers", key=name, hint=hint) from error
 
 
-def _refuse_not_finite(name: str, matrix: Array, available: Array) -> None:
-    if np.isfinite(matrix.sum(dtype=np.float64)):  # fast: a sum is finite only if all of it is
+def _of_shape(name: str, array: Array, shape: Shape) -> Array:
+    """Return an array with rows of a shape, as floats or token ids; refuse any other."""
+    if array.shape[1:] != shape.size:
+        wanted = f"a matrix with {shape.width} columns" if shape.kind == "vector" else f"a {shape} for each row"
+        raise DataError(f"{name} must be {wanted}", key=name, value=array.shape)
+    if shape.kind != "tokens":
+        small = array.dtype == np.uint8 and shape.kind != "vector"
+        return array if array.dtype.kind == "f" or small else array.astype(np.float32)
+    least, most = array.min(initial=0), array.max(initial=0)
+    if least < 0 or most >= (shape.vocabulary or 0):
+        problem = f"{name} must be token ids from 0 to {(shape.vocabulary or 0) - 1}"
+        raise DataError(problem, key=name, value=most if least >= 0 else least, hint="use the tokeniser of training")
+    return array.astype(np.int64)
+
+
+def _of_lengths(name: str, lengths: Array, shape: Shape) -> Array:
+    if lengths.ndim != 1 or not ((lengths >= 1) & (lengths <= shape.size[0])).all():
+        raise DataError(f"{name} must be one number from 1 to {shape.size[0]} for each row", key=name)
+    return lengths.astype(np.int64)
+
+
+def _refuse_not_finite(name: str, array: Array, available: Array) -> None:
+    if array.dtype.kind != "f" or np.isfinite(array.sum(dtype=np.float64)):  # a sum is finite only if all of it is
         return
-    wrong = ~np.isfinite(matrix) & available[:, None]
+    wrong = ~np.isfinite(array) & available.reshape(-1, *[1] * (array.ndim - 1))
     if wrong.any():
-        row, column = np.argwhere(wrong)[0]
+        row, *place = np.argwhere(wrong)[0].tolist()
+        where = "column" if len(place) == 1 else "position"
         raise DataError(
             f"{int(wrong.sum())} values of {name} are NaN or infinite",
             key=name,
-            value=f"{matrix[row, column]} in row {row}, column {column}",
+            value=f"{array[row, *place]} in row {row}, {where} {', '.join(map(str, place))}",
             hint=f"repair them, or mark these rows as missing: available={{{name!r}: …}}",
         )
 
@@ -169,8 +226,18 @@ def _row_count(features: Mapping[str, Array]) -> int:
 JOINT = Backbone(
     train=lazy("mbd.training.joint:train_joint", "training", "train"),
     load=lazy("mbd.model.joint:from_tensors", "a joint model", "train"),
+    separable=False,
+    finetune=lazy("mbd.training.joint:finetune", "training", "train"),
 )
 LATTICE = Backbone(
     train=lazy("mbd.training.lattice:train_lattice", "training", "train"),
     load=lazy("mbd.model.lattice:from_tensors", "a lattice model", "train"),
 )
+MODULE = Backbone(
+    train=lazy("mbd.training.module:train_module", "training", "train"),
+    load=lazy("mbd.model.module:from_tensors", "a model of one's own", "train"),
+    methods=("surgery", "certified", "exact"),
+    separable=False,
+    finetune=lazy("mbd.training.module:finetune", "training", "train"),
+)
+"""any PyTorch module, by the import path of its factory"""

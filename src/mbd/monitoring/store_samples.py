@@ -1,18 +1,20 @@
 """Convert a snapshot of the store to samples, aggregated so that their number stays bounded.
 
 A model has many certificates but few modalities. Evidence and the date of the next audit are those of the certificate
-that was issued last for a modality and is still valid or overdue.
+that was logged last for a modality and was not withdrawn.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from mbd.certificate.state import CERTIFICATE_STATES
+from mbd.certificate.facts import CertificateFacts, StatementFacts
+from mbd.certificate.state import CERTIFICATE_STATES, reaudit_by, status_in
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import OPEN, STATES
 from mbd.monitoring import metrics, record_samples
-from mbd.monitoring.facts import CertificateFacts, InvalidEntry, RequestFacts, StatementFacts, reaudit_by, state_of
+from mbd.monitoring.facts import InvalidEntry, RequestFacts
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.store_scanner import StoreSnapshot
 
@@ -89,64 +91,45 @@ def _add_requests(samples: Samples, requests: list[RequestFacts]) -> None:
 
 
 def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: ReadEvidence) -> None:
-    certificates = [fact for fact in found.certificates.values() if isinstance(fact, CertificateFacts)]
-    about = _about(found.certificates, certificates)
-    states = {one.digest: state_of(one, about[one.digest], at) for one in certificates}
+    history, problem, time = found.history, found.log_problem, datetime.fromtimestamp(at, UTC)
+    certificates = list(history.certificates.values())
+    states = {one.digest: status_in(history, one, time, problem).state for one in certificates}
     counts = Counter((one.model, one.kind, states[one.digest]) for one in certificates)
     for model in {one.model for one in certificates}:
         for kind in KINDS:
             for state in CERTIFICATE_STATES:
                 samples.set(metrics.CERTIFICATES, counts[model, kind, state], model=model, kind=kind, state=state)
-    for one in sorted(certificates, key=_age):
+    for one in certificates:
         if one.spent is not None and one.limit is not None:
             record_samples.add_budget(samples, one.spent, one.limit, one.model)
-    current = [one for one in certificates if states[one.digest] in ("valid", "overdue")]
-    last = {(one.model, modality): one for one in sorted(current, key=_age) for modality in one.modalities}
-    for (model, modality), one in sorted(last.items(), key=lambda item: _age(item[1])):
-        due = reaudit_by(one, about[one.digest])
+    current = [one for one in certificates if states[one.digest] in ("valid", "overdue", "unknown")]
+    last = {(one.model, modality): one for one in current for modality in one.modalities}
+    for (model, modality), one in sorted(last.items(), key=lambda item: item[1].index):
+        due = reaudit_by(one, history.about(one.digest)).timestamp()
         samples.set(metrics.REAUDIT_BY, due, model=model, modality=modality, kind=one.kind)
-        samples.update([_evidence(one, about[one.digest], read).leakage[modality]])
-    for one in {model: one for (model, _), one in sorted(last.items(), key=lambda item: _age(item[1]))}.values():
-        samples.update([_evidence(one, about[one.digest], read).utility])
+        samples.update([_evidence(one, history.about(one.digest), read).leakage[modality]])
+    for one in {model: one for (model, _), one in sorted(last.items(), key=lambda item: item[1].index)}.values():
+        samples.update([_evidence(one, history.about(one.digest), read).utility])
 
 
-def _evidence(certificate: CertificateFacts, about: list[StatementFacts], read: ReadEvidence) -> EvidenceSamples:
+def _evidence(certificate: CertificateFacts, about: Iterable[StatementFacts], read: ReadEvidence) -> EvidenceSamples:
     """Return the evidence of the last re-audit that passed, or of the certificate itself."""
-    audits = [(one.issued, one.digest) for one in about if one.effect == "passed"]
-    _, digest = max([(certificate.issued, certificate.digest), *audits])
-    return read(digest, certificate.model, certificate.modalities)
+    last = [certificate.digest, *(one.digest for one in about if one.effect == "passed")][-1]
+    return read(last, certificate.model, certificate.modalities)
 
 
 def _add_store(samples: Samples, found: StoreSnapshot) -> None:
+    history = found.history
     invalid = {
-        "certificate": sum(isinstance(fact, InvalidEntry) for fact in found.certificates.values()),
+        "certificate": len(history.findings) + found.unlogged,
         "request": sum(isinstance(fact, InvalidEntry) for fact in found.requests.values()),
         "log": int(found.log_problem is not None),
     }
     for what, count in invalid.items():
         samples.set(metrics.UNVERIFIED, count, what=what)
-    size = found.log.size if found.log else 0
-    samples.set(metrics.LOG_ENTRIES, size)
-    samples.set(metrics.LOG_MISSING, max(0, size - len(found.certificates) + invalid["certificate"]))
-    if found.log:
-        samples.set(metrics.LOG_TIME, found.log.time.timestamp())
+    samples.set(metrics.LOG_ENTRIES, history.size)
+    samples.set(metrics.LOG_MISSING, len(history.blocking))
+    if history.head:
+        samples.set(metrics.LOG_TIME, history.head.time.timestamp())
     samples.set(metrics.TOMBSTONES, found.tombstones)
     samples.set(metrics.RESURRECTED, found.resurrected, place="store")
-
-
-def _about(
-    found: Mapping[str, CertificateFacts | StatementFacts | InvalidEntry], certificates: Iterable[CertificateFacts]
-) -> defaultdict[str, list[StatementFacts]]:
-    """Return the statements about each certificate, with those that a newer certificate implies by `supersedes`."""
-    about: defaultdict[str, list[StatementFacts]] = defaultdict(list)
-    for fact in found.values():
-        if isinstance(fact, StatementFacts):
-            about[fact.about].append(fact)
-    for one in certificates:
-        if one.supersedes:
-            about[one.supersedes].append(StatementFacts(one.digest, one.supersedes, "superseded", one.issued))
-    return about
-
-
-def _age(certificate: CertificateFacts) -> tuple[float, str]:
-    return certificate.issued, certificate.digest

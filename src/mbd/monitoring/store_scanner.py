@@ -1,35 +1,31 @@
 """Scan a store repeatedly, reading only what has changed.
 
-A scan lists the store and reads the objects whose size or modification time has changed since the last scan.
-Certificates, statements and their proofs are verified when they are read (digest, signatures, inclusion in the log),
-and again only if the object or the trust file changes. The log must be consistent with the log of the previous scan. A
-request only ever grows, so a change always shows in its size.
+The log is replayed (:mod:`mbd.certificate.replay`): a scan reads its head and the statements that are new, and refuses
+a log that does not continue that of the scan before. Statements are listed, too: one whose size or modification time
+has changed is compared with its digest again, and one that is missing or damaged makes all states unknown. A request
+only ever grows, so a change always shows in its size.
 """
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from mbd.certificate.layout import CERTIFICATES, TOMBSTONES, object_name
-from mbd.certificate.log.checkpoint import Checkpoint
-from mbd.certificate.log.reader import Log, read_head
-from mbd.certificate.reader import read_published
+from mbd.certificate.facts import EntryFinding
+from mbd.certificate.history import History
+from mbd.certificate.layout import CERTIFICATES, certificate_name, object_name
+from mbd.certificate.replay import LogReplay
+from mbd.certificate.tombstones import read_list
 from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import DeletionRequest
-from mbd.formats.statement import DeletionStatement, ReauditStatement
-from mbd.monitoring.facts import (
-    CertificateFacts,
-    InvalidEntry,
-    RequestFacts,
-    StatementFacts,
-    facts_of,
-    facts_of_request,
-)
+from mbd.formats.statement import CERTIFICATE, DeletionStatement, ReauditStatement
+from mbd.monitoring.facts import InvalidEntry, RequestFacts, facts_of_request
 from mbd.requests.request_store import PREFIX as REQUESTS
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError
@@ -50,16 +46,23 @@ class ScanStoppedError(Exception):
 class StoreSnapshot:
     """The result of one scan."""
 
-    certificates: Mapping[str, CertificateFacts | StatementFacts | InvalidEntry]
-    """by digest"""
+    history: History
+    """what the log says; entries whose objects are missing or damaged are among its findings"""
+    unlogged: int
+    """number of envelopes that are not in the log"""
     requests: Mapping[str, RequestFacts | InvalidEntry]
-    log: Checkpoint | None
     log_problem: str | None
+    """why the log cannot be trusted any more; the history is that of an earlier scan"""
     tombstones: int
     resurrected: int
     """number of purged files that are in the store again"""
     read: int
     """number of objects that were read"""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the state of certificates cannot be known; None: it can."""
+        return self.log_problem or self.history.problem(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass
@@ -88,14 +91,16 @@ class _Cache(Generic[Fact]):
 
 
 class StoreScanner:
-    """Scans one store, and remembers what it has verified."""
+    """Scans one store and its private part, and remembers what it has verified."""
 
-    def __init__(self, store: Store, trust_file: Path) -> None:
-        self._store, self._trust_file = store, trust_file
+    def __init__(self, store: Store, private: Store, trust_file: Path) -> None:
+        self._store, self._private, self._trust_file = store, private, trust_file
+        self._purged: dict[str, frozenset[str]] = {}
         self._trust: Trust | None = None
-        self._certificates = _Cache(self._read_certificate)
+        self._replay = LogReplay(store, cached=False)
+        self._history = History(store, None, {}, ())
+        self._envelopes = _Cache(self._compare_envelope)
         self._requests = _Cache(self._read_request)
-        self._head: Checkpoint | None = None
         self._seen = False
 
     def scan(self, stopped: Callable[[], bool] = lambda: False) -> StoreSnapshot:
@@ -105,21 +110,24 @@ class StoreScanner:
             stopped: asked between batches of reads; the scan is cancelled once it returns true.
 
         Raises:
-            ScanStoppedError: the scan was cancelled; what it has read is kept for the next one.
+            ScanStoppedError: the scan was cancelled.
             StoreError: the store is unreachable, missing or suddenly empty.
 
         """
         self._check_trust()
         self._check_there()
         listed = _by_digest(self._store.list(f"{CERTIFICATES}/"))
-        requests = {stored.name: (_fingerprint(stored),) for stored in self._store.list(REQUESTS)}
-        head, problem = self._check_log()
-        read = self._certificates.refresh(listed, stopped) + self._requests.refresh(requests, stopped)
+        requests = {stored.name: (_fingerprint(stored),) for stored in self._private.list(REQUESTS)}
+        before = self._history.indices.keys()
+        problem, read = self._read_log(stopped)
+        new = set(self._history.indices.keys() - before)
+        damaged, compared = self._damaged(listed, new, stopped)
+        read += compared + self._requests.refresh(requests, stopped)
         tombstones = self._tombstones()
         return StoreSnapshot(
-            certificates=dict(self._certificates),
+            history=replace(self._history, findings=(*self._history.findings, *damaged)),
+            unlogged=len(listed.keys() - self._history.digests),
             requests=dict(self._requests),
-            log=head,
             log_problem=problem,
             tombstones=len(tombstones),
             resurrected=self._resurrected(tombstones),
@@ -129,7 +137,7 @@ class StoreScanner:
     def leakage(self, digest: str) -> LeakageRecord | None:
         """Return the leakage record of a certificate or a re-audit; None if there is none."""
         try:
-            statement = read_published(self._store, digest, self._current_trust).require()
+            statement = self._history.statement(digest)
         except (VerificationError, DataError):
             return None  # changed since it was listed: the next scan counts it as invalid
         if isinstance(statement, DeletionStatement):
@@ -139,8 +147,6 @@ class StoreScanner:
     def _check_trust(self) -> None:
         """Read the trust file; if it has changed, everything is verified again."""
         trust = read_trust(self._trust_file)
-        if self._trust is not None and trust != self._trust:
-            self._certificates.facts.clear()
         self._trust = trust
 
     def _check_there(self) -> None:
@@ -154,39 +160,59 @@ class StoreScanner:
             raise StoreError(f"the store is empty, but was not before: {url}", hint="check that the volume is mounted")
         self._seen = not empty
 
-    def _check_log(self) -> tuple[Checkpoint | None, str | None]:
-        """Return the newest verified checkpoint, and the problem with the log (None: there is none)."""
-        trust = self._current_trust
-        try:
-            head, _ = read_head(self._store, trust)
-            if self._head is not None:
-                if head is None:
-                    return self._head, "the checkpoint of the log is missing"
-                Log(self._store, trust, head).consistency(self._head)
-        except (VerificationError, DataError) as error:
-            return self._head, error.problem
-        self._head = head
-        return head, None
+    def _read_log(self, stopped: Callable[[], bool]) -> tuple[str | None, int]:
+        """Read what is new in the log; return the problem with it (None: there is none), and how much was read."""
 
-    def _read_certificate(self, digest: str) -> CertificateFacts | StatementFacts | InvalidEntry:
+        def pause() -> None:
+            if stopped():
+                raise ScanStoppedError
+
         try:
-            return facts_of(digest, read_published(self._store, digest, self._current_trust).require())
+            self._history = self._replay.read(self._current_trust, pause)
         except (VerificationError, DataError) as error:
-            return InvalidEntry(error.problem)
+            return error.problem, 0
+        return None, self._history.read
+
+    def _damaged(
+        self, listed: Mapping[str, Fingerprint], new: set[str], stopped: Callable[[], bool]
+    ) -> tuple[list[EntryFinding], int]:
+        """Return the statements that are missing or damaged in the store by now, and how many objects were read."""
+        indices = self._history.indices
+        there = {digest: found for digest, found in listed.items() if digest in indices}
+        for digest in new & there.keys():  # it was read for the history a moment ago
+            self._envelopes.facts[digest] = there[digest], None
+        read = self._envelopes.refresh(there, stopped)
+        gone = dict.fromkeys(indices.keys() - there.keys(), "the object does not exist")
+        damaged = {**gone, **{digest: problem for digest, problem in self._envelopes if problem}}
+        return [EntryFinding(indices[digest], digest, damaged[digest], blocks=True) for digest in damaged], read
+
+    def _compare_envelope(self, digest: str) -> str | None:
+        """Return what is wrong with an envelope that has changed; None: it is the same as before."""
+        try:
+            self._store.read(certificate_name(digest), sha256=digest)
+        except (VerificationError, DataError) as error:
+            return error.problem
+        return None
 
     def _read_request(self, name: str) -> RequestFacts | InvalidEntry:
         try:
-            return facts_of_request(DeletionRequest.from_bytes(self._store.read(name), "request", file=name))
+            return facts_of_request(DeletionRequest.from_bytes(self._private.read(name), "request", file=name))
         except DataError as error:
             return InvalidEntry(str(error))
 
     def _tombstones(self) -> set[str]:
-        return {stored.name.rpartition("/")[2] for stored in self._store.list(f"{TOMBSTONES}/sha256/")}
+        """Return the digests of the files that verified purge statements list; a list is read once."""
+        for one in self._history.statements:
+            if one.tombstones and one.tombstones not in self._purged:
+                with suppress(DataError, VerificationError):  # missing or damaged; `mbd purge scan` reports it
+                    listed = read_list(self._private, one.tombstones, one.about)
+                    self._purged[one.tombstones] = frozenset(target.sha256 for target in listed.targets)
+        return set[str]().union(*self._purged.values())
 
     def _resurrected(self, tombstones: set[str]) -> int:
         if not tombstones:
             return 0
-        kept = itertools.chain(self._store.list(object_name("")), self._store.list("batches/files/"))
+        kept = itertools.chain(self._store.list(object_name("")), self._private.list("batches/files/"))
         return len(tombstones & {stored.name.rpartition("/")[2] for stored in kept})
 
     @property
@@ -198,11 +224,12 @@ class StoreScanner:
 
 
 def _by_digest(listed: Iterator[StoredObject]) -> dict[str, Fingerprint]:
-    """Return the fingerprint of each published envelope: that of the envelope and of its proof."""
+    """Return the fingerprint of each envelope."""
     found: dict[str, Fingerprint] = {}
     for stored in listed:
-        digest = stored.name.split("/")[1]
-        found[digest] = (*found.get(digest, ()), _fingerprint(stored))
+        _, digest, file = (*stored.name.split("/"), "", "")[:3]
+        if file == CERTIFICATE:
+            found[digest] = (_fingerprint(stored),)
     return found
 
 

@@ -4,8 +4,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mbd.params.base import Count, Name, NonNegative, Seed, Settings
+from mbd.names import Name
+from mbd.params.base import Count, NonNegative, Seed, Settings
 from mbd.registry import ATTACKS
+
+WeightChange = Literal["int8", "pruned"]
 
 
 class AttacksSettings(Settings):
@@ -25,7 +28,7 @@ class AttacksSettings(Settings):
     """resamples of the bootstrap"""
     relearn_rows: Annotated[tuple[Count, ...], Field(min_length=1)] = (8, 32, 128)
     """numbers of rows with the modality from which the relearning attack teaches it again"""
-    variants: tuple[Literal["int8", "pruned"], ...] = ("int8", "pruned")
+    variants: tuple[WeightChange, ...] = ("int8", "pruned")
     """transformations of the models after which all attacks run again"""
     pruned_share: Annotated[float, Field(ge=0, lt=1)] = 0.3
     """share of each weight tensor that pruning sets to zero, the smallest values first"""
@@ -39,6 +42,8 @@ class AttacksSettings(Settings):
     """surgery: number of parameters whose importance is compared with the true leave-one-out increment; 0: none"""
     also: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """further attacks, from installed packages: {name: options}; the built-in ones always run"""
+    history: str | None = None
+    """folder that keeps count of the audits of each model; null: `audits` beside the output folder"""
     figures: bool = True
     """also draw figures"""
 

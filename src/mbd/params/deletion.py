@@ -33,6 +33,8 @@ class SurgerySettings(Settings):
     """importance used for order and threshold (both are always computed)"""
     chi_max: Annotated[float, Field(gt=0, lt=1)] = 0.99
     """χ_max, clip of the activation ratio"""
+    mantissa_bits: Annotated[int, Field(ge=1, le=15)] | None = None
+    """bits of each released number's mantissa that are kept, the rest being 0; null: as few as the loss allows"""
 
 
 class CertifiedSettings(Settings):
@@ -50,7 +52,7 @@ class DeletionSettings(Settings):
     """A deletion."""
 
     method: Annotated[str, AfterValidator(METHODS.check)] = "surgery"
-    """surgery | certified (both joint) | exact (lattice), or a method that an installed package adds"""
+    """surgery | certified (neither for a lattice) | exact, or a method that an installed package adds"""
     epsilon: Positive = 1.0
     """ε_mod, the privacy budget of one deletion"""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5

@@ -1,11 +1,11 @@
 """Parameters of the feature data: where it comes from and how it is split."""
 
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mbd.params.base import Count, Name, Seed, Settings, Share
+from mbd.names import Name
+from mbd.params.base import Count, Seed, Settings, Share
 from mbd.params.corruption import CorruptionSettings
 from mbd.registry import SOURCES
 
@@ -17,6 +17,8 @@ class SyntheticSettings(Settings):
 
     dims: dict[Name, Count] | None = None
     """dimension of each modality; null: the preset's"""
+    frames: dict[Name, Count] | None = None
+    """longest sequence of each modality of the preset `sequences`; null: the preset's"""
     rows: dict[Name, Count] | None = None
     """rows of each split; null: the preset's"""
     classes: Annotated[int, Field(ge=0)] | None = None
@@ -50,6 +52,25 @@ class IemocapSettings(Settings):
     """share of the training rows that becomes the valid split, by dialogue, where the file has none"""
 
 
+class TableSettings(Settings):
+    """Which columns of a table are what."""
+
+    id: str = "id"
+    """column with the id of each row; rows of a table without it are numbered"""
+    label: str = "label"
+    """column with the label: a score, a class number, or the name of a class"""
+    split: str = "split"
+    """column with train, valid or test; in a table without it, splits are drawn by group"""
+    group: str = "group"
+    """column with the speaker or video; in a table without it, groups are taken from the ids"""
+    modalities: dict[Name, str] | None = None
+    """modality: a column of lists, or what columns such as voice_0, voice_1 begin with; null: all of them"""
+    valid_share: Share = 0.1
+    """share of the training rows that becomes the valid split, by group, where the table has none"""
+    test_share: Share = 0.2
+    """share of the rows that becomes the test split, by group, where the table has no splits"""
+
+
 class MediaSettings(Settings):
     """Frozen encoders for raw media."""
 
@@ -74,19 +95,22 @@ class MediaSettings(Settings):
 class SourceSettings(Settings):
     """Where features come from."""
 
-    kind: Annotated[str, AfterValidator(SOURCES.check)] = "synthetic"
-    """synthetic | npz | mmsa | csd | iemocap | media, or a source that an installed package adds"""
+    kind: Annotated[str, AfterValidator(SOURCES.check)] | None = None
+    """synthetic | npz | table | mmsa | csd | iemocap | media, or a source of a plug-in; null: as the path looks"""
     path: str | None = None
-    """file or folder to read; not for synthetic"""
-    preset: Literal["mosi", "mosei", "iemocap"] = "mosi"
-    """shape of the synthetic data"""
+    """file or folder to read; null: synthetic data"""
+    preset: Literal["mosi", "mosei", "iemocap", "sequences"] = "mosi"
+    """shape of the synthetic data; sequences: frames that vary in time, and few of them show the sentiment"""
     modalities: tuple[Name, ...] | None = None
     """modalities to take; null: all that the source has"""
+    sequences: Literal["keep", "mean"] | None = None
+    """keep | mean: what becomes of the frames of a sequence (modules take them); null: keep, of mmsa and media mean"""
     task: Task | None = None
     """regression | classification; null: as the source says, else classification if labels are integers"""
     group_pattern: str | None = r"^(.+?)(?:\$_\$|_)[^_$]+$"
     """regular expression whose first group is the video or speaker of an id, for sources without groups; null: none"""
     synthetic: SyntheticSettings = SyntheticSettings()
+    table: TableSettings = TableSettings()
     mmsa: MmsaSettings = MmsaSettings()
     csd: CsdSettings = CsdSettings()
     iemocap: IemocapSettings = IemocapSettings()
@@ -96,26 +120,20 @@ class SourceSettings(Settings):
 
     @model_validator(mode="after")
     def _options_of_the_source(self) -> Self:
-        SOURCES.options(self.kind, self.options, "features.source.options")
+        SOURCES.options(self.kind or "synthetic", self.options, "features.source.options")
         return self
 
     @model_validator(mode="after")
     def _path_where_one_is_read(self) -> Self:
         # The source is imported only where kind and path may not fit.
-        if not self.path and self.kind != "synthetic" and SOURCES.get(self.kind).recognises:
+        if not self.path and self.kind not in (None, "synthetic") and SOURCES.get(self.kind).recognises:
             raise ValueError(f"source.kind={self.kind} reads a file: set features.source.path")
         if self.path and self.kind == "synthetic":
-            recognised = [name for name in SOURCES.names() if _recognises(name, Path(self.path))]
             raise ValueError(
-                "source.kind=synthetic reads no file: set features.source.kind to what "
-                f"{self.path} is ({' or '.join(recognised) or 'npz, …'}), or features.source.path=null"
+                f"source.kind=synthetic reads no file: leave features.source.kind unset to read {self.path}, or set "
+                "features.source.path=null"
             )
         return self
-
-
-def _recognises(kind: str, path: Path) -> bool:
-    recognises = SOURCES.get(kind).recognises
-    return recognises is not None and recognises(path)
 
 
 class CalibrationSettings(Settings):

@@ -50,9 +50,21 @@ class JointSettings(Settings):
     losses: LossesSettings = LossesSettings()
 
 
-class LatticeSettings(Settings):
-    """The backbone for exact deletion: a module for every non-empty set of modalities, each in closed form."""
+def _import_path(path: str) -> str:
+    if not BACKBONES.is_path(path):
+        raise ValueError("give the import path of a factory, PACKAGE.MODULE:FACTORY")
+    return path
 
+
+class LatticeSettings(Settings):
+    """The backbone for exact deletion: a module for every non-empty set of modalities."""
+
+    member: Annotated[str, AfterValidator(_import_path)] | None = None
+    """PACKAGE.MODULE:FACTORY of the networks that the modules are; null: in closed form"""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """arguments of the factory"""
+    tags: Literal["all", "leave-one-out"] | Count | tuple[str, ...] = "all"
+    """sets of two and more modalities that get a module: all | leave-one-out | largest size | a list like [a+b, a+c]"""
     folds: Annotated[int, Field(ge=2)] = 5
     """folds of the cross-validation by which everything is chosen"""
     components: Count = 256
@@ -69,15 +81,19 @@ class ModelSettings(Settings):
     """The model."""
 
     backbone: Annotated[str, AfterValidator(BACKBONES.check)] = "joint"
-    """joint (the paper's) | lattice (exact deletion), or a backbone that an installed package adds"""
+    """joint (the paper's) | lattice (exact deletion) | PACKAGE.MODULE:FACTORY (your own), or one that a package adds"""
     joint: JointSettings = JointSettings()
     lattice: LatticeSettings = LatticeSettings()
     options: dict[str, Any] = Field(default_factory=dict)
-    """settings of a backbone that an installed package adds"""
+    """arguments of the factory, or settings of a backbone that an installed package adds"""
+    branches: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """PACKAGE.MODULE:FACTORY: for a modality, the submodules whose output belongs to it and is zero without it"""
 
     @model_validator(mode="after")
     def _options_of_the_backbone(self) -> Self:
         BACKBONES.options(self.backbone, self.options, "model.options")
+        if self.branches and not BACKBONES.is_path(self.backbone):
+            raise ValueError("only a model.backbone=PACKAGE.MODULE:FACTORY has branches")
         return self
 
 
@@ -86,24 +102,30 @@ class TrainingSettings(Settings):
 
     seed: Seed = 0
     """seed of every random stream of training"""
+    processes: Count = 1
+    """networks trained side by side: of several seeds, or the members of a lattice (the bytes do not depend on it)"""
     epochs: Count = 25
     """passes over the train split"""
     batch_size: Count = 64
     """rows in a step"""
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    """sgd (with momentum) | adamw"""
     learning_rate: Positive = 0.02
-    """SGD rate of everything but P^m"""
+    """rate of everything but P^m (with adamw, 1e-3 is usual)"""
     property_learning_rate: Positive = 1e-3
-    """SGD rate of P^m"""
+    """rate of P^m"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """SGD momentum"""
     weight_decay: NonNegative = 5e-3
-    """SGD weight decay"""
+    """weight decay of matrices"""
     warmup_steps: Annotated[int, Field(ge=0)] = 50
     """steps of linear warm-up before the cosine"""
     clip_norm: Positive = 5.0
     """gradients are clipped to this norm"""
     modality_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.3
-    """joint: probability that a modality of a row is hidden in a step, so that the model learns missing inputs"""
+    """probability that a modality of a row is hidden in a step, so that the model learns missing inputs"""
+    accumulation: Count = 1
+    """PACKAGE.MODULE:FACTORY: parts in which a step takes its rows, one after the other, to save memory"""
     threads: Count = 1
     """CPU threads; another number rounds sums differently and gives other bytes"""
     snapshot_epochs: Count = 5

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from mbd.errors import UsageError
-from mbd.params.base import Count, Name, Settings
+from mbd.names import Name
+from mbd.params.base import Count, Settings
 from mbd.records import Digest
 from mbd.registry import STORES
 
@@ -36,7 +37,9 @@ class StoreSettings(Settings):
     """Where certificates and models are published."""
 
     url: Annotated[Url, AfterValidator(_has_store_scheme)] = "file://build/store"
-    """file://FOLDER, s3://BUCKET[/PREFIX], or a scheme that an installed package adds"""
+    """file://FOLDER, s3://BUCKET[/PREFIX], https://HOST[/PREFIX] (to read), or of an installed package"""
+    private: Annotated[Url, AfterValidator(_has_store_scheme)] | None = None
+    """URL of requests, working files and tombstones, which readers of the store must not see; null: private/ in it"""
     endpoint: Url | None = None
     """S3 endpoint; null: Amazon's"""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0

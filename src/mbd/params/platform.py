@@ -83,6 +83,10 @@ class PlatformSettings(Settings):
     """secret with the signing keys, mounted read-only at keys_path; null: none"""
     keys_path: str = "/workspace/build/keys"
     """folder of certificate.signers in a container"""
+    trust_config: str | None = None
+    """config map with the trust file, mounted into every task at trust_path; null: only tasks that sign have one"""
+    trust_path: str = "/workspace/build/trust"
+    """folder of certificate.trust in a container, if there is a trust_config"""
     state_claim: str | None = None
     """persistent volume claim with the budget ledgers, mounted at state_path; certified deletions need one"""
     state_path: str = "/workspace/build/ledgers"

@@ -23,6 +23,8 @@ from mbd.params.platform import PlatformSettings
 from mbd.params.shredding import ShreddingSettings
 
 DEFAULT_FILE = Path("params.yaml")
+_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""ValueError: bytes that are no text, or a date such as 2026-99-99; RecursionError: a thousand brackets"""
 
 
 class Params(Settings):
@@ -101,7 +103,7 @@ def _read(file: Path) -> dict[str, Any]:
             file=file,
             hint="give another file with --params",
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except _NOT_YAML as error:
         raise UsageError(f"the parameters are not YAML: {error}", file=file) from error
     if tree is None:
         return {}
@@ -116,7 +118,7 @@ def _apply(tree: dict[str, Any], setting: str) -> None:
         raise UsageError("a setting has the form a.b=value", key="--set", value=setting)
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except _NOT_YAML as error:
         raise UsageError(f"the value is not YAML: {error}", key=key, value=text) from error
     *sections, last = key.split(".")
     for section in sections:

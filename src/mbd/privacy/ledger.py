@@ -18,8 +18,10 @@ a release is final: deleting again, with fresh noise, is a second release and co
 import fcntl
 import math
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.errors import DataError, ExitCode, MbdError
@@ -39,6 +41,20 @@ def deletion_id(before: str, modalities: tuple[str, ...], params: str) -> str:
     return canonical_digest({"before": before, "modalities": sorted(modalities), "params": params})
 
 
+@dataclass(frozen=True)
+class StatedCharge:
+    """A charge as a certificate states it."""
+
+    entry: str
+    """digest of the charge in the ledger"""
+    modalities: tuple[str, ...]
+    rho: float
+    rho_before: float
+    rho_after: float
+    epsilon: float
+    delta: float
+
+
 class Ledger:
     """The ledger of one lineage; made by :func:`open_ledger`."""
 
@@ -50,6 +66,12 @@ class Ledger:
     def rho(self) -> float:
         """What all deletions of the lineage have cost."""
         return _sum(self.entries)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Digests of the entries, and of the lost ones that were restored."""
+        restored = (entry.deletion for entry in self.entries if entry.event == "restored")
+        return frozenset((*(entry.digest for entry in self.entries), *restored))
 
     @property
     def head(self) -> str:
@@ -80,6 +102,7 @@ class Ledger:
         if own is None:
             own = LedgerEntry(
                 previous=self.head,
+                salt=secrets.token_hex(32),
                 event="charge",
                 deletion=deletion,
                 modalities=modalities,
@@ -111,6 +134,25 @@ class Ledger:
         self._append(entry)
         return entry.digest
 
+    def restore(self, charge: StatedCharge) -> None:
+        """Enter a charge that a certificate states, unless it is there; so much is spent at least as it states."""
+        if charge.entry in self.known:
+            return
+        lost = max(0.0, charge.rho_before - self.rho)  # deletions that were charged and have no certificate
+        self._append(
+            LedgerEntry(
+                previous=self.head,
+                salt=secrets.token_hex(32),
+                event="restored",
+                deletion=charge.entry,
+                modalities=charge.modalities,
+                rho=math.fsum((lost, charge.rho)),
+                epsilon=charge.epsilon,
+                delta=charge.delta,
+                before=self.lineage,
+            )
+        )
+
     def open_charge(self, deletion: str) -> LedgerEntry | None:
         """Return the charge of a deletion that has not been settled, if there is one."""
         own = [entry for entry in self.entries if entry.deletion == deletion]
@@ -133,14 +175,18 @@ def open_ledger(folder: Path, lineage: str, *, known: tuple[str, ...] = ()) -> I
     file = folder / f"{lineage}.jsonl"
     with _locked(folder / f".{lineage}.lock", file):
         ledger = Ledger(file, lineage)
-        digests = {entry.digest for entry in ledger.entries}
-        if any(digest not in digests for digest in known):
+        if any(digest not in ledger.known for digest in known):
             raise _damaged(file, "an entry that an earlier deletion record lists is not in it")
         yield ledger
 
 
+def read_ledger(folder: Path, lineage: str) -> Ledger:
+    """Return the ledger of a lineage as it is, to read only."""
+    return Ledger(folder / f"{lineage}.jsonl", lineage)
+
+
 def _sum(entries: Iterable[LedgerEntry]) -> float:
-    return math.fsum(entry.rho for entry in entries if entry.event == "charge")
+    return math.fsum(entry.rho for entry in entries if entry.event in {"charge", "restored"})
 
 
 def _root(lineage: str) -> str:
@@ -173,8 +219,8 @@ def _damaged(file: Path, how: str) -> DataError:
     return DataError(
         f"the budget ledger is damaged: {how}",
         file=file,
-        hint="restore the file from a backup; without it the budget spent by the lineage is unknown, "
-        "and no further deletion of it can be certified",
+        hint="restore the file from a backup; without one, move it away and enter what the store's certificates state: "
+        "`mbd certificate restore-ledger --model DIR`",
     )
 
 

@@ -70,7 +70,7 @@ class NoiseKey:
         with os.fdopen(handle, "a", encoding="ascii") as stream:
             if os.fstat(handle).st_mode & 0o077:
                 raise UsageError(
-                    "the escrow file is accessible to others than its owner",
+                    "other users can access the escrow file",
                     file=file,
                     key="deletion.certified.escrow",
                     hint=f"chmod 600 {file}",

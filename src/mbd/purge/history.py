@@ -55,7 +55,7 @@ class DvcPointer:
     tracked: tuple[Tracked, ...]
 
 
-class History:
+class GitHistory:
     """The revisions of the git repository that contains a folder."""
 
     def __init__(self, root: Path, read_object: ReadObject) -> None:
@@ -220,7 +220,7 @@ def _outputs(content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the outputs in a `dvc.lock` (of any schema) or a `.dvc` file."""
     try:
         tree = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return
     if not isinstance(tree, dict):
         return

@@ -23,14 +23,14 @@ _NEXT = "pre-push.before-mbd"
 _SCRIPT = """#!/bin/sh
 {mark}: no purged file is pushed
 refs=$(cat)
-printf '%s\\n' "$refs" | {mbd} purge check-push --store {store} "$@" || exit 1
+printf '%s\\n' "$refs" | {mbd} purge check-push --store {store} --set {trust} "$@" || exit 1
 next="$(dirname "$0")/{next}"
 [ -x "$next" ] || exit 0
 printf '%s\\n' "$refs" | "$next" "$@"
 """
 
 
-def install_hook(repository: Path, store: str) -> Path:
+def install_hook(repository: Path, store: str, trust: Path) -> Path:
     """Install the pre-push hook of a repository; an existing hook is kept and runs afterwards."""
     asked = git("-C", str(repository), "rev-parse", "--git-path", "hooks")
     if asked.returncode:
@@ -39,7 +39,8 @@ def install_hook(repository: Path, store: str) -> Path:
     if file.exists() and _MARK not in file.read_text(errors="replace"):
         file.rename(file.with_name(_NEXT))
     mbd = f"{shlex.quote(sys.executable)} -c 'from mbd.cli import main; main()'"
-    script = _SCRIPT.format(mark=_MARK, mbd=mbd, store=shlex.quote(store), next=_NEXT)
+    trusted = shlex.quote(f"certificate.trust={trust.absolute()}")
+    script = _SCRIPT.format(mark=_MARK, mbd=mbd, store=shlex.quote(store), trust=trusted, next=_NEXT)
     write_file(file, script, mode=0o755)
     return file
 

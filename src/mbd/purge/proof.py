@@ -5,7 +5,7 @@
     none        no place is known to be clean
 
 `purge.json` holds digests and addresses and is kept private. The statement in the log holds numbers, kinds of places,
-the claim, and the SHA-256 of `purge.json`.
+the claim, and the SHA-256 of `purge.json` and of the list of purged files.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Literal
 
 from mbd.certificate.commitments import SALT_BYTES
 from mbd.formats.predicate import Erasure
-from mbd.formats.purge import Needed, PlaceRecord, PlaceReport, PurgeRecord, PurgeReport
+from mbd.formats.purge import Needed, PlaceRecord, PurgeRecord, PurgeReport
 from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import CERTIFICATE, PurgeStatement, subjects_of
 from mbd.purge.inventory import PlaceInventory
@@ -55,8 +55,8 @@ def purge_record(
     )
 
 
-def purge_statement(record: PurgeRecord) -> PurgeStatement:
-    """Return the statement that is published about a purge."""
+def purge_statement(record: PurgeRecord, tombstones: str) -> PurgeStatement:
+    """Return the statement that is published about a purge; `tombstones` is the digest of its list."""
     kinds = [target.what for target in record.targets]
     return PurgeStatement(
         subject=subjects_of({CERTIFICATE: record.certificate}),
@@ -65,9 +65,10 @@ def purge_statement(record: PurgeRecord) -> PurgeStatement:
             targets={kind: kinds.count(kind) for kind in sorted(set(kinds))},
             modalities=record.modalities,
             excepted=len(record.excepted),
-            places=tuple(_public_report(place) for place in record.places),
+            places=tuple(place.report for place in record.places),
             shredding=record.shredding,
             proof=hashlib.sha256(record.to_bytes()).hexdigest(),
+            tombstones=tombstones,
             issued=record.issued,
         ),
     )
@@ -83,19 +84,9 @@ def _place(removal: PlaceInventory, fresh: PlaceInventory) -> PlaceRecord:
         removed=removal.found - removal.stayed,
         left=fresh.found,
         gone=not fresh.found and not obstacles,
+        reasons=tuple(dict.fromkeys(obstacle.reason for obstacle in obstacles)),
         copies=tuple(removal.copies),
         obstacles=tuple(obstacles),
-    )
-
-
-def _public_report(place: PlaceRecord) -> PlaceReport:
-    return PlaceReport(
-        kind=place.kind,
-        found=place.found,
-        removed=place.removed,
-        left=place.left,
-        gone=place.gone,
-        reasons=tuple(dict.fromkeys(obstacle.reason for obstacle in place.obstacles)),
     )
 
 
@@ -110,8 +101,8 @@ def _erasure(purged: Purged, places: Sequence[PlaceRecord]) -> Erasure:
     removed = sum(place.removed for place in places)
     sentences = [f"The weights before the deletion{features} were searched for in {len(places)} places."]
     sentences.append(f"{removed} copies were removed in this run; {len(places) - len(unclean)} places are clean.")
-    for kind, reasons in {place.kind: [o.reason for o in place.obstacles] for place in unclean}.items():
-        sentences.append(f"Not clean: {kind} ({'; '.join(dict.fromkeys(reasons)) or 'copies are left'}).")
+    for kind, reasons in {place.kind: place.reasons for place in unclean}.items():
+        sentences.append(f"Not clean: {kind} ({'; '.join(reasons) or 'copies are left'}).")
     if purged.excepted:
         sentences.append(f"{len(purged.excepted)} feature files stay because other models need them.")
     if purged.shredding and purged.shredding.destroyed:

@@ -13,6 +13,8 @@ from mbd.purge.places.place import Place
 from mbd.purge.targets import Targets
 from mbd.records import Record
 
+_UNKNOWN = "restore the list from a backup of the private part of the store"
+
 
 class Resurrection(Record):
     """A purged file that has reappeared."""
@@ -51,8 +53,8 @@ class Scan(Record):
         return not self.resurrections and not self.blind
 
 
-def scan_all(places: Iterable[Place], tombstones: Targets) -> Scan:
-    """Search all places for purged files."""
+def scan_all(places: Iterable[Place], tombstones: Targets, unknown: Iterable[str] = ()) -> Scan:
+    """Search all places for purged files; `unknown` says which lists of them could not be read."""
     places = list(places)
     findings = take_inventory(places, tombstones) if len(tombstones) else []
     return Scan(
@@ -70,7 +72,10 @@ def scan_all(places: Iterable[Place], tombstones: Targets) -> Scan:
             for finding in findings
             for copy in finding.copies
         ),
-        blind=tuple(_blind(finding.place, obstacle) for finding in findings for obstacle in finding.obstacles),
+        blind=(
+            *(Blind(kind="tombstones", where=where, reason=where, hint=_UNKNOWN) for where in unknown),
+            *(_blind(finding.place, obstacle) for finding in findings for obstacle in finding.obstacles),
+        ),
     )
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from mbd.certificate.layout import object_name
 from mbd.certificate.state import CertificateEntry, entries
 from mbd.certificate.trust import Trust
-from mbd.errors import MbdError
 from mbd.formats.purge import Needed
 from mbd.formats.statement import MODEL
 from mbd.model.checkpoint import RECORD, WEIGHTS
@@ -59,13 +58,15 @@ def needed_by_others(
 
 
 def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the certificate and the record of each model with a valid or overdue certificate."""
+    """Yield the certificate and the record of each model whose certificate was not withdrawn, as far as is known.
+
+    Raises:
+        DataError: The record of such a model is missing or was changed: it is not known which files the model needs.
+    """
     for entry in entries(store, trust, at):
-        if isinstance(entry, CertificateEntry) and entry.status.state in {"valid", "overdue"}:
-            try:
-                record = _json(store.read(object_name(entry.statement.digests[MODEL])))
-            except MbdError:
-                continue
+        if isinstance(entry, CertificateEntry) and entry.status.state in {"valid", "overdue", "unknown"}:
+            digest = entry.statement.digests[MODEL]
+            record = _json(store.read(object_name(digest), sha256=digest))
             if isinstance(record, dict):
                 yield f"certificate {entry.digest}", record
 

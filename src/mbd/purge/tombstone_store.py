@@ -1,50 +1,54 @@
-"""Tombstones in the store: digests of purged files, which must not reappear.
+"""Tombstones on this machine: the list of digests that steps read, and the targets of a purge that was begun.
 
-    tombstones/sha256/HEX     the kind of file, and the certificate of the purge
-    tombstones/md5/HEX        SHA-256 and size of the file with this MD5, by which DVC names it
-
-They are created before anything is removed, so that a purge that was killed can be repeated with the same targets.
-Steps read the list of digests (`purge.tombstones`: a file that every purge and scan updates, or the store itself).
-Everyone who can read the store can read the digests of the old weights here.
+`purge.tombstones` is a file that every purge and scan updates, or the URL of a store, whose tombstones are read as
+:mod:`mbd.certificate.tombstones` describes.
 """
 
-from collections.abc import Iterator
-from contextlib import suppress
+import logging
+import secrets
 from pathlib import Path
-from typing import Literal, TypeVar
 
-from mbd.certificate.layout import TOMBSTONES, tombstone_name
+from mbd.certificate.commitments import SALT_BYTES
+from mbd.certificate.tombstones import Tombstones, read_tombstones
+from mbd.certificate.trust import read_trust
 from mbd.errors import DataError
 from mbd.files import write_file
-from mbd.formats.purge import Md5Tombstone, Target, Tombstone
+from mbd.formats.purge import TombstoneList
 from mbd.params import Params
 from mbd.purge.targets import Targets
-from mbd.records import Record
-from mbd.storage import open_store
-from mbd.storage.store import OtherContentError, Store
+from mbd.storage import open_private, open_store
 
-_Stone = TypeVar("_Stone", bound=Record)
+_log = logging.getLogger(__name__)
 
 
-def create_tombstones(store: Store, targets: Targets, certificate: str) -> None:
-    """Create the tombstones of all targets; existing ones are kept."""
-    for target in targets:
-        stone = Tombstone(sha256=target.sha256, what=target.what, certificate=certificate)
-        _create(store, tombstone_name("sha256", target.sha256), stone)
-        if target.md5:
-            named = Md5Tombstone(md5=target.md5, sha256=target.sha256, size=target.size)
-            _create(store, tombstone_name("md5", target.md5), named)
-
-
-def read_tombstones(store: Store, certificate: str | None = None) -> Targets:
-    """Return the purged files of a store; with `certificate`, only those of its purge."""
-    stones = {stone.sha256: stone for stone in _read(store, "sha256", Tombstone)}
-    kept = {s.sha256: s for s in stones.values() if certificate in {None, s.certificate}}
-    found = Targets(Target(sha256=stone.sha256, what=stone.what) for stone in kept.values())
-    for named in _read(store, "md5", Md5Tombstone):
-        if stone := kept.get(named.sha256):
-            found.add(Target(sha256=named.sha256, what=stone.what, md5=named.md5, size=named.size))
+def store_tombstones(params: Params, url: str) -> Tombstones:
+    """Return the tombstones of the store at a URL; a list that cannot be read is reported as a warning."""
+    trust = read_trust(Path(params.certificate.trust))
+    found = read_tombstones(open_store(url, params.store), open_private(url, params.store), trust)
+    for problem in found.problems:
+        _log.warning("purged files of one purge are not known: %s", problem)
     return found
+
+
+def begin(params: Params, certificate: str, targets: Targets) -> TombstoneList:
+    """Keep the targets of a purge in the private folder, so that a purge that is killed can be repeated."""
+    listed = TombstoneList(certificate=certificate, targets=tuple(targets), salt=secrets.token_hex(SALT_BYTES))
+    file = _begun(params, certificate)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_file(file, listed.to_bytes(), mode=0o600)
+    return listed
+
+
+def begun(params: Params, certificate: str) -> Targets:
+    """Return the targets of earlier runs of the purge of a certificate on this machine."""
+    file = _begun(params, certificate)
+    if not file.exists():
+        return Targets()
+    return Targets(TombstoneList.read(file, "list of files to purge", "remove it, and purge again").targets)
+
+
+def _begun(params: Params, certificate: str) -> Path:
+    return Path(params.certificate.private) / f"purge-of-{certificate}.json"
 
 
 def write_list(file: Path, targets: Targets) -> None:
@@ -75,8 +79,7 @@ def purged_digests(params: Params) -> frozenset[str]:
         return frozenset()
     if "://" not in place:
         return read_list(Path(place))
-    prefix = f"{TOMBSTONES}/sha256/"
-    return frozenset(found.name.removeprefix(prefix) for found in open_store(place, params.store).list(prefix))
+    return frozenset(target.sha256 for target in store_tombstones(params, place))
 
 
 def update_list(params: Params, targets: Targets) -> None:
@@ -84,14 +87,3 @@ def update_list(params: Params, targets: Targets) -> None:
     place = params.purge.tombstones
     if place is not None and "://" not in place:
         write_list(Path(place), targets)
-
-
-def _create(store: Store, name: str, record: Record) -> None:
-    with suppress(OtherContentError):
-        store.create(name, record.to_bytes())
-
-
-def _read(store: Store, algorithm: Literal["sha256", "md5"], kind: type[_Stone]) -> Iterator[_Stone]:
-    for found in store.list(f"{TOMBSTONES}/{algorithm}/"):
-        hint = "restore the object from a copy of the store, or remove it and purge again"
-        yield kind.from_bytes(store.read(found.name), "tombstone", file=found.name, hint=hint)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from mbd.git import git
 from mbd.params import Params
-from mbd.purge.history import GitObjects, History, inside_git
+from mbd.purge.history import GitHistory, GitObjects, inside_git
 from mbd.purge.places.addresses import local_path, place_at
 from mbd.purge.places.dvc import DvcRepository, dvc_cache, dvc_remotes, dvc_repository, object_reader
 from mbd.purge.places.folders import Folder, WholeFolder, files_below
 from mbd.purge.places.place import Place, Unsearchable
+from mbd.storage import private_url
 
-_FILES_IN_A_STORE = ("objects/", "batches/files/")
+_FILES, _WORKING_FILES = "objects/", "batches/files/"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Workspace:
 
     root: Path
     places: tuple[Place, ...]
-    history: History
+    history: GitHistory
 
 
 def workspace(params: Params, store: str, *, root: Path | None = None, modalities: tuple[str, ...] = ()) -> Workspace:
@@ -42,7 +43,7 @@ def workspace(params: Params, store: str, *, root: Path | None = None, modalitie
     for repository in repositories:
         places += dvc_cache(repository, others, shared_caches=params.purge.shared_caches)
         places += dvc_remotes(repository, params.store, others)
-    history = History(root, object_reader(places))
+    history = GitHistory(root, object_reader(places))
     places += [GitObjects(root)] if history.in_git else []
     places += _store(params, store, others)
     places.append(Folder("local pipeline outputs", root / params.purge.kfp_root, others))
@@ -63,11 +64,15 @@ def _top_folder() -> Path:
 
 
 def _store(params: Params, url: str, others: frozenset[Path]) -> list[Place]:
-    """Return the parts of a store that hold files; certificates, log and tombstones are not searched."""
-    folder = local_path(url)
-    if folder is not None:
-        return [Folder("store", folder / part, others, by_name=True) for part in (*_FILES_IN_A_STORE, ".partial")]
-    return [place_at("store", url, params.store, others, by_name=True, prefixes=_FILES_IN_A_STORE)]
+    """Return the parts of a store that hold files; certificates, log, requests and tombstones are not searched."""
+    places: list[Place] = []
+    for address, prefix in ((url, _FILES), (private_url(url, params.store), _WORKING_FILES)):
+        folder = local_path(address)
+        if folder is not None:
+            places += [Folder("store", folder / part, others, by_name=True) for part in (prefix, ".partial")]
+        else:
+            places.append(place_at("store", address, params.store, others, by_name=True, prefixes=(prefix,)))
+    return places
 
 
 def _repositories(root: Path) -> list[DvcRepository]:
@@ -83,7 +88,7 @@ def _repositories(root: Path) -> list[DvcRepository]:
 def _roots(params: Params, store: str, root: Path, repositories: list[DvcRepository]) -> Iterator[Path]:
     """Yield the root folders of all places, so that none is searched as a part of another."""
     yield from (root, root / ".git", root / params.purge.kfp_root)
-    named = [store, params.platform.pipeline_root or "", *params.purge.folders]
+    named = [store, private_url(store, params.store), params.platform.pipeline_root or "", *params.purge.folders]
     for repository in repositories:
         yield from (repository.cache, *repository.temporary)
         named += [remote.url for remote in repository.remotes]

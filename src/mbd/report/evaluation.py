@@ -1,4 +1,4 @@
-"""An evaluation for people: what the terminal shows, which figures there are, and the numbers behind them."""
+"""The report of an evaluation: a summary for the terminal, the figures, and the data they are drawn from."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ HISTORY = "history.csv"
 
 
 def evaluation_summary(metrics: Mapping[str, Any]) -> str:
-    """Return the headline numbers of every method (what `metrics.json` says) for reading."""
+    """Return the headline metrics of every method in `metrics.json` as text."""
     shown = ACCURACIES[metrics["task"]] + ERRORS[metrics["task"]]
     found: dict[str, dict[str, Any]] = {}
     for record in metrics["results"]:
@@ -52,7 +52,7 @@ def _digits(metric: str) -> int:
 def draw_figures(
     results: Results, candidates: Sequence[Candidate], classes: tuple[str, ...], seed: int
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield every figure that can be drawn, with its name."""
+    """Yield the name and the PNG of every figure for which there are data."""
     if results.regimes("rate"):
         yield "missing_rates", metric_over_rates(results)
     if results.regimes("fixed"):
@@ -70,7 +70,7 @@ def draw_figures(
 
 
 def read_history(file: Path) -> History:
-    """Return the columns of a `history.csv`, none if it is of a lattice, which has no epochs; an empty cell is NaN."""
+    """Return the columns of a `history.csv`. Empty cells are NaN; a lattice has no epochs and gives no columns."""
     with file.open(encoding="utf-8", newline="") as stream:
         lines = list(csv.DictReader(stream))
     if lines and "tag" in lines[0]:
@@ -80,13 +80,13 @@ def read_history(file: Path) -> History:
     try:
         return {name: np.array([float(line[name] or "nan") for line in lines]) for name in lines[0]}
     except (TypeError, ValueError) as error:
-        raise DataError(f"the training history has something that is no number: {error}", file=file) from error
+        raise DataError(f"the training history holds a value that is not a number: {error}", file=file) from error
 
 
 def _reconstructions(
     results: Results, candidates: Sequence[Candidate], classes: tuple[str, ...], seed: int
 ) -> bytes | None:
-    """Draw the map of the first model without the property pathway and of the first with it."""
+    """Draw the maps of the first model without and the first model with a property pathway."""
     labels, names = sentiment_classes(results.plan, classes)
     chosen = sample_for_map(len(labels), seed)
     rows, labels = results.plan.rows.take(chosen), labels[chosen]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 History = Mapping[str, Array]
-"""a column for `epoch` and for each loss term"""
+"""values by column: `epoch` and each loss term"""
 
 _GREYS = ("#444444", "#777777", "#a0a0a0")
 _DASHES = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
@@ -40,7 +40,7 @@ _DRIFTS = {
 
 
 def loss_curves(histories: Sequence[History], title: str) -> bytes:
-    """Draw every column over the epochs: one panel for each, a thin line for each seed, a thick one for their mean."""
+    """Draw each loss term over the epochs in its own panel: a thin line per seed, a thick line for their mean."""
     terms = [name for name in histories[0] if name != "epoch"]
     columns = min((3, 4, 5), key=lambda c: (-len(terms) % c, c))
     rows = -(-len(terms) // columns)
@@ -60,12 +60,12 @@ def loss_curves(histories: Sequence[History], title: str) -> bytes:
 
 
 def _curve(panel: "Axes", histories: Sequence[History], term: str) -> None:
-    """Draw one term; seeds may have ended at different epochs, and the mean is taken over those still running."""
+    """Draw one term. Seeds may stop at different epochs; the mean is over those that still run."""
     longest = max((h["epoch"] for h in histories), key=len)
     values = np.full((len(histories), len(longest)), np.nan)
-    for place, history in enumerate(histories):
+    for row, history in enumerate(histories):
         if term in history:
-            values[place, : len(history[term])] = history[term]
+            values[row, : len(history[term])] = history[term]
     known = np.isfinite(values).any(0)
     if len(histories) > 1:
         panel.plot(longest, values.T, color=COLOURS[0], alpha=0.3, linewidth=0.8)
@@ -75,7 +75,7 @@ def _curve(panel: "Axes", histories: Sequence[History], term: str) -> None:
 
 
 def metric_over_rates(results: Results) -> bytes:
-    """Draw the primary metric over η with each method's deviation; baselines are grey and dashed."""
+    """Draw the primary metric over the missing rate η, with its standard deviation; baselines are grey and dashed."""
     regimes = [*results.regimes("full"), *results.regimes("rate")]
     rates = [regime.rate or 0.0 for regime in regimes]
     with figure_png((6.4, 4.0)) as (figure, png):
@@ -98,9 +98,9 @@ def metric_over_rates(results: Results) -> bytes:
 
 
 def metric_by_pattern(results: Results) -> bytes:
-    """Draw the primary metric for each fixed pattern: a point for each method, a bar for its deviation."""
+    """Draw the primary metric for each fixed pattern: a point per method, with an error bar of one deviation."""
     regimes = [*results.regimes("fixed"), *results.regimes("full")]
-    places = np.arange(len(regimes))
+    positions = np.arange(len(regimes))
     with figure_png((6.4, 1.6 + 0.42 * len(regimes))) as (figure, png):
         panel = figure.subplots()
         shifts = np.linspace(-0.3, 0.3, len(results.methods)) if len(results.methods) > 1 else [0.0]
@@ -110,7 +110,7 @@ def metric_by_pattern(results: Results) -> bytes:
             deviations = [(s and s.deviation) or 0.0 for s in spreads]
             panel.errorbar(
                 means,
-                places + shift,
+                positions + shift,
                 xerr=deviations if any(deviations) else None,
                 label=method.name,
                 color=style["color"],
@@ -119,11 +119,11 @@ def metric_by_pattern(results: Results) -> bytes:
                 linestyle="none",
                 elinewidth=1.2,
             )
-        for place in places[::2]:
-            panel.axhspan(place - 0.5, place + 0.5, color="#f5f5f5", zorder=0)
+        for position in positions[::2]:
+            panel.axhspan(position - 0.5, position + 0.5, color="#f5f5f5", zorder=0)
         panel.grid(False, axis="y")
         panel.set_ylim(len(regimes) - 0.5, -0.5)
-        panel.set_yticks(places, [regime.name for regime in regimes])
+        panel.set_yticks(positions, [regime.name for regime in regimes])
         panel.set_xlabel(f"{TITLES[results.primary]} (%)")
         panel.set_title(f"{TITLES[results.primary]} by available modalities")
         figure.legend(loc="outside lower center", ncols=min(len(results.methods), 4))
@@ -131,16 +131,23 @@ def metric_by_pattern(results: Results) -> bytes:
 
 
 def reconstruction_map(panels: Mapping[str, tuple[Array, float]], labels: Array, names: Sequence[str]) -> bytes:
-    """Draw a t-SNE map for each entry: points (n × 2), and the silhouette of `labels`, which are indices of `names`."""
+    """Draw one t-SNE map per entry of `panels`.
+
+    Args:
+        panels: By title, the points (n × 2) and the silhouette score of the labels.
+        labels: The class of each point, as an index into `names`.
+        names: Names of the classes.
+
+    """
     with figure_png((4.1 * len(panels) + 0.3, 4.3)) as (figure, png):
         axes = figure.subplots(1, len(panels), squeeze=False).ravel()
         for panel, (title, (points, silhouette)) in zip(axes, panels.items(), strict=True):
-            for place, name in enumerate(names):
+            for index, name in enumerate(names):
                 panel.scatter(
-                    *points[labels == place].T,
+                    *points[labels == index].T,
                     s=11,
-                    color=COLOURS[place % len(COLOURS)],
-                    marker="os^Dv"[place % 5],
+                    color=COLOURS[index % len(COLOURS)],
+                    marker="os^Dv"[index % 5],
                     alpha=0.6,
                     linewidths=0,
                     label=name,
@@ -156,14 +163,14 @@ def reconstruction_map(panels: Mapping[str, tuple[Array, float]], labels: Array,
 
 
 def property_drift_bars(drift: Mapping[str, Mapping[str, float]], title: str) -> bytes:
-    """Draw for each modality the mean squared deviations that `drift` names, on a logarithmic scale."""
+    """Draw the mean squared deviations of each modality as bars on a logarithmic scale."""
     names = list(next(iter(drift.values())))
-    places, width = np.arange(len(drift)), 0.8 / len(names)
+    positions, width = np.arange(len(drift)), 0.8 / len(names)
     with figure_png((2.6 + 1.5 * len(drift), 3.8)) as (figure, png):
         panel = figure.subplots()
         for k, name in enumerate(names):
             heights = [values[name] for values in drift.values()]
-            bars = panel.bar(places + (k - (len(names) - 1) / 2) * width, heights, width * 0.92, label=_DRIFTS[name])
+            bars = panel.bar(positions + (k - (len(names) - 1) / 2) * width, heights, width * 0.92, label=_DRIFTS[name])
             panel.bar_label(bars, [f"{h:.1e}" for h in heights], padding=2, fontsize=7)
             for bar in bars:
                 bar.set_color(COLOURS[k % len(COLOURS)])
@@ -171,7 +178,7 @@ def property_drift_bars(drift: Mapping[str, Mapping[str, float]], title: str) ->
         if positive:
             panel.set_yscale("log")
             panel.set_ylim(min(positive) / 3, max(positive) * 6)
-        panel.set_xticks(places, list(drift))
+        panel.set_xticks(positions, list(drift))
         panel.grid(False, axis="x")
         panel.set_ylabel("mean squared deviation")
         panel.set_title(f"{title}: property embeddings, clean and corrupted input")

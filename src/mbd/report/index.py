@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mbd.certificate.state import CertificateEntry, InvalidCertificate
+from mbd.certificate.state import CERTIFICATE_STATES, CertificateEntry, InvalidCertificate
 from mbd.report.page.content import ABSENT, Block, Cell, Fact, Items, Link, Page, PageSection, PageTable, Text
 from mbd.report.page.origin import day
-
-STATES = ("valid", "overdue", "refuted", "superseded", "revoked")
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def index_page(
 
 def _count(rows: Sequence[IndexRow]) -> dict[str, int]:
     found = Counter(row.state for row in rows)
-    return {state: found[state] for state in STATES if found[state]}
+    return {state: found[state] for state in CERTIFICATE_STATES if found[state]}
 
 
 def _summary(

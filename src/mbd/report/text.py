@@ -1,10 +1,12 @@
 """Plain text for the terminal: tables, and whole pages (`to_text`) that fit its width."""
 
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from mbd.markdown import printable
 from mbd.report.page.content import (
     ABSENT,
     Block,
@@ -19,12 +21,10 @@ from mbd.report.page.content import (
     Plot,
     Text,
     Verification,
-    printable,
 )
 
 _COLUMNS = 100
 """width where there is no terminal"""
-_NARROWEST = 8
 _GAP = "  "
 _EQUALS = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
 
@@ -50,23 +50,35 @@ def to_text(page: Page, width: int | None = None) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
     """Return aligned columns: numbers to the right, text to the left.
 
+    What does not fit drops its intervals first, then wraps between words. Where even the longest words are too wide,
+    each row becomes a block of lines, one line for each cell.
+
     Args:
         header: Names of the columns.
         rows: Cells; an `Estimate` is shown with its interval if there is room.
-        width: Columns to fit into: intervals are dropped first, then cells are wrapped. None: no limit.
+        width: Columns to fit into; by default those of the terminal, and no limit where there is none.
 
     """
+    width = width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
     names, cells = [*map(printable, header)], [[_cell(value) for value in row] for row in rows]
     widths = _widths([names, *cells])
     if width and _width(widths) > width:
-        cells = [[value.short if isinstance(value, Estimate) else _cell(value) for value in row] for row in rows]
-        words = [[max(cell.split(), key=len, default="") for cell in row] for row in (names, *cells)]
-        heads = [
-            max(textwrap.wrap(name, max(_NARROWEST, len(w))), key=len) for name, w in zip(names, words[0], strict=True)
-        ]
-        widths = _narrowed(_widths([heads, *cells]), _widths(words), width)
+        short = [[value.short if isinstance(value, Estimate) else _cell(value) for value in row] for row in rows]
+        least = _widths([[max(cell.split(), key=len, default="") for cell in row] for row in (names, *short)])
+        if _width(least) > width:
+            return "\n\n".join(_record(names, row, width) for row in cells)
+        cells, widths = short, _narrowed(_widths([names, *short]), least, width)
     right = [all(_is_number(row[i]) for row in cells) for i in range(len(header))]
     return "\n".join(line for row in (names, *cells) for line in _lines(row, widths, right))
+
+
+def _record(names: Sequence[str], row: Sequence[str], width: int) -> str:
+    """Return a row as lines: its first cell, and below it the name and value of each other one."""
+    first, *others = row
+    filled = [_fill(first, width, _GAP, _GAP * 2)]
+    for name, cell in zip(names[1:], others, strict=True):
+        filled.append(_fill(f"{name}: {cell}" if name else cell, width, _GAP * 2, _GAP * 3))
+    return "\n".join(filled)
 
 
 def _lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> Iterator[str]:
@@ -84,11 +96,11 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(1, *map(len, column)) for column in zip(*rows, strict=True)]
 
 
-def _narrowed(widths: list[int], words: Sequence[int], width: int) -> list[int]:
-    """Return widths that fit: the widest columns lose first, and words are broken last."""
-    while _width(widths) > width and max(widths) > _NARROWEST:
-        spare = [i for i, (column, word) in enumerate(zip(widths, words, strict=True)) if column > word]
-        widths[max(spare or range(len(widths)), key=widths.__getitem__)] -= 1
+def _narrowed(widths: list[int], least: Sequence[int], width: int) -> list[int]:
+    """Return widths that fit: the widest columns lose first, none below its longest word."""
+    while _width(widths) > width:
+        spare = [i for i, (column, word) in enumerate(zip(widths, least, strict=True)) if column > word]
+        widths[max(spare, key=widths.__getitem__)] -= 1
     return widths
 
 
@@ -146,5 +158,5 @@ def _heading(text: str, line: str, width: int) -> str:
 
 def _fill(text: str, width: int, first: str = "", others: str = "") -> str:
     whole = printable(text).replace(" = ", _EQUALS)  # ε = 1 stays on one line
-    filled = textwrap.fill(whole, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
-    return filled.replace(_EQUALS, " = ")
+    wrapper = textwrap.TextWrapper(width, first, others, break_on_hyphens=False, break_long_words=False)
+    return wrapper.fill(whole).replace(_EQUALS, " = ")

@@ -1,17 +1,19 @@
 """A batch of requests is carried out by one deletion, and decided once: certified or abandoned.
 
-    models/NAME.json      the lease of the worker on this model, and the model that the next deletion starts from
+    models/NAME.json      the lease of the worker on this model
     batches/BATCH.json    the decision, created once: what was certified, or that the batch was abandoned
 
 A worker takes the lease of the model by compare-and-swap, claims the requests, does the work, and *decides* the batch
 by creating its object. A worker that takes over an expired lease first abandons the batches that are still running, by
 creating the same objects. The store lets one of them succeed. If the old worker was faster, its certificate is valid
 and only has to be published; if not, its own attempt to decide fails, and its work is discarded. So a request is
-certified once, whichever worker is killed. Only the holder of the lease changes the current model, and a request is
-ended only by its own batch. A worker renews its lease while it works, so an expired lease means that the worker died or
-lost the store.
+certified once, whichever worker is killed. A request is ended only by its own batch. A worker renews its lease while it
+works, so an expired lease means that the worker died or lost the store.
 
-An object that is not a valid decision counts as abandoned: it is reported, and cannot block the requests of the model.
+None of these objects says what is true: the model that a deletion starts from follows from the log, and a decision is
+published only if its certificate verifies (:mod:`mbd.steps.request`). An object that is not a valid decision counts as
+abandoned, an invalid lease as none: they are reported, and cannot block the requests of the model. Nor can a
+lease that ends later than any worker would set it.
 """
 
 import logging
@@ -22,10 +24,12 @@ from datetime import timedelta
 from typing import Literal
 
 from mbd.errors import DataError
-from mbd.formats.request import Decision, DeletionRequest, Files, Lease, ModelState
+from mbd.formats.request import Decision, DeletionRequest, Lease, ModelLease
 from mbd.requests.request_store import RequestStore
-from mbd.storage.store import NotThereError, OtherContentError, update
+from mbd.storage.store import OtherContentError, update
 
+_LONGEST = 2
+"""a lease that ends later than this many times its length from now was set by no worker"""
 _log = logging.getLogger(__name__)
 
 
@@ -41,10 +45,10 @@ class Batches:
         at = self.request_store.clock()
         lease = Lease(worker=worker, until=at + timedelta(seconds=lease_seconds), batch=secrets.token_hex(8))
 
-        def taken(state: ModelState) -> ModelState | None:
-            if state.lease and state.lease.until > at:
-                return None
-            return state.model_copy(update={"lease": lease})
+        latest = at + timedelta(seconds=_LONGEST * lease_seconds)
+
+        def taken(held: Lease | None) -> ModelLease | None:
+            return None if held and at < held.until <= latest else ModelLease(lease=lease)
 
         return lease if self._update(taken) else None
 
@@ -78,25 +82,14 @@ class Batches:
             return self._decided(name, decision.batch)
         return decision
 
-    def current(self) -> Files | None:
-        """Return the model that the next deletion starts from; None: the trained model."""
-        try:
-            return self._parse(self.request_store.store.read(self._name)).current
-        except NotThereError:
-            return None
-
     def renew(self, lease: Lease, lease_seconds: int) -> bool:
         """Extend the lease from now on; False if another worker holds it."""
         until = self.request_store.clock() + timedelta(seconds=lease_seconds)
-        return self._update_if_held(lease, {"lease": lease.model_copy(update={"until": until})})
+        return self._update_if_held(lease, ModelLease(lease=lease.model_copy(update={"until": until})))
 
     def release(self, lease: Lease) -> None:
         """Give up the lease, if it is still held."""
-        self._update_if_held(lease, {"lease": None})
-
-    def set_current(self, current: Files, lease: Lease) -> bool:
-        """Set the model that the next deletion starts from; False if another worker holds the lease."""
-        return self._update_if_held(lease, {"current": current})
+        self._update_if_held(lease, ModelLease())
 
     def end(
         self,
@@ -127,25 +120,23 @@ class Batches:
             return Decision(batch=batch, outcome="abandoned")
         return decision
 
-    def _update_if_held(self, lease: Lease, changes: dict[str, object]) -> bool:
-        """Change the state of the model while the lease is held; False if it is not."""
+    def _update_if_held(self, lease: Lease, changed: ModelLease) -> bool:
+        """Replace the lease of the model while it is held; False if it is not."""
+        return self._update(lambda held: changed if held is not None and held.batch == lease.batch else None)
 
-        def changed(state: ModelState) -> ModelState | None:
-            held = state.lease is not None and state.lease.batch == lease.batch
-            return state.model_copy(update=changes) if held else None
-
-        return self._update(changed)
-
-    def _update(self, decide: Callable[[ModelState], ModelState | None]) -> bool:
+    def _update(self, decide: Callable[[Lease | None], ModelLease | None]) -> bool:
         def changed(content: bytes | None) -> bytes | None:
-            state = decide(ModelState() if content is None else self._parse(content))
-            return state.to_bytes() if state else None
+            decided = decide(self._parse(content) if content is not None else None)
+            return decided.to_bytes() if decided else None
 
         return update(self.request_store.store, self._name, changed)
 
-    def _parse(self, content: bytes) -> ModelState:
-        hint = "restore the object from its last version"
-        return ModelState.from_bytes(content, "state of the model", file=self._name, hint=hint)
+    def _parse(self, content: bytes) -> Lease | None:
+        try:
+            return ModelLease.from_bytes(content, "lease of the model", file=self._name).lease
+        except DataError as error:
+            _log.warning("a lease is ignored: %s", error)
+            return None
 
     @property
     def _name(self) -> str:

@@ -6,14 +6,22 @@
     figures/*.png     leakage with intervals, the same after rounding and pruning, the proxies' scatter
 
 A refused model leaves all of these too, so that anyone can see why; then the step ends with exit code 3.
+
+Every audit is recorded by the weights that it attacked, in `attacks.history`; the next one of the same weights states
+how many there were and how many were refused. The same audit again counts once and has the same bytes.
 """
 
+import fcntl
+import json
+import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from mbd.errors import MissingExtraError
 from mbd.files import canonical_digest, to_json, write_file
-from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.leakage import LEAKAGE, EarlierAudits, LeakageRecord
 from mbd.params import Params
 from mbd.report.leakage_figures import draw_leakage, proxy_scatter
 from mbd.report.page.audit import audit_overview, audit_page, leakage_metrics
@@ -24,6 +32,7 @@ from mbd.steps.step import StepRun, step_run
 NAME = "attack"
 METRICS = "metrics.json"
 REPORT = "report.md"
+_LOG = logging.getLogger(__name__)
 
 
 def run(
@@ -75,12 +84,33 @@ def run(
         step.look_at = REPORT
         step.phases |= audit.seconds
 
+    history = Path(params.attacks.history) if params.attacks.history else out.parent / "audits"
     audit_input = open_audit(features, before, after, reference, modalities)
     inputs = {**({"before": before} if before else {}), "after": after, "reference": reference}
     with step_run(NAME, out, {"attacks": params.attacks}, **inputs) as step:
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(audit_input.data.digests())}
         audit = run_suite(audit_input, params.attacks, progress=progress)
+        audit = replace(audit, record=counted(audit.record, history))
         write(step, audit)
     show(to_text(audit_overview(audit.record)))
     refuse(audit.record, out / REPORT)
     return audit.record
+
+
+def counted(record: LeakageRecord, history: Path) -> LeakageRecord:
+    """Enter an audit in the history of its weights; return it with the number of those before it."""
+    file, name = history / f"{record.models['after']}.jsonl", canonical_digest(record.to_plain())
+    try:
+        history.mkdir(parents=True, exist_ok=True)
+        with file.open("a+") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            stream.seek(0)
+            decisions = {entry["audit"]: entry["decision"] for entry in map(json.loads, stream)}
+            if name not in decisions:
+                stream.write(json.dumps({"audit": name, "decision": record.decision}) + "\n")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _LOG.warning("audits of this model are not counted: %s: %s", file, error)
+        return record
+    before = list(takewhile(lambda entry: entry != name, decisions))
+    refused = sum(decisions[entry] == "refused" for entry in before)
+    return record.model_copy(update={"earlier": EarlierAudits(audits=len(before), refused=refused)})

@@ -8,10 +8,19 @@
 
 No certificate is issued if the gate refused the model, if the modality was not cut out, or if the inputs do not belong
 together. The openings of its commitments go to `certificate.private`, outside the bundle.
+
+Where the model was made comes from environment variables:
+
+    MBD_DVC_REVISION    revision of the DVC repository that the data came from
+    MBD_GIT_COMMIT      commit of the code; without it, that of the working folder
+    MBD_IMAGE_DIGEST    digest of the container image (sha256:…)
+    MBD_RUN_ID          id of the pipeline run
 """
 
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,27 +30,47 @@ from mbd.certificate.commitments import Commitments, keep_private
 from mbd.certificate.compose import IssueContext, compose
 from mbd.certificate.inputs import CertificateInput, read_material
 from mbd.certificate.keys import sign_statement
-from mbd.certificate.provenance import provenance
+from mbd.certificate.lineage import (
+    LineageKey,
+    read_lineage_key,
+    refuse_lost_key,
+    refuse_short_ledger,
+    refuse_uncounted,
+    stated_charges,
+)
+from mbd.certificate.replay import read_history
+from mbd.certificate.trust import read_trust
 from mbd.certificate.verify.arithmetic import budget_check
 from mbd.certificate.verify.claims import agreement_check, structural_claim
-from mbd.certificate.verify.gate import gate_check
+from mbd.certificate.verify.gate import gate_check, strength_check
 from mbd.certificate.verify.structure import structural_checks
-from mbd.errors import GateRefusedError, UsageError
+from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE
-from mbd.formats.predicate import Predicate, RequestReference
+from mbd.formats.predicate import Issuer, Predicate, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of
+from mbd.git import git
 from mbd.params import Params
 from mbd.records import now
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
 from mbd.steps.step import step_run, versions
+from mbd.storage import open_store
 from mbd.tensors import open_tensors
 
 NAME = "certify"
 EXPERIMENT = "DVC_EXP_BASELINE_REV"
 """environment variable that `dvc exp run` sets for its stages"""
+RUN_ID = "MBD_RUN_ID"
+_PROVENANCE = {
+    "dvc_revision": "MBD_DVC_REVISION",
+    "git_commit": "MBD_GIT_COMMIT",
+    "image_digest": "MBD_IMAGE_DIGEST",
+    "run_id": RUN_ID,
+}
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._:/+-]{0,254}")
+_GIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -69,16 +98,20 @@ def run(
     """Certify the model in `deletion` and write the bundle to `out`."""
     _refuse_in_experiment(os.environ)
     certificate_input, commitments = read_material(deletion, leakage, evaluation), Commitments()
+    key = read_lineage_key(params.certificate)
     context = IssueContext(
         model=params.certificate.model,
+        issuer=Issuer(**params.certificate.issuer.model_dump()),
         issued=clock(),
         reaudit_days=params.certificate.reaudit_days,
         provenance=provenance(os.environ),
         versions=versions(),
         request=_read_request(request),
+        lineage_key=key,
         supersedes=supersedes,
     )
     predicate = compose(certificate_input, context, commitments)
+    _check_budget(params, certificate_input, predicate, key)
     inputs = {"deletion": deletion, "evaluation": evaluation, **({"leakage": leakage} if leakage else {})}
     with step_run(NAME, out, {"certificate": params.certificate}, **inputs) as step:
         digests = _write_subjects(step.folder, certificate_input, predicate)
@@ -93,6 +126,17 @@ def run(
     return CertifyResult(statement, envelope.digest, private)
 
 
+def _check_budget(params: Params, certificate_input: CertificateInput, predicate: Predicate, key: LineageKey) -> None:
+    """Compare the budget of the lineage with its ledger and with the certificates in the store."""
+    if predicate.budget is None:
+        return
+    history = read_history(open_store(params.store.url, params.store), read_trust(Path(params.certificate.trust)))
+    refuse_lost_key(history, predicate.model, key)
+    stated = stated_charges(history, predicate.lineage.id)
+    refuse_short_ledger(Path(params.deletion.ledgers), certificate_input.deletion, stated)
+    refuse_uncounted(predicate, stated)
+
+
 def _refuse_in_experiment(environment: Mapping[str, str]) -> None:
     if EXPERIMENT in environment:
         raise UsageError(
@@ -101,6 +145,31 @@ def _refuse_in_experiment(environment: Mapping[str, str]) -> None:
             value=environment[EXPERIMENT],
             hint="apply the experiment (`dvc exp apply`), commit, and run `dvc repro release/dvc.yaml`",
         )
+
+
+def provenance(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Return where this runs, from the environment and git; None for what is not known."""
+    found = {key: environment.get(name) or None for key, name in _PROVENANCE.items()}
+    for key, value in found.items():
+        if value is not None and not _PLAIN.fullmatch(value):
+            raise UsageError(
+                "an environment variable holds a value that cannot be published in a certificate",
+                key=_PROVENANCE[key],
+                hint="letters, digits and @ . _ : / + - only",
+            )
+    return found | {"git_commit": found["git_commit"] or _commit_here()}
+
+
+def _commit_here() -> str | None:
+    """Return the commit of the working folder, marked if files have been changed since."""
+    try:
+        commit = git("rev-parse", "--verify", "HEAD", timeout=_GIT_SECONDS)
+        if commit.returncode:
+            return None
+        changed = git("status", "--porcelain", "--untracked-files=no", timeout=_GIT_SECONDS)
+    except (MbdError, subprocess.TimeoutExpired):
+        return None
+    return commit.stdout.strip() + ("" if changed.returncode == 0 and not changed.stdout.strip() else "-dirty")
 
 
 def _read_request(file: Path | None) -> RequestReference:
@@ -124,11 +193,12 @@ def _verify_before_signing(statement: DeletionStatement, certificate_input: Cert
     """Make the checks that a verifier will make, before anything is signed."""
     predicate, leakage = statement.predicate, statement.predicate.evidence.leakage
     weights, indices = (open_tensors(certificate_input.folder / name) for name in (WEIGHTS, INDICES))
+    reference = leakage.reference if leakage else None
     checks = [
         budget_check(predicate.guarantee, predicate.budget, predicate.noise),
         agreement_check(statement, certificate_input.model, leakage),
-        *structural_checks(structural_claim(predicate), certificate_input.model, weights, indices),
-        *([gate_check(leakage, predicate.guarantee.epsilon)] if leakage else []),
+        *structural_checks(structural_claim(predicate), certificate_input.model, weights, indices, reference),
+        *([gate_check(leakage, predicate.guarantee.epsilon), strength_check(predicate, leakage)] if leakage else []),
     ]
     if wrong := [check for check in checks if check.outcome == "failed"]:
         raise GateRefusedError(

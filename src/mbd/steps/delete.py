@@ -30,6 +30,7 @@ from mbd.formats.deletion import (
     DeletionRecord,
     DeletionTarget,
     IndexRecord,
+    Rounding,
     read_deletion,
 )
 from mbd.formats.guarantee import LineageBudget
@@ -74,8 +75,8 @@ class DeletionResult:
         lines = [
             f"deleted {', '.join(request.modalities)}{of} by {record.method}; left: {', '.join(self.modalities)}",
             f"guarantee: {claim}",
-            *_cut_out(record.facts.get("cut")),
-            f"edited positions: {record.indices.count:,}",
+            *_cut_out(record.facts.get("cut"), record.indices.count),
+            *_rounded(record.rounding),
             f"weights: {record.before[:16]}… → {record.after[:16]}…",
         ]
         if self.settled:
@@ -85,18 +86,51 @@ class DeletionResult:
         if spent := record.budget:
             lines.append(f"budget: ε = {spent.epsilon_before:.3g} → {spent.epsilon_after:.3g} of {spent.limit:g}")
         if found := record.reference:
-            rows = [[when, *found[when].values()] for when in ("before", "after") if when in found]
-            lines += ["", table(["distance to the reference", *found["after"]], rows)]
-        seconds = [[phase, f"{value:.3f}"] for phase, value in self.seconds.items()]
-        return "\n".join([*lines, "", table(["phase", "seconds"], seconds)])
+            lines += _distance(found, record.indices.count)
+        seconds = ", ".join(f"{phase} {value:.3f}" for phase, value in self.seconds.items())
+        return "\n".join([*lines, f"seconds: {sum(self.seconds.values()):.3f} ({seconds})"])
 
 
-def _cut_out(cut: Mapping[str, Any] | None) -> list[str]:
+def _cut_out(cut: Mapping[str, Any] | None, edited: int) -> list[str]:
     if not cut:
-        return []
+        return [f"edited one by one: {edited:,} numbers"] if edited else []
     tensors, columns = len(cut["tensors_removed"]), cut["columns_removed"]
     numbers = cut["numbers_before"] - cut["numbers_after"]
-    return [f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({numbers:,} numbers)"]
+    return [
+        f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({numbers:,} numbers)",
+        *_selected(cut, edited),
+    ]
+
+
+def _selected(cut: Mapping[str, Any], edited: int) -> list[str]:
+    """Return what became of the parameters that Algorithm 1 selects, where the record of the cut says so."""
+    if "selected" not in cut:
+        return [f"edited one by one: {edited:,} numbers"] if edited else []
+    selected, removed = cut["selected"], cut["selected_removed"]
+    if not edited and selected and removed == selected:
+        return [
+            f"Algorithm 1 selected {selected:,} parameters; the cut has removed all of them, so none is left to edit"
+        ]
+    return [f"Algorithm 1 selected {selected:,} parameters; the cut has removed {removed:,}; {edited:,} were edited"]
+
+
+def _distance(found: Mapping[str, Any], edited: int) -> list[str]:
+    """Return the distance to the reference, inside and outside the edited numbers if there are any."""
+    when = [moment for moment in ("before", "after") if moment in found]
+    if not edited:
+        total = (f"{sum(value**2 for value in found[moment].values()) ** 0.5:.2f} {moment}" for moment in when)
+        return [f"distance to the reference: {', '.join(total)}; no number that both have was edited"]
+    return ["", table(["distance to the reference", *found["after"]], [[m, *found[m].values()] for m in when]), ""]
+
+
+def _rounded(rounding: Rounding | None) -> list[str]:
+    if rounding is None:
+        return []
+    growth = 100 * (rounding.loss_rounded / rounding.loss - 1) if rounding.loss else 0.0
+    return [
+        f"rounded to {rounding.mantissa_bits} bits of the mantissa: the loss on {rounding.rows:,} calibration rows "
+        f"changes by {growth:+.3f} %"
+    ]
 
 
 def run(
@@ -114,7 +148,7 @@ def run(
         The result; None in all processes of torchrun but the first.
 
     """
-    audit = _open(params, features, model, modalities, subjects)
+    audit = _open(params, features, model, modalities, subjects, reference)
     method = METHODS.get(params.deletion.method)
     if int(os.environ.get("RANK", "0")) > 0:
         if method.distributed:
@@ -155,7 +189,14 @@ class _Case:
     known_ledger_entries: tuple[str, ...]
 
 
-def _open(params: Params, features: Path, model: Path, modalities: Sequence[str], subjects: Sequence[str]) -> _Case:
+def _open(
+    params: Params,
+    features: Path,
+    model: Path,
+    modalities: Sequence[str],
+    subjects: Sequence[str],
+    reference: Path | None,
+) -> _Case:
     record, tensors = load_model(model)
     refuse_method(params.deletion.method, record, subjects)
     if subjects:
@@ -168,14 +209,14 @@ def _open(params: Params, features: Path, model: Path, modalities: Sequence[str]
     earlier = read_deletion(model)
     if earlier and earlier.after != record.sha256:
         raise DataError(
-            "the deletion record beside the model is that of another one",
+            "the deletion record belongs to another model",
             file=model / DELETION,
             value=f"sha256 {earlier.after}, the model has {record.sha256}",
             hint="fetch the model again",
         )
     return _Case(
         request=DeletionTarget(modalities=gone, subjects=tuple(dict.fromkeys(subjects))),
-        original=ModelBefore(record, tensors, data),
+        original=ModelBefore(record, tensors, data, load_model(reference) if reference else None),
         lineage=(*(earlier.lineage if earlier else ()), record.sha256),
         known_ledger_entries=earlier.ledger_entries if earlier else (),
     )
@@ -230,8 +271,12 @@ def _distances(audit: _Case, outcome: DeletionOutcome, reference: Path | None) -
     if reference is None:
         return None
     if audit.request.subjects:
-        raise UsageError("a reference says something about whole modalities only", key="--reference", value=reference)
-    record, weights = load_model(reference)
+        raise UsageError(
+            "a reference is for whole modalities, not for single subjects",
+            key="--reference",
+            value=reference,
+        )
+    record, weights = audit.original.reference or load_model(reference)
     return reference_distances(audit.original, outcome, record, weights, audit.request.modalities)
 
 
@@ -261,6 +306,7 @@ def _write(
         indices=IndexRecord(sha256=indices, count=sum(counts.values()), by_tensor=counts),
         budget=budget,
         ledger_entries=(*audit.known_ledger_entries, *([budget.entry] if budget else [])),
+        rounding=outcome.rounding,
         reference=distances,
         facts=dict(outcome.facts),
     )

@@ -4,19 +4,21 @@ A FeatureSet that a DVC repository has already can be brought here instead (:fun
 the same digests at both ends.
 """
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mbd.errors import DataError
 from mbd.evaluation.baseline import ridge_baselines
 from mbd.features.check import check_collection
 from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.features.revision import Prepare, as_it_is, fetch_revision
 from mbd.features.rows import Collection
-from mbd.features.sources import read_source
+from mbd.features.sources import kind_of, read_source
 from mbd.features.splits import with_calibration
 from mbd.features.summary import availability, label_histogram, label_statistics
 from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
@@ -29,6 +31,9 @@ NAME = "features"
 SUMMARY = "summary.json"
 METRICS = "metrics.json"
 HISTOGRAM = "label_histogram.csv"
+MANY_MODALITIES = 6
+"""with more, steps that work on every set of modalities are slow"""
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,8 @@ class FeaturesSummary:
 
     name: str
     task: str
-    modalities: Mapping[str, int]
-    """name → dimension"""
+    modalities: Mapping[str, int | str]
+    """name → dimension of a vector, else its shape"""
     rows: Mapping[str, int]
     """split → number of rows"""
     available_percent: Mapping[str, Mapping[str, float]]
@@ -73,10 +78,17 @@ def _note(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def run(params: Params, out: Path) -> FeaturesSummary:
-    """Write the FeatureSet that `params.features` describes to `out`; return its summary."""
+def run(params: Params, out: Path, to_revoke: str | None = None) -> FeaturesSummary:
+    """Write the FeatureSet that `params.features` describes to `out`; return its summary.
+
+    Args:
+        params: their section `features`.
+        out: folder to write to.
+        to_revoke: modality that a later step will revoke (`requests.modality`); data without it are refused.
+
+    """
     with step_run(NAME, out, {"features": params.features}) as step:
-        collection = convert(params.features, step)
+        collection = convert(params.features, step, to_revoke)
         summary = _summary(collection)
         write_file(step.folder / SUMMARY, to_json(asdict(summary)))
         write_file(step.folder / METRICS, to_json({"ridge": summary.ridge}))
@@ -122,13 +134,15 @@ def _loaded(feature_set: FeatureSet) -> Collection:
         splits={name: feature_set.split(name).load() for name in manifest.splits},
         classes=manifest.classes,
         notes=manifest.provenance.get("notes", {}),
+        vocabularies={m: s.vocabulary for m, s in manifest.modalities.items() if s.vocabulary},
     )
 
 
-def convert(params: FeaturesSettings, step: StepRun) -> Collection:
+def convert(params: FeaturesSettings, step: StepRun, to_revoke: str | None = None) -> Collection:
     """Read and check the source, damage rows if asked to, carve a calibration split if it has none, and write it."""
     source = read_source(params)
     check_collection(source, params)
+    _check_modalities(source, to_revoke)
     collection = with_calibration(_with_damage(source, params), params.calibration, params.seed)
     with ThreadPoolExecutor() as pool:
         reading = {file: pool.submit(sha256_file, Path(file)) for file in source.files}
@@ -147,13 +161,33 @@ def convert(params: FeaturesSettings, step: StepRun) -> Collection:
             carved_from=None if calibration is None or "calibration" in source.splits else "train",
         ),
         provenance={
-            "source": params.source.kind,
+            "source": kind_of(params.source),
             "seed": str(params.seed),
             "files": {Path(file).name: digest for file, digest in sources.items()},
             "notes": dict(collection.notes),
         },
     )
     return collection
+
+
+def _check_modalities(source: Collection, to_revoke: str | None) -> None:
+    """Refuse data without the modality that is to be revoked; warn where every set of modalities is too many."""
+    names = ", ".join(source.modalities)
+    if to_revoke is not None and to_revoke not in source.modalities:
+        raise DataError(
+            f"the data have no modality {to_revoke!r}, and it is the one to revoke",
+            file=", ".join(source.files) or None,
+            key="requests.modality",
+            value=to_revoke,
+            hint=f"the data have {names}: set requests.modality in params.yaml to the one to revoke",
+        )
+    if len(source.modalities) > MANY_MODALITIES:
+        _LOG.warning(
+            "%d modalities have %s sets: a lattice trains a module and an evaluation has a pattern for each; "
+            "features.source.modalities takes only some",
+            len(source.modalities),
+            f"{2 ** len(source.modalities) - 1:,}",
+        )
 
 
 def _with_damage(source: Collection, params: FeaturesSettings) -> Collection:
@@ -175,7 +209,7 @@ def _summary(collection: Collection) -> FeaturesSummary:
     return FeaturesSummary(
         name=collection.name,
         task=collection.task,
-        modalities=collection.modalities,
+        modalities={m: s.width if s.kind == "vector" else str(s) for m, s in collection.shapes.items()},
         rows={split: len(rows) for split, rows in collection.splits.items()},
         available_percent=availability(collection),
         labels=label_statistics(collection),

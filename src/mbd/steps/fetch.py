@@ -3,15 +3,16 @@
     model.safetensors, model.json, indices.safetensors     as they were published
     published.json                                         by which certificate, and what was deleted
 
-The model of a certificate that was revoked or superseded is not fetched.
+The model of a certificate that was revoked, superseded or refuted is not fetched.
 """
 
 from pathlib import Path
 from typing import Literal
 
-from mbd.certificate.layout import latest_name, object_name, read_pointer
+from mbd.certificate.layout import object_name
+from mbd.certificate.replay import read_history
 from mbd.certificate.state import entry
-from mbd.certificate.trust import read_trust
+from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.formats.deletion import INDICES
@@ -20,7 +21,7 @@ from mbd.params import Params
 from mbd.records import Digest, Record, now
 from mbd.steps.step import step_run
 from mbd.storage import open_store
-from mbd.storage.store import NotThereError, Store
+from mbd.storage.store import Store
 
 NAME = "fetch"
 PUBLISHED = "published.json"
@@ -42,10 +43,10 @@ class Published(Record):
 def run(params: Params, store: str, out: Path, *, modality: str = "", certificate: str = "") -> Published:
     """Fetch the model of a certificate, or of the latest one for a modality of `certificate.model`, to `out`."""
     opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
-    digest = certificate or _latest(opened, params.certificate.model, modality)
+    digest = certificate or _latest(opened, trust, params.certificate.model, modality)
     found = entry(opened, digest, trust, now())
     predicate, digests = found.statement.predicate, found.statement.digests
-    if found.status.state in ("revoked", "superseded"):
+    if found.status.state not in ("valid", "overdue"):
         raise UsageError(
             f"this certificate is no longer valid: {found.status.reason}",
             value=found.digest,
@@ -66,15 +67,14 @@ def run(params: Params, store: str, out: Path, *, modality: str = "", certificat
     return published
 
 
-def _latest(store: Store, model: str, modality: str) -> str:
+def _latest(store: Store, trust: Trust, model: str, modality: str) -> str:
     if not modality:
         raise UsageError("neither a certificate nor a modality was named", hint="give CERTIFICATE or --modality")
-    name = latest_name(model, modality)
-    try:
-        return read_pointer(store.read(name), name).certificate
-    except NotThereError as error:
+    latest = read_history(store, trust).model(model).latest(modality)
+    if latest is None:
         raise DataError(
             f"no certificate was published for {modality} of {model}",
-            file=f"{store.url}/{name}",
+            file=store.url,
             hint="`mbd certificate list` shows what there is; certificate.model names the model",
-        ) from error
+        )
+    return latest.digest

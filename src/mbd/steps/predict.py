@@ -55,7 +55,7 @@ def run(
 ) -> PredictResult:
     """Write the predictions for `split` to `out`."""
     if out.is_dir():
-        raise UsageError("the output must be a file, and a folder is there", key="--out", value=out)
+        raise UsageError("the output must be a file, not a folder", key="--out", value=out)
     seeds = seed_folders(model_folder)
     if seeds and seeds != [model_folder]:
         raise UsageError(
@@ -99,7 +99,7 @@ def _batches(model: Model, split: Split, chosen: tuple[str, ...]) -> Iterator[_S
         some = np.any(list(there.values()), axis=0)
         scores = np.zeros((len(rows), *width))
         if some.any():
-            inputs = {m: rows.features[m][some] for m in chosen}
+            inputs = {name: x[some] for name, x in rows.inputs(chosen).items()}
             scores[some] = model.predict(inputs, {m: bits[some] for m, bits in there.items()})
         yield _Scored(rows.ids, _used(there), some, scores)
 

@@ -7,27 +7,34 @@
 Nothing is published that does not verify. Run again, with the same bundle, it changes nothing and writes the same.
 """
 
+import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mbd.certificate.envelope import certificate_digest
 from mbd.certificate.keys import load_signer
+from mbd.certificate.lineage import keep_record, read_lineage_key, refuse_uncounted, stated_charges
 from mbd.certificate.publish import Publisher, publish_certificate
+from mbd.certificate.reader import parse_envelope
+from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verdict import Verdict
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.certificate.verify.inputs import VerificationInput
-from mbd.errors import VerificationError
+from mbd.errors import UsageError, VerificationError
 from mbd.files import write_file
+from mbd.formats.deletion import DELETION
 from mbd.formats.receipt import RECEIPT, Receipt
-from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS
+from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement
 from mbd.params import Params
 from mbd.steps.step import step_run
-from mbd.storage import open_store
+from mbd.storage import open_private, open_store
 
 NAME = "publish"
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,9 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
     verdict = verify_bundle(given, trust, unpublished=True)
     _refuse_unverified(verdict, certificate)
     publisher = open_publisher(params, store)
+    _check_budget(publisher, given.envelope)
     files = {name: places[0] for name, places in given.files.items()}
+    _keep_record(params, store, model / DELETION, certificate_digest(given.envelope))
     receipt, inclusion = publish_certificate(publisher, given.envelope, files)
     if out is not None:
         with step_run(NAME, out, {"store": params.store}, certificate=certificate) as step:
@@ -63,11 +72,30 @@ def open_publisher(params: Params, url: str) -> Publisher:
     return Publisher(open_store(url, params.store), params.store, signer, trust)
 
 
+def _keep_record(params: Params, store: str, deletion: Path, certificate: str) -> None:
+    """Keep the deletion record for the next deletion of this model; a warning where that cannot be done."""
+    try:
+        key = read_lineage_key(params.certificate)
+    except UsageError as error:
+        _LOG.warning("the deletion record is not kept, and `mbd request run` cannot start from this model: %s", error)
+        return
+    if deletion.is_file():
+        keep_record(open_private(store, params.store), certificate, deletion, key)
+
+
+def _check_budget(publisher: Publisher, envelope: bytes) -> None:
+    """Compare the budget that a certificate states with those of its lineage that are published."""
+    statement = parse_envelope(envelope).require()
+    if isinstance(statement, DeletionStatement) and statement.predicate.budget:
+        history = read_history(publisher.store, publisher.trust)
+        refuse_uncounted(statement.predicate, stated_charges(history, statement.predicate.lineage.id))
+
+
 def _refuse_unverified(verdict: Verdict, bundle: Path) -> None:
-    if verdict.verified:
+    if verdict.authentic:
         return
     raise VerificationError(
-        "what does not verify is not published: "
+        "the bundle does not verify, so it is not published: "
         + "; ".join(f"{check.name}: {check.reason}" for check in verdict.problems),
         file=bundle,
         hint="`mbd verify` shows all checks; certify again",

@@ -2,18 +2,22 @@
 
 In this order, so that it can be killed anywhere and run again:
 
-    1. what must go is found out; tombstones are set up in the store, which also keep this for a later run
+    1. what must go is found out, and kept in the private folder for a later run
     2. every place is searched, and what is found is removed
     3. every place is listed again
-    4. purge.json is written, and the statement that it backs is signed, logged and published
+    4. purge.json and the tombstones are stored, and the statement that names them is signed, logged and published
+
+What is removed follows from the certificate, from what the operator gives, and from tombstones that signed statements
+name. Files of a current release are never removed.
 """
 
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mbd.certificate.publish import announce, finish_pending
+from mbd.certificate.publish import announce
 from mbd.certificate.state import entry
+from mbd.certificate.tombstones import Tombstones, keep_list
 from mbd.certificate.trust import read_trust
 from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
@@ -31,13 +35,13 @@ from mbd.purge.proof import Purged, purge_record, purge_statement
 from mbd.purge.scan import Scan, scan_all
 from mbd.purge.still_needed import needed_by_others, published_models
 from mbd.purge.targets import Targets
-from mbd.purge.tombstone_store import create_tombstones, read_tombstones, update_list
+from mbd.purge.tombstone_store import begin, begun, store_tombstones, update_list
 from mbd.purge.workspace import Workspace, workspace
 from mbd.records import now
 from mbd.steps.metrics_reporting import add_samples
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import step_run
-from mbd.storage import open_store
+from mbd.storage import open_private, open_store
 
 NAME = "purge"
 
@@ -88,10 +92,11 @@ def plan(
     modalities = found.statement.predicate.deleted.modalities
     whole = modalities if params.purge.features else ()
     purge_workspace = workspace(params, store, root=root, modalities=whole)
-    before = read_tombstones(opened)
+    before = store_tombstones(params, store)
     targets = Targets(old_weights(received, found.statement, deletion, Path(params.certificate.private)))
     further = [
-        *read_tombstones(opened, received.certificate),
+        *before.of(received.certificate),
+        *begun(params, received.certificate),
         *(Target(sha256=digest, what="export") for digest in params.purge.also),
     ]
     sets = feature_sets(purge_workspace) if whole else []
@@ -99,9 +104,9 @@ def plan(
     further += snapshots(purge_workspace, modalities)
     for target in (*further, *(known for known in before if targets.by_sha256(known.sha256))):
         targets.add(target)
-    _refuse_released(targets, found.statement)
+    _refuse_released(targets, before, found.statement)
     complete(targets, purge_workspace)
-    excepted = needed_by_others(targets, before, purge_workspace, sets, published_models(opened, trust, now()))
+    excepted = needed_by_others(targets, Targets(before), purge_workspace, sets, published_models(opened, trust, now()))
     targets = targets.without(needed.sha256 for needed in excepted)
     refs = purge_workspace.history.refs_naming(targets)
     # Feature files that another model needs must stay readable where they are encrypted, too.
@@ -113,14 +118,15 @@ def plan(
 def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None) -> Done:
     """Carry out a plan; return the proof, which lists what could not be done."""
     publisher, purged = open_publisher(params, store), planned.purged
-    finish_pending(publisher)
-    create_tombstones(publisher.store, purged.targets, purged.certificate)
+    publisher.complete()
+    listed = begin(params, purged.certificate, purged.targets)
     update_list(params, purged.targets)
     removal = remove_all(planned.places, purged.targets)
     fresh = take_inventory(planned.places, purged.targets)
     record = purge_record(replace(purged, shredding=_destroyed_keys(planned)), removal, fresh, now())
     proof = _keep(record, Path(params.certificate.private))
-    statement = announce(purge_statement(record), params.certificate, publisher)
+    tombstones = keep_list(open_private(store, params.store), listed)
+    statement = announce(purge_statement(record, tombstones), params.certificate, publisher)
     if out is not None:
         with step_run(NAME, out, {"purge": params.purge}) as step:
             write_file(step.folder / PURGE, record.to_bytes(), mode=0o600)
@@ -130,10 +136,11 @@ def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None)
 
 def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Look for everything that has a tombstone in the store; bring the local list of them up to date."""
-    tombstones = read_tombstones(open_store(store, params.store))
-    update_list(params, tombstones)
+    tombstones = store_tombstones(params, store)
+    targets = Targets(tombstones)
+    update_list(params, targets)
     places = workspace(params, store, root=root).places
-    found = scan_all(places, tombstones)
+    found = scan_all(places, targets, tombstones.problems)
     add_samples(
         lambda samples: add_purge_scan(
             samples,
@@ -149,16 +156,15 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
 
 def remove_resurrections(params: Params, store: str, *, root: Path | None = None) -> Scan:
     """Remove everything that has a tombstone in the store, and scan again."""
-    tombstones = read_tombstones(open_store(store, params.store))
-    remove_all(workspace(params, store, root=root).places, tombstones)
+    remove_all(workspace(params, store, root=root).places, Targets(store_tombstones(params, store)))
     return scan(params, store, root=root)
 
 
-def _refuse_released(targets: Targets, statement: DeletionStatement) -> None:
-    for name, sha256 in statement.digests.items():
+def _refuse_released(targets: Targets, tombstones: Tombstones, statement: DeletionStatement) -> None:
+    for sha256 in (*statement.digests.values(), *tombstones.released):
         if targets.by_sha256(sha256):
             raise UsageError(
-                f"{name} of the released model is among what should be purged",
+                "a file of a released model is among what should be purged",
                 key="purge.also",
                 value=sha256,
                 hint="list only files that hold something of the revoked modality",
@@ -173,7 +179,7 @@ def _destroyed_keys(planned: PurgePlan) -> ShreddingFacts | None:
 def _source(params: Params, root: Path) -> list[Place]:
     """Return the data that the features were made from, if they must go and it is there: it holds them as well."""
     source = params.features.source
-    if not params.purge.features or source.kind == "synthetic" or not source.path or not (root / source.path).exists():
+    if not params.purge.features or not source.path or not (root / source.path).exists():
         return []
     problem = "it holds the modality among others, and only its owner can take it out"
     return [Unsearchable("data source", str(source.path), problem, "take the modality out of it, or remove it")]

@@ -1,19 +1,23 @@
 """Step `certificate reaudit`: a signed, logged statement of what new attacks on a certified model found.
 
 If the gate let the model pass, the statement sets the date of the next audit. If it refused, the certificate is
-refuted: it no longer verifies, and the step ends with exit code 3.
+refuted: it no longer verifies, and the step ends with exit code 3. Whether the model passed is decided again from the
+numbers in the record: one whose decision does not follow from them is not signed.
 """
 
+import os
 from pathlib import Path
 
 from mbd.certificate.commitments import Commitments
 from mbd.certificate.compose import reaudit
-from mbd.certificate.publish import announce, finish_pending
+from mbd.certificate.facts import audit_effect
+from mbd.certificate.publish import announce
 from mbd.certificate.state import entry
-from mbd.errors import GateRefusedError
+from mbd.errors import GateRefusedError, VerificationError
 from mbd.formats.statement import ReauditStatement
 from mbd.params import Params
 from mbd.records import now
+from mbd.steps.certify import RUN_ID
 from mbd.steps.publish import open_publisher
 
 
@@ -28,17 +32,26 @@ def run(params: Params, certificate: str, leakage: Path, store: str) -> ReauditS
 
     Raises:
         GateRefusedError: the gate refused the model. The statement is published nevertheless.
+        VerificationError: The record says that the model passed, and its numbers do not. Nothing is published.
     """
     publisher, commitments = open_publisher(params, store), Commitments()
-    finish_pending(publisher)
+    publisher.complete()
     found = entry(publisher.store, certificate, publisher.trust, now())
     days = params.certificate.reaudit_days
-    statement = reaudit(found.digest, found.statement, leakage, now(), days, commitments)
+    run_id = os.environ.get(RUN_ID) or None
+    statement = reaudit(found.digest, found.statement, leakage, now(), days, commitments, run_id)
+    effect, reason = audit_effect(statement, found.facts)
+    if statement.predicate.passed and effect != "passed":
+        raise VerificationError(
+            f"the record says that the model passed, and every reader would refuse it: {reason}",
+            file=leakage,
+            hint="run `mbd attack` again on the certified model",
+        )
     announce(statement, params.certificate, publisher, commitments)
     if not statement.predicate.passed:
         raise GateRefusedError(
             f"the audit refutes certificate {found.digest}: {'; '.join(statement.predicate.leakage.reasons)}",
             file=leakage,
-            hint="this is in the log now, and the certificate no longer verifies: delete in another way",
+            hint="the audit is in the log and the certificate no longer verifies; delete with another method",
         )
     return statement

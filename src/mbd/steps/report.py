@@ -19,7 +19,7 @@ from mbd.certificate.bundle import Bundle
 from mbd.certificate.layout import CERTIFICATES, proof_name
 from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.state import CertificateEntry, InvalidCertificate, entries
-from mbd.certificate.trust import read_trust
+from mbd.certificate.trust import read_trust, require_trust
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.formats.request import OPEN
@@ -33,7 +33,7 @@ from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
 from mbd.requests.request_store import RequestStore
 from mbd.steps.step import step_run
-from mbd.storage import open_store
+from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 
 NAME = "report"
@@ -64,7 +64,7 @@ def of_bundle(bundle: Path, out: Path) -> Path:
         write_file(out, FORMATS[out.suffix](page))
         return out
     if out.suffix and not out.is_dir():
-        raise UsageError("this is no format of a page", key="--out", value=out, hint="end it with .html, .md or .json")
+        raise UsageError("unknown format of a page", key="--out", value=out, hint="end it with .html, .md or .json")
     with step_run(NAME, out, {}, bundle=bundle) as step:
         _write(step.folder / "report", page)
         step.look_at = "report.html"
@@ -76,8 +76,8 @@ def of_store(
 ) -> StorePages:
     """Write a page for each certificate of a store, and an index of them."""
     at, store = clock(), open_store(url, params.store)
-    trusted = read_trust(trust or Path(params.certificate.trust))
-    requests = list(_requests(store))
+    trusted = read_trust(require_trust(trust))
+    requests = list(_requests(open_private(url, params.store)))
     answered = defaultdict[str, list[str]](list)
     for identifier, certificate, _ in requests:
         answered[certificate or ""].append(identifier)
@@ -102,7 +102,7 @@ def bundle_page(bundle: Bundle) -> Page:
     """Return the page of a bundle; nothing is verified."""
     statement = bundle.statement
     if not isinstance(statement, DeletionStatement):
-        raise DataError("this is no certificate, but a statement about one", file=bundle.file(CERTIFICATE))
+        raise DataError("this is not a certificate, but a statement about one", file=bundle.file(CERTIFICATE))
     file = bundle.file(PROOF)
     inclusion = _inclusion(file.read_bytes(), str(file)) if file.is_file() else None
     return certificate_page(statement, PageContext(bundle.digest, inclusion))
@@ -115,6 +115,7 @@ def store_page(store: Store, entry: CertificateEntry, answered: tuple[str, ...] 
         digest=entry.digest,
         inclusion=_inclusion(store.read(name), name),
         about=entry.about,
+        status=entry.undated,
         answered=answered,
         url=f"{store.url}/{CERTIFICATES}/{entry.digest}",
         back=Link(text="All certificates", href="../index.html"),
@@ -127,9 +128,9 @@ def _inclusion(proof: bytes, name: str) -> Inclusion:
     return Inclusion.from_bytes(proof, "proof of inclusion", file=name, hint=hint)
 
 
-def _requests(store: Store) -> Iterator[tuple[str, str | None, RequestRow]]:
+def _requests(private: Store) -> Iterator[tuple[str, str | None, RequestRow]]:
     """Yield id, certificate and what the index says of every request."""
-    for found in RequestStore(store).all():
+    for found in RequestStore(private).all():
         open_requests = RequestRow(found.id, found.model, found.modalities, found.state, found.state in OPEN, found.due)
         yield found.id, found.certificate, open_requests
 

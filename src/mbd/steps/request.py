@@ -4,6 +4,10 @@ For a batch of requests: train the reference without their modalities, delete, e
 into the store under its digest; decide the batch; publish. From the decision on, any worker can finish it from the
 store alone (:mod:`mbd.requests.batches`). A worker that is killed before the decision leaves nothing that counts; the
 next one begins again, and removes its folder, which holds copies of the old model.
+
+What is deleted from follows from the log (:mod:`mbd.steps.base_model`), and what is published from a certificate that
+verifies: a decision in the store only says which one. It must be for this batch and made from the current model;
+otherwise the requests are carried out again.
 """
 
 import logging
@@ -17,20 +21,23 @@ from tempfile import gettempdir
 from threading import Event, Thread
 from typing import Literal
 
-from mbd.certificate.layout import latest_name, object_name, read_pointer
-from mbd.certificate.state import entry
-from mbd.certificate.trust import read_trust
+from mbd.certificate.bundle import Bundle
+from mbd.certificate.history import WITHDRAWN, History
+from mbd.certificate.layout import object_name
 from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Files, Lease
-from mbd.formats.statement import SUBJECTS
+from mbd.formats.statement import SUBJECTS, DeletionStatement
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.requests.batches import Batches
 from mbd.requests.request_store import RequestStore
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish, train
+from mbd.steps.base_model import BaseModel, find_base
+from mbd.storage import open_store
+from mbd.storage.store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +50,8 @@ class Worker:
     request_store: RequestStore
     store_url: str
     features: Path
-    model: Path
-    """the model that was trained; later deletions start from the one that was certified last"""
+    model: Path | None
+    """the model that was trained, for the first deletion; later ones start from the current release"""
     name: str
 
     def run(self) -> Iterator[tuple[DeletionRequest, str]]:
@@ -58,41 +65,40 @@ class Worker:
             try:
                 with _renewed(batches, lease, self.params.requests.lease_seconds):
                     for decision in batches.abandon_undecided():
-                        self._finish_or_report(batches, decision, lease)
+                        self._finish_or_report(batches, decision)
+                    base = find_base(self.params, self.store_url, self.model)
                     claimed = batches.claim_all(lease, but=tried)
                     tried |= {request.id for request in claimed}
-                    self._carry_out(batches, lease, claimed)
+                    self._carry_out(batches, lease, claimed, base)
             finally:
                 batches.release(lease)
             yield from ((done, _in_words(done)) for done in map(self.request_store.get, (r.id for r in claimed)))
 
-    def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest]) -> None:
+    def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], base: BaseModel) -> None:
         with private_folder(gettempdir()) as work:
-            base = self._base(batches, work)
-            record, _ = load_model(base)
-            pending = list(self._without_answered(batches, lease, claimed, record))
+            model = base.fetch(work / "base")
+            record, _ = load_model(model)
+            pending = list(self._without_answered(batches, lease, claimed, record, base.history))
             if not pending:
                 return
+            again = base.returned(record.inputs)
             try:
-                decision = batches.decide(self._certified(work, base, record, lease, pending))
+                decision = batches.decide(self._certified(work, model, record, lease, pending, again))
             except MbdError as error:
                 batches.decide(Decision(batch=lease.batch, outcome="abandoned"))
                 state: Literal["refused", "failed"] = "refused" if isinstance(error, GateRefusedError) else "failed"
                 batches.end(lease.batch, [request.id for request in pending], state, note=error.problem)
                 return
         if decision.outcome == "certified":  # else the lease has expired, and another worker has these requests
-            self._finish(batches, decision, lease)
-
-    def _base(self, batches: Batches, work: Path) -> Path:
-        """Return the model to delete from: the last one certified, out of the store, or the one that was trained."""
-        current = batches.current()
-        if current is None:
-            return self.model
-        self._fetch(current, work / "base")
-        return work / "base"
+            self._finish(batches, decision)
 
     def _without_answered(
-        self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], record: ModelRecord
+        self,
+        batches: Batches,
+        lease: Lease,
+        claimed: Sequence[DeletionRequest],
+        record: ModelRecord,
+        history: History,
     ) -> Iterator[DeletionRequest]:
         """End the requests that need no deletion; yield the others."""
         for request in claimed:
@@ -101,36 +107,29 @@ class Worker:
             if unknown:
                 end("refused", note=f"the model has no modality {', '.join(unknown)}")
             elif set(request.modalities) <= set(record.revoked):
-                certificate, missing = self._certified_before(request)
-                if missing:
-                    end("failed", note=missing)
-                else:
+                certificate = _certified_before(request, history)
+                if certificate:
                     end("certified", certificate=certificate, note="deleted before")
+                else:
+                    names = ", ".join(request.modalities)
+                    end("failed", note=f"{names}: deleted before, but no valid certificate in the log shows it")
             else:
                 yield request
 
-    def _certified_before(self, request: DeletionRequest) -> tuple[str | None, str]:
-        """Return a certificate for modalities that are gone already, or why no valid one covers them all."""
-        trust, digest = read_trust(Path(self.params.certificate.trust)), None
-        for modality in request.modalities:
-            name = latest_name(request.model, modality)
-            try:
-                digest = read_pointer(self.request_store.store.read(name), name).certificate
-                found = entry(self.request_store.store, digest, trust, self.request_store.clock())
-            except MbdError as error:
-                return (
-                    None,
-                    f"{modality} was deleted before, but no certificate in this store shows it: {error.problem}",
-                )
-            if found.status.state != "valid":
-                return None, f"{modality} was deleted before, but its certificate is {found.status.state}"
-        return digest, ""
-
     def _certified(
-        self, work: Path, base: Path, record: ModelRecord, lease: Lease, pending: Sequence[DeletionRequest]
+        self,
+        work: Path,
+        base: Path,
+        record: ModelRecord,
+        lease: Lease,
+        pending: Sequence[DeletionRequest],
+        again: Sequence[str],
     ) -> Decision:
-        """Do the work, put all of it into the store, and return the decision that it leads to."""
-        asked = {m for request in pending for m in request.modalities}
+        """Do the work, put all of it into the store, and return the decision that it leads to.
+
+        `again`: modalities that are revoked for the name and that the base takes all the same.
+        """
+        asked = {*again, *(m for request in pending for m in request.modalities)}
         modalities = [m for m in record.inputs if m in asked]
         if len(modalities) == len(record.inputs):
             raise UsageError("these requests would leave the model without any modality", value=", ".join(modalities))
@@ -153,36 +152,56 @@ class Worker:
             model=self._keep(deleted),
         )
 
-    def _finish_or_report(self, batches: Batches, decision: Decision, lease: Lease) -> None:
+    def _finish_or_report(self, batches: Batches, decision: Decision) -> None:
         """Finish the batch of an earlier worker; one that cannot be published is reported, and its requests stay open.
 
         Anyone who can write to the store can leave such a decision, and it must not block the requests of the model.
         """
         try:
-            self._finish(batches, decision, lease)
+            self._finish(batches, decision)
         except (DataError, VerificationError) as error:
             _log.warning(
                 "batch %s cannot be published, so its requests are carried out again: %s", decision.batch, error
             )
 
-    def _finish(self, batches: Batches, decision: Decision, lease: Lease) -> None:
+    def _finish(self, batches: Batches, decision: Decision) -> None:
         """Publish what was decided, from the store alone, and end its requests."""
         if decision.bundle is None or decision.model is None or decision.certificate is None:
             raise DataError("the decision has no bundle, model or certificate", file=f"batches/{decision.batch}.json")
         with private_folder(gettempdir()) as work:
             self._fetch(decision.bundle, work / "bundle")
             self._fetch(decision.model, work / "model")
-            published = publish.run(self.params, work / "bundle", work / "model", self.store_url)
-            if published.receipt.certificate != decision.certificate:
-                raise DataError("the decision names another certificate", file=f"batches/{decision.batch}.json")
-        if batches.set_current(decision.model, lease):
-            batches.end(decision.batch, decision.requests, "certified", certificate=decision.certificate)
+            revoked = self._check(decision, Bundle(work / "bundle"), work / "model")
+            publish.run(self.params, work / "bundle", work / "model", self.store_url)
+        answered = {request.id for request in self.request_store.all() if set(request.modalities) <= revoked}
+        requests = [request for request in decision.requests if request in answered]
+        batches.end(decision.batch, requests, "certified", certificate=decision.certificate)
+        find_base(self.params, self.store_url, None)  # remembers the log's head: a later rollback is noticed here
+
+    def _check(self, decision: Decision, bundle: Bundle, model: Path) -> set[str]:
+        """Check that a decision names a certificate of its own batch and of the current model; return what it revokes.
+
+        Its signatures and its files are verified when it is published.
+        """
+        statement = bundle.statement
+        if (
+            not isinstance(statement, DeletionStatement)
+            or bundle.digest != decision.certificate
+            or statement.predicate.model != self.params.certificate.model
+            or statement.predicate.request.reference != _reference(decision.batch)
+        ):
+            raise DataError("the decision names a certificate of another batch", file=f"batches/{decision.batch}.json")
+        base = find_base(self.params, self.store_url, self.model)
+        if decision.certificate not in base.history.certificates:
+            base.refuse_stale(statement, model)
+        return set(statement.predicate.deleted.revoked)
 
     def _keep(self, folder: Path) -> Files:
         """Put a step's folder into the store, file by file, under their digests."""
         files = {**file_digests(folder), STEP_FILE: sha256_file(folder / STEP_FILE)}
         for name, digest in files.items():
-            self.request_store.store.create(_place(name, digest), folder / name)
+            store, place = self._place(name, digest)
+            store.create(place, folder / name)
         return Files(files=files)
 
     def _fetch(self, kept: Files, folder: Path) -> None:
@@ -190,7 +209,18 @@ class Worker:
             shutil.rmtree(folder)
         for name, digest in kept.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            self.request_store.store.fetch(_place(name, digest), folder / name, sha256=digest)
+            store, place = self._place(name, digest)
+            store.fetch(place, folder / name, sha256=digest)
+
+    def _place(self, name: str, digest: str) -> tuple[Store, str]:
+        """Return where a file is kept: with the published ones if it is to be published, else in the private part."""
+        if name in SUBJECTS:
+            return self._published, object_name(digest)
+        return self.request_store.store, f"batches/files/{digest}"
+
+    @property
+    def _published(self) -> Store:
+        return open_store(self.store_url, self.params.store)
 
 
 @contextmanager
@@ -215,15 +245,23 @@ def _renewed(batches: Batches, lease: Lease, lease_seconds: int) -> Iterator[Non
         thread.join()
 
 
-def _place(name: str, digest: str) -> str:
-    """Return where a file lies in the store: with the published ones if it is to be published, else apart."""
-    return object_name(digest) if name in SUBJECTS else f"batches/files/{digest}"
+def _certified_before(request: DeletionRequest, history: History) -> str | None:
+    """Return the last certificate in force that states that the modalities of a request were deleted."""
+    for certificate in reversed(history.model(request.model).certificates):
+        if set(request.modalities) <= set(certificate.revoked) and not history.effects(certificate.digest) & WITHDRAWN:
+            return certificate.digest
+    return None
+
+
+def _reference(batch: str) -> str:
+    """Return how a certificate names the requests that it answers."""
+    return f"batch-{batch}"
 
 
 def _request_document(lease: Lease, pending: Sequence[DeletionRequest]) -> dict[str, str]:
     """Return what the certificate says of the requests: a reference, when the first came in, when it was due."""
     return {
-        "reference": f"batch-{lease.batch}",
+        "reference": _reference(lease.batch),
         "received": min(request.received for request in pending).isoformat().replace("+00:00", "Z"),
         "due": min(request.due for request in pending).isoformat().replace("+00:00", "Z"),
     }

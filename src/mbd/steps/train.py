@@ -99,7 +99,7 @@ def run(
         step.known_digests[WEIGHTS] = record.sha256
         write_history(step.folder, trained.history)
         with threadpool_limits(1):
-            metrics = _metrics(load(step.folder, verify=False), data)
+            metrics = test_metrics(load(step.folder, verify=False), data)
         write_file(step.folder / METRICS, to_json(metrics))
         step.look_at = METRICS
     shutil.rmtree(snapshots, ignore_errors=True)
@@ -134,21 +134,31 @@ def run_seeds(
             value=out,
             hint="give another folder, or remove this one first",
         )
-    results = []
-    for seed in seeds:
-        training = params.training.model_copy(update={"seed": seed})
-        own = params.model_copy(update={"training": training})
-        if result := run(own, features, out / f"seed-{seed}", without, progress=progress):
-            results.append(result)
-    return results
+    from mbd.training.processes import side_by_side  # noqa: PLC0415 -- imports what several processes need
+
+    processes = min(params.training.processes, len(seeds)) if "RANK" not in os.environ else 1
+    calls = [(_of_seed(params, seed), features, out / f"seed-{seed}", without, progress) for seed in seeds]
+    with side_by_side(processes) as mapped:
+        return [result for result in mapped(_run_one, calls) if result]
 
 
-def _metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
+def _of_seed(params: Params, seed: int) -> Params:
+    """Return the parameters of one seed; seeds side by side leave no processes for what is inside of one."""
+    return params.model_copy(update={"training": params.training.model_copy(update={"seed": seed, "processes": 1})})
+
+
+def _run_one(call: tuple[Params, Path, Path, tuple[str, ...], bool]) -> TrainingResult | None:
+    params, features, out, without, progress = call
+    return run(params, features, out, without, progress=progress)
+
+
+def test_metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
+    """Return the metrics of a model on the valid and the test split."""
     metrics = {}
     for split in ("valid", "test"):
         found = data.split(split)
         rows = found.take(np.any(list(found.available.values()), axis=0))
-        values = task_metrics(model.record.task, rows.labels, model.predict(rows.features, rows.available))
+        values = task_metrics(model.record.task, rows.labels, model.predict(rows.inputs(), rows.available))
         metrics[split] = {name: round(value, _DIGITS) for name, value in values.items()}
     return metrics
 

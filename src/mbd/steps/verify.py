@@ -3,9 +3,12 @@
     bundle/                                   a folder that `mbd certify` or `mbd publish --out` wrote
     s3://BUCKET/PREFIX                        the one certificate that is the latest there
     s3://…/certificates/SHA256                this certificate
-    s3://…/latest/MODEL/MODALITY              the latest one for a model and a modality        (file:// likewise)
+    s3://…/latest/MODEL/MODALITY              the latest one for a model and a modality
+    file://, https://                         likewise; over https:// a certificate or `latest/…` has to be named
 
-From a store everything is fetched that the certificate is about, and the log is read for whether it is still valid.
+From a store everything is fetched that the certificate is about, and its log is read for whether the certificate is in
+force. For a folder the caller names the store to ask, or asks none (`offline`). The store that a receipt in the folder
+names is not asked: the sender of the folder could name an old copy of the store and so hide a revocation.
 """
 
 import re
@@ -13,18 +16,20 @@ import tempfile
 from pathlib import Path
 
 from mbd.certificate.layout import LATEST, read_pointer
-from mbd.certificate.trust import Trust, read_trust
+from mbd.certificate.trust import find_trust, read_trust
 from mbd.certificate.verdict import Check, Verdict, failed, not_checkable, passed
 from mbd.certificate.verify import VerificationInput, from_folder, from_store, verify_bundle
 from mbd.certificate.verify.checks import digest_name
-from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
 from mbd.formats.model import ModelRecord
 from mbd.formats.statement import CERTIFICATE, MODEL, WEIGHTS
 from mbd.model.compatible import open_for, refuse_other_data
-from mbd.params import Params, load_params
-from mbd.storage import open_store
+from mbd.params import Params
+from mbd.registry import BACKBONES
+from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store
 from mbd.tensors import save_tensors
+from mbd.training.trained import recorded_params
 from mbd.urls import without_credentials
 
 _PLACE = re.compile(
@@ -35,34 +40,66 @@ REPRODUCTION = "reproduction"
 
 
 def run(
-    params: Params, source: str, *, model: Path | None = None, trust: Path | None = None, features: Path | None = None
+    params: Params,
+    source: str,
+    *,
+    model: Path | None = None,
+    trust: Path | None = None,
+    store: str | None = None,
+    offline: bool = False,
+    features: Path | None = None,
 ) -> Verdict:
-    """Verify the certificate at `source`; with `features`, train it again and compare bits.
+    """Verify a certificate.
 
-    Without `trust`, the trust file of the parameters counts, if there is one.
+    Args:
+        params: How to reach a store.
+        source: A bundle's folder, or the URL of a store or of a certificate in it.
+        model: Model folder to compare with the certificate.
+        trust: Trust file; by default where :func:`~mbd.certificate.trust.find_trust` finds one. Without any, the
+            decision is `failed`.
+        store: URL of the store that says whether the certificate in a folder is in force.
+        offline: Ask no store; the decision is at most `authentic`.
+        features: FeatureSet folder: train again, and compare bits.
+
+    Raises:
+        UsageError: Neither a store nor `offline` was given for a folder, or both.
     """
-    trusted = _trust(params, trust)
+    file = find_trust(trust)
     with tempfile.TemporaryDirectory() as folder:
-        given = _given(params, source, model, Path(folder))
-        verdict = verify_bundle(given, trusted)
+        if "://" in source:
+            given = _in_store(params, source, model, Path(folder), named=store is not None or offline)
+        else:
+            given = _in_folder(params, Path(source), model, store, offline=offline)
+        verdict = verify_bundle(given, read_trust(file) if file else None, max_age=params.certificate.checkpoint_age)
         if features is not None:
-            verdict = verdict.with_check(_reproduction_check(given, verdict, features))
-    return verdict
+            verdict = verdict.with_check(_reproduction_check(params, given, verdict, features))
+    return verdict.model_copy(update={"trust_file": str(file.absolute()) if file else None})
 
 
-def _trust(params: Params, trust: Path | None) -> Trust | None:
-    file = trust or Path(params.certificate.trust)
-    return read_trust(file) if trust is not None or file.exists() else None
+def _in_folder(
+    params: Params, source: Path, model: Path | None, store: str | None, *, offline: bool
+) -> VerificationInput:
+    bundle = source.parent if source.name == CERTIFICATE else source
+    if (store is not None) == offline:
+        raise UsageError(
+            "--store and --offline exclude each other" if offline else "a folder does not show whether it was revoked",
+            value=str(source),
+            hint="give --store URL, or --offline to leave open whether it is in force",
+        )
+    return from_folder(bundle, model, open_existing(store, params.store) if store is not None else None)
 
 
-def _given(params: Params, source: str, model: Path | None, folder: Path) -> VerificationInput:
-    if "://" not in source:
-        place = Path(source)
-        return from_folder(place.parent if place.name == CERTIFICATE else place, model)
+def _in_store(params: Params, source: str, model: Path | None, folder: Path, *, named: bool) -> VerificationInput:
     match = _PLACE.fullmatch(source)
     if match is None:
-        raise UsageError("this is no place of a certificate", value=without_credentials(source))
-    store = open_store(match["store"], params.store)
+        raise UsageError("this is not the location of a certificate", value=without_credentials(source))
+    if named:
+        raise UsageError(
+            "a URL names the store to ask: neither --store nor --offline can be given",
+            value=without_credentials(source),
+            hint="give the folder of a bundle instead of the URL, or leave the option out",
+        )
+    store = open_existing(match["store"], params.store, key="URL")
     digest = match["digest"] or _latest(store, match["latest"])
     return from_store(store, digest, folder, model)
 
@@ -87,34 +124,45 @@ def _latest(store: Store, pointer: str | None) -> str:
     return next(iter(found.values()))
 
 
-def _reproduction_check(given: VerificationInput, verdict: Verdict, features: Path) -> Check:
+def _reproduction_check(params: Params, given: VerificationInput, verdict: Verdict, features: Path) -> Check:
     """Train what `model.json` describes on the retained data in `features`, and compare the weights' digest."""
     if why := _impossible(verdict):
         return not_checkable(REPRODUCTION, why, required=True)
     record = ModelRecord.read(given.files[MODEL][0], "model record")
     try:
-        data = open_for(record, features)
-        refuse_other_data(record, data, features)
-        data.verify()
+        digest = _trained_again(record, params, features)
     except MissingExtraError:
         raise
     except MbdError as error:
-        return not_checkable(REPRODUCTION, f"the data does not serve: {error.problem}", required=True)
-    try:
-        from mbd.training.lattice import train_lattice  # noqa: PLC0415 -- scipy and others are an extra
-    except ImportError as error:
-        raise MissingExtraError("reproducing a deletion", "train", error.name or "threadpoolctl") from error
-    params = load_params(None, ["model.backbone=lattice", f"training.seed={record.seed}"])
-    lattice = type(params.model.lattice).model_validate(record.spec)
-    params = params.model_copy(update={"model": params.model.model_copy(update={"lattice": lattice})})
-    with tempfile.TemporaryDirectory() as folder:
-        trained = train_lattice(data, params, work=Path(folder), progress=False)
-        digest = save_tensors(Path(folder) / WEIGHTS, trained.tensors)
+        return not_checkable(REPRODUCTION, error.problem, required=True)
     wanted = verdict.claims["weights"]
     if digest != wanted:
         return failed(REPRODUCTION, f"training without it gives sha256 {digest}, certified is {wanted}", required=True)
     names = ", ".join(verdict.claims["modalities"])
     return passed(REPRODUCTION, f"training without {names} gives the certified weights, bit for bit", required=True)
+
+
+def _trained_again(record: ModelRecord, params: Params, features: Path) -> str:
+    """Return the SHA-256 of the weights that training gives.
+
+    Raises:
+        MbdError: The data is not what the model was made from, or what trains the model is not here.
+
+    """
+    if not (record.backbone == "lattice" or record.spec.get("training")):
+        raise DataError(f"with which settings the {record.backbone} model was trained is not part of its certificate")
+    try:
+        data = open_for(record, features)
+        refuse_other_data(record, data, features)
+        data.verify()
+    except MbdError as error:
+        raise DataError(f"the data cannot be used: {error.problem}") from error
+    with tempfile.TemporaryDirectory() as folder:
+        train = BACKBONES.get(record.backbone).train
+        trained = train(data, recorded_params(record, params), work=Path(folder), progress=False)
+        if trained.record.spec != record.spec:
+            raise DataError("the source file of the factory is not the one that the model was trained with")
+        return save_tensors(Path(folder) / WEIGHTS, trained.tensors)
 
 
 def _impossible(verdict: Verdict) -> str | None:

@@ -1,4 +1,4 @@
-"""Object stores behind one protocol: a local folder, S3, or what a package adds. Start at :func:`open_store`."""
+"""Object stores behind one protocol: a folder, S3, HTTPS to read, or what a package adds. See :func:`open_store`."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from mbd.storage.store import Lock, Store, StoreScheme
 
 
 def open_store(url: str, settings: StoreSettings | None = None) -> Store:
-    """Return the store at a URL: `file://FOLDER`, `s3://BUCKET[/PREFIX]`, or of a scheme that a package adds.
+    """Return the store at a URL: `file://`, `s3://`, `https://` (to read), or of a scheme that a package adds.
 
     Args:
         url: Where the store is.
@@ -20,6 +20,35 @@ def open_store(url: str, settings: StoreSettings | None = None) -> Store:
 
     """
     return STORES.get(scheme_of(url)).open(url, settings or StoreSettings())
+
+
+def open_existing(url: str, settings: StoreSettings | None = None, *, key: str = "--store") -> Store:
+    """Return the store at a URL, to read from it.
+
+    Raises:
+        UsageError: There is no such store; `key` is the option or parameter that names it.
+    """
+    if url.startswith("file://") and not folder_of(url).is_dir():
+        raise UsageError(
+            "there is no store at this address",
+            key=key,
+            value=url,
+            hint="check the address; `mbd publish` and `mbd request submit` create a store",
+        )
+    return open_store(url, settings)
+
+
+def open_private(url: str, settings: StoreSettings) -> Store:
+    """Return the private part of the store at a URL: requests, leases, working files and tombstones.
+
+    It is `store.private`, or `private/` in the store. Those who may read what is published must not be able to read it.
+    """
+    return open_store(private_url(url, settings), settings)
+
+
+def private_url(url: str, settings: StoreSettings) -> str:
+    """Return the URL of the private part of the store at a URL."""
+    return settings.private or f"{url.rstrip('/')}/private"
 
 
 def folder_of(url: str) -> Path:
@@ -37,5 +66,6 @@ def lock_for(store: Store, settings: StoreSettings, now: datetime) -> Lock | Non
     return Lock(settings.lock_mode, now + timedelta(days=settings.lock_days))
 
 
+HTTP = StoreScheme(lazy("mbd.storage.http:HttpStore", "a store over HTTPS", "data"))
 FILE = StoreScheme(lambda url, _: FolderStore(folder_of(url)))
 S3 = StoreScheme(lazy("mbd.storage.s3:S3Store", "an S3 store", "data"))

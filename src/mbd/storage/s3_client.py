@@ -31,7 +31,7 @@ _DENIED = (
 )
 _PROBLEMS = {
     ErrorKind.CREDENTIALS: (
-        "the S3 store refuses our credentials, or there are none",
+        "the S3 store refused the credentials, or there are none",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with permissions on the bucket",
     ),
     ErrorKind.UNREACHABLE: (

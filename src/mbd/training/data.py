@@ -3,6 +3,7 @@
 A row that has none of the modalities in use (all it had was left out by `--without`) is skipped.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,9 @@ from torch import Tensor
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
+from mbd.model.contract import to_tensor
 from mbd.model.networks import JointNetwork
+from mbd.names import dotless
 from mbd.params.features import Task
 from mbd.tensors import Array
 from mbd.training.draws import Step
@@ -53,7 +56,8 @@ def initial_scaling(train: Rows, task: Task) -> dict[str, Array]:
     """Return the scaling tensors of a network that will be trained on `train`, by their names in it."""
     tensors = {}
     for m, matrix in train.features.items():
-        tensors[f"modality.{m}.mean"], tensors[f"modality.{m}.scale"] = scaling(matrix, train.available[m])
+        pathway = f"modality.{dotless(m)}"
+        tensors[f"{pathway}.mean"], tensors[f"{pathway}.scale"] = scaling(matrix, train.available[m])
     numbers = np.zeros((1, 1)) if task == "classification" else train.labels[:, None]
     tensors["label_mean"], tensors["label_scale"] = scaling(numbers, np.ones(len(numbers), bool))
     return tensors
@@ -72,10 +76,25 @@ class RawRows:
         """Bring `rows` to the device."""
         kind = np.int64 if task == "classification" else np.float32
         return cls(
-            {m: torch.from_numpy(np.asarray(x, np.float32)).to(device) for m, x in rows.features.items()},
+            {name: to_tensor(x).to(device) for name, x in rows.inputs().items()},
             {m: torch.from_numpy(np.asarray(bits, bool)).to(device) for m, bits in rows.available.items()},
             torch.from_numpy(np.asarray(rows.labels, kind)).to(device),
         )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, index: Tensor | slice) -> "RawRows":
+        """Return the rows at `index`."""
+        return RawRows(
+            {name: x[index] for name, x in self.features.items()},
+            {m: bits[index] for m, bits in self.available.items()},
+            self.labels[index],
+        )
+
+    def parts(self, rows: int) -> Iterator["RawRows"]:
+        """Yield the rows in their order, so many at a time."""
+        return (self.take(slice(start, start + rows)) for start in range(0, len(self), rows))
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ def steps_of_epoch(
     `fusion` has width and dropout of the inputs and of the hidden units of F.
     """
     rows = len(next(iter(available.values())))
-    order = stream(seed, "order", str(epoch)).permutation(rows)
-    shown = _shown(seed, epoch, available, modality_dropout)
+    order = order_of_epoch(seed, epoch, rows)
+    shown = shown_in_epoch(seed, epoch, available, modality_dropout)
     drops = stream(seed, "dropout", str(epoch))
     for start in range(0, rows, batch_size):
         chosen = order[start : start + batch_size]
@@ -46,12 +46,17 @@ def steps_of_epoch(
         yield Step(chosen, {m: bits[chosen] for m, bits in shown.items()}, (inputs, hidden))
 
 
+def order_of_epoch(seed: int, epoch: int, rows: int) -> Array:
+    """Return the order of the rows in one epoch."""
+    return stream(seed, "order", str(epoch)).permutation(rows)
+
+
 def _mask(drops: np.random.Generator, rows: int, width: int, share: float) -> Array:
     kept = drops.random((rows, width), dtype=np.float32) >= share
     return kept / np.float32(1 - share)
 
 
-def _shown(seed: int, epoch: int, available: Mapping[str, Array], rate: float) -> dict[str, Array]:
+def shown_in_epoch(seed: int, epoch: int, available: Mapping[str, Array], rate: float) -> dict[str, Array]:
     """Hide each modality of each row with probability `rate`; a row that would show none shows all it has."""
     shown = {
         m: bits & (stream(seed, "shown", m, str(epoch)).random(len(bits)) >= rate) for m, bits in available.items()

@@ -1,7 +1,7 @@
-"""SGD with momentum; P^m has a rate of its own; the rates warm up linearly and then fall as a cosine to zero."""
+"""SGD with momentum, or AdamW; the rates warm up linearly and then fall as a cosine to zero. P^m has one of its own."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +20,13 @@ def rate_factor(step: int, steps: int, warmup: int) -> float:
 
 
 class Optimiser:
-    """The optimiser of one network; it has no state but the momentum, because the rate depends on the step alone."""
+    """The optimiser of one network; its state is that of torch's, because the rate depends on the step alone."""
 
-    def __init__(self, network: nn.Module, training: TrainingSettings, steps: int) -> None:
-        self._parameters = dict(network.named_parameters())
+    def __init__(
+        self, network: nn.Module, training: TrainingSettings, steps: int, properties: Collection[str] = ()
+    ) -> None:
+        """Take the parameters of `network` that are trained; those named in `properties` have a rate of their own."""
+        self._parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
         self._training, self._steps = training, steps
         rates: dict[str, tuple[float, float, list[Tensor]]] = {
             "matrices": (training.learning_rate, training.weight_decay, []),
@@ -31,33 +34,47 @@ class Optimiser:
             "properties": (training.property_learning_rate, 0.0, []),
         }
         for name, parameter in self._parameters.items():
-            kind = "properties" if name.endswith(".property") else "matrices" if parameter.ndim > 1 else "vectors"
+            kind = "properties" if name in properties else "matrices" if parameter.ndim > 1 else "vectors"
             rates[kind][2].append(parameter)
         self._rates = [rate for rate, _, parameters in rates.values() if parameters]
-        self._sgd = torch.optim.SGD(
-            [{"params": ps, "lr": rate, "weight_decay": decay} for rate, decay, ps in rates.values() if ps],
-            momentum=training.momentum,
-            fused=True,
+        groups = [{"params": ps, "lr": rate, "weight_decay": decay} for rate, decay, ps in rates.values() if ps]
+        self._torch: torch.optim.Optimizer = (
+            torch.optim.SGD(groups, momentum=training.momentum, fused=True)
+            if training.optimiser == "sgd"
+            else torch.optim.AdamW(groups, fused=True)
         )
 
-    def step(self, number: int, loss: Tensor, group: ProcessGroup) -> None:
+    def descend(self, number: int, loss: Tensor, group: ProcessGroup) -> None:
         """Take step `number` (from 0) down the gradient of `loss`, of which each process has its share."""
-        self._sgd.zero_grad()
+        self.zero()
         loss.backward()  # type: ignore[no-untyped-call]
+        self.step(number, group)
+
+    def zero(self) -> None:
+        """Forget all gradients."""
+        self._torch.zero_grad()
+
+    def step(self, number: int, group: ProcessGroup) -> None:
+        """Take step `number` (from 0) down the gradients that are there, of which each process has its share."""
         group.add_gradients(self._parameters.values())
         nn.utils.clip_grad_norm_(self._parameters.values(), self._training.clip_norm)
         factor = rate_factor(number, self._steps, self._training.warmup_steps)
-        for settings, rate in zip(self._sgd.param_groups, self._rates, strict=True):
+        for settings, rate in zip(self._torch.param_groups, self._rates, strict=True):
             settings["lr"] = rate * factor
-        self._sgd.step()
+        self._torch.step()
 
     def momentum(self) -> dict[str, Array]:
-        """Return the momentum of every parameter that has one."""
-        state = {name: self._sgd.state[p].get("momentum_buffer") for name, p in self._parameters.items()}
-        return {name: to_array(buffer) for name, buffer in state.items() if buffer is not None}
+        """Return the state of every parameter that has one, as `KEY/PARAMETER`."""
+        return {
+            f"{key}/{name}": to_array(value)
+            for name, p in self._parameters.items()
+            for key, value in self._torch.state[p].items()
+            if value is not None
+        }
 
     def restore(self, momentum: Mapping[str, Array]) -> None:
-        """Continue with this momentum."""
-        for name, buffer in momentum.items():
+        """Continue with this state."""
+        for path, value in momentum.items():
+            key, _, name = path.partition("/")
             parameter = self._parameters[name]
-            self._sgd.state[parameter]["momentum_buffer"] = torch.tensor(buffer, device=parameter.device)
+            self._torch.state[parameter][key] = torch.tensor(value, device=parameter.device)

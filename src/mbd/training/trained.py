@@ -1,12 +1,35 @@
-"""What training returns, whatever the backbone."""
+"""What training returns, whatever the backbone, and the parameters with which it gives the same model again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import DataRecord, ModelRecord
+from mbd.formats.model import DataRecord, LatticeSpec, ModelRecord, ModuleSpec
+from mbd.params import Params
+from mbd.params.learning import JointSettings, LatticeSettings, ModelSettings, TrainingSettings
+from mbd.registry import BACKBONES
 from mbd.tensors import Array
+
+
+def recorded_params(record: ModelRecord, params: Params) -> Params:
+    """Return the parameters with architecture, settings of the training (where recorded) and seed of a model."""
+    known: dict[str, object] = {}
+    if record.backbone == "lattice":
+        lattice = LatticeSpec.model_validate(record.spec)
+        known = lattice.training
+        own = {name: getattr(lattice, name) for name in LatticeSettings.model_fields}
+        model = ModelSettings(backbone=record.backbone, lattice=LatticeSettings.model_validate(own))
+    elif BACKBONES.is_path(record.backbone):
+        module = ModuleSpec.model_validate(record.spec)
+        known = module.training
+        branches = {m: names for m, names in module.branches.items() if m in module.shapes}
+        model = ModelSettings(backbone=record.backbone, options=module.options, branches=branches)
+    else:
+        model = ModelSettings(backbone=record.backbone, joint=JointSettings.model_validate(record.spec))
+    training = {**params.training.model_dump(), **known, "seed": int(record.seed)}
+    return params.model_copy(update={"model": model, "training": TrainingSettings.model_validate(training)})
+
 
 _SPLITS = ("train", "valid", "calibration")
 

@@ -150,7 +150,7 @@ def test_a_damaged_log_is_not_continued(three: LogLocation, tmp_path: Path) -> N
         (Tile(0, 0, 3).name, bytes(96)),
         (Tile(0, 0, 3).name, b"short"),
         (Tile(0, 0, 3).bundle, b"\x00\x20" + bytes(32)),
-        (Tile(0, 0, 4).name, bytes(128)),  # somebody else's idea of what comes next
+        (Tile(0, 0, 4).name, bytes(128)),  # another writer's idea of the next entry
         (claim_name(3), b"short"),
         ("log/checkpoint", b"\xff"),
     ]:

@@ -1,4 +1,4 @@
-"""Checkpoints: signed notes that say where the log stands, and when."""
+"""Checkpoints: signed notes with the size and root of the log, and the time."""
 
 import base64
 from datetime import UTC, datetime, timedelta

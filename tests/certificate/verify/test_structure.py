@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from mbd.certificate.verdict import Check
-from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, StructuralClaim, structural_checks
+from mbd.certificate.verify.structure import (
+    POSITIONS,
+    PRECISION,
+    REMOVED,
+    SHAPES,
+    TENSORS,
+    StructuralClaim,
+    structural_checks,
+)
 from mbd.formats.deletion import INDICES
 from mbd.formats.model import ColumnRange, ModelRecord
 from mbd.model.checkpoint import load_model
@@ -36,7 +44,7 @@ class Released:
         return {c.name: c for c in structural_checks(self.claim, self.record, self.tensors, self.indices)}
 
     def with_entry(self, name: str, **change: object) -> "Released":
-        """Tell something else of one tensor in model.json."""
+        """Change the description of one tensor in model.json."""
         entries = dict(self.record.tensors)
         entries[name] = entries[name].model_copy(update=change)
         return replace(self, record=self.record.model_copy(update={"tensors": entries}))
@@ -60,7 +68,9 @@ def released(model_workspace: Path, folder: Path, model: str, method: str, *sett
     assert result
     record, tensors = load_model(folder / "deleted")
     edits: dict[str, Edit] = {"surgery": "none", "certified": "all", "exact": "none"}
-    claim = StructuralClaim(("audio",), method == "exact", edits[method], result.record.indices.by_tensor)
+    rounding = result.record.rounding
+    bits = rounding.mantissa_bits if rounding else None
+    claim = StructuralClaim(("audio",), method == "exact", edits[method], result.record.indices.by_tensor, bits)
     return Released(claim, record, tensors, dict(open_tensors(folder / "deleted" / INDICES)))
 
 
@@ -171,10 +181,21 @@ def test_exact_means_that_nothing_left_has_seen_the_modality(model_workspace: Pa
     exposed = lattice.with_entry("module.text.ridge.weights", sees=("audio", "text"))
     assert "has seen audio" in exposed.checks()[REMOVED].reason
     renamed = {name.replace("module.text.", "module.audio."): t for name, t in lattice.tensors.items()}
-    assert replace(lattice, tensors=renamed).checks()[REMOVED].outcome == "failed"
+    assert replace(lattice, tensors=renamed).checks()[SHAPES].outcome == "failed"
 
 
 def test_of_named_subjects_the_modality_stays(surgery: Released) -> None:
     checks = replace(surgery, claim=replace(surgery.claim, revoked=())).checks()
     assert checks[REMOVED].outcome == "not checkable"
     assert checks[SHAPES].outcome == "passed"
+
+
+def test_one_bit_below_the_stated_precision_is_found(surgery: Released) -> None:
+    """A secret of one bit, hidden where no output changes."""
+    assert surgery.checks()[PRECISION].outcome == "passed"
+    raw = np.array(surgery.tensors[SHARED], np.float32).view(np.uint32)
+    raw[0, 0] |= 1
+    hidden = replace(surgery, tensors=surgery.tensors | {SHARED: raw.view(np.float32)})
+    check = hidden.checks()[PRECISION]
+    assert check.outcome == "failed"
+    assert SHARED in check.reason

@@ -5,7 +5,7 @@ import pytest
 
 from mbd.errors import DataError
 from mbd.features.corruption import corrupt_frames, corrupt_waveform
-from mbd.features.corruption.media import blur_frames, noisy_waveform, salt_and_pepper
+from mbd.features.corruption.raw import blur_frames, noisy_waveform, salt_and_pepper
 from mbd.params.corruption import CorruptionSettings
 from mbd.randomness import stream
 from mbd.tensors import Array

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.features.corruption import corrupt_text
-from mbd.features.corruption.text import misspell, reorder
+from mbd.features.corruption.raw import misspell, reorder
 from mbd.params.corruption import CorruptionSettings
 from mbd.randomness import stream
 

@@ -16,9 +16,11 @@ from mbd.features.contract import FeatureSet
 from mbd.features.media.encoders import Encoder
 from mbd.features.rows import Collection
 from mbd.features.sources import read_source
-from mbd.files import path_digest, sha256_file
+from mbd.files import sha256_file
+from mbd.formats.features import Shape
 from mbd.params import load_params
 from mbd.steps import features
+from tests.digests import path_digest
 from tests.features.media.build import (
     moving_colours,
     tone,
@@ -94,6 +96,18 @@ def fresh(media: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     """A run with an empty cache: its output and its cache."""
     folder = tmp_path_factory.mktemp("fresh")
     return run(media, folder / "cache", folder / "out"), folder / "cache"
+
+
+def test_frames_and_token_ids_are_kept_on_request(media: Path, fresh: tuple[Path, Path], tmp_path: Path) -> None:
+    found = read(media, tmp_path / "cache", "sequences=keep")
+    assert found.shapes["visual"] == Shape(kind="sequence", size=(2, 20))
+    assert found.shapes["text"].kind == "tokens"
+    assert found.modalities["audio"] == 74
+    rows, means = found.splits["test"], FeatureSet.open(fresh[0]).split("test").load()
+    assert np.allclose(rows.features["visual"].mean(1), means.features["visual"], atol=1e-5)
+    longer = rows.lengths["text"][-1] > rows.lengths["text"][0]  # clip 12 says "good" more often than clip 10
+    assert longer
+    assert not rows.features["text"][0, rows.lengths["text"][0] :].any()
 
 
 def test_clips_become_a_feature_set(media: Path, fresh: tuple[Path, Path]) -> None:

@@ -10,9 +10,9 @@ from mbd.features.contract import FeatureSet
 from mbd.features.corruption import corrupted_rows
 from mbd.features.media.encoders import Encoder
 from mbd.features.rows import Rows
-from mbd.files import path_digest
 from mbd.params import load_params
 from mbd.steps import features
+from tests.digests import path_digest
 from tests.features.media.build import (
     moving_colours,
     tone,

@@ -65,6 +65,23 @@ def read(path: Path, *more: str) -> Collection:
     return read_source(load_params(None, settings(path, *more)).features)
 
 
+def test_sequences_are_kept_on_request_and_padded_behind(tmp_path: Path) -> None:
+    content = mmsa()
+    audio = content["train"]["audio"]
+    audio[0] = np.roll(audio[0], 375 - content["train"]["audio_lengths"][0], axis=0)  # padded in front
+    audio[1, 0, 0] = -np.inf
+    collection = read(write(tmp_path / "mosi.pkl", content), "features.source.sequences=keep")
+    assert {m: shape.size for m, shape in collection.shapes.items()} == {
+        "text": (50, 8), "audio": (375, 5), "visual": (500, 20)
+    }  # fmt: skip
+    rows = collection.splits["train"]
+    assert rows.lengths["audio"].tolist() == content["train"]["audio_lengths"]
+    length = int(rows.lengths["audio"][0])
+    np.testing.assert_array_equal(rows.features["audio"][0, :length], audio[0, 375 - length :].astype(np.float32))
+    assert not rows.features["audio"][0, length:].any()
+    assert collection.notes["values that were NaN or infinite, set to 0"] == {"train": {"audio": 1}}
+
+
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_sequences_become_means_over_their_true_length(aligned: bool, protocol: int, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Source npz: arrays by name."""
 
+import resource
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +16,6 @@ from mbd.steps import features
 from tests.features.build import npz_arrays, small_collection, write_npz
 
 SPLITS = ("train", "valid", "test")
-MOSI = Path(__file__).parents[3] / "../shared/data/mosi.npz"
 
 
 def read(path: Path, *settings: str) -> Collection:
@@ -37,6 +38,47 @@ def test_a_compressed_archive_is_read_as_well(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "d.npz", **npz_arrays(small_collection()))  # type: ignore[arg-type]
     plain = read(write_npz(tmp_path / "plain.npz", npz_arrays(small_collection()))).splits["train"]
     np.testing.assert_array_equal(read(tmp_path / "d.npz").splits["train"].features["text"], plain.features["text"])
+
+
+def test_a_small_archive_that_inflates_to_a_huge_one_is_refused_unread(tmp_path: Path) -> None:
+    row = np.lib.format.magic(1, 0)
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (134217728, 1)}"
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    with (
+        zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("train_text.npy", "w", force_zip64=True) as stream,
+    ):
+        stream.write(row + len(header).to_bytes(2, "little") + header)
+        for _ in range(32):
+            stream.write(bytes(16 << 20))
+    assert (tmp_path / "bomb.npz").stat().st_size < 1 << 20
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError, match="times the size of the file") as caught:
+        read(tmp_path / "bomb.npz")
+    assert "numpy.savez" in str(caught.value.hint)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
+
+
+ODD_HEADERS = {
+    "nested": b"(" * 5000,
+    "not a literal": b"{'descr': open('x'), 'fortran_order': False, 'shape': (1, 1)}",
+    "unfinished": b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, ",
+    "negative": b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 1)}",
+    "another type": b"{'descr': 'zzz', 'fortran_order': False, 'shape': (1, 1)}",
+    "a number": b"7",
+}
+
+
+@pytest.mark.parametrize("what", ODD_HEADERS)
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_odd_header_is_bad_data(tmp_path: Path, what: str, compression: int) -> None:
+    header = ODD_HEADERS[what]
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    entry = np.lib.format.magic(1, 0) + len(header).to_bytes(2, "little") + header + bytes(4)
+    with zipfile.ZipFile(tmp_path / "odd.npz", "w", compression) as archive:
+        archive.writestr("train_text.npy", entry)
+    with pytest.raises(DataError, match="cannot be read"):
+        read(tmp_path / "odd.npz")
 
 
 def test_whole_numbers_are_classes_unless_the_parameters_say_otherwise(tmp_path: Path) -> None:
@@ -98,11 +140,11 @@ def test_a_file_with_other_names_is_told_how_to_name_its_arrays(tmp_path: Path) 
     assert "train_text" in (refusal.value.hint or "")
 
 
-def test_a_sequence_is_refused_and_not_left_out_silently(tmp_path: Path) -> None:
+def test_an_array_of_five_dimensions_is_refused_and_not_left_out_silently(tmp_path: Path) -> None:
     arrays = npz_arrays(small_collection())
-    arrays |= {f"{split}_audio": np.stack([arrays[f"{split}_audio"]] * 4, axis=1) for split in SPLITS}
+    arrays |= {f"{split}_audio": arrays[f"{split}_audio"][:, :, None, None, None] for split in SPLITS}
     file = write_npz(tmp_path / "d.npz", arrays)
-    with pytest.raises(DataError, match="must be a matrix") as refusal:
+    with pytest.raises(DataError, match="two, three or four dimensions") as refusal:
         read(file)
     assert refusal.value.key == "train_audio"
     assert read(file, "features.source.modalities=[text, visual]").modalities == {"text": 5, "visual": 4}
@@ -114,12 +156,19 @@ def test_arrays_that_are_no_modality_are_noted(tmp_path: Path) -> None:
     assert read(write_npz(tmp_path / "d.npz", arrays)).notes == {"arrays not used": ["transcript"]}
 
 
-@pytest.mark.parametrize("what", ["labels", "text"])
-def test_texts_where_numbers_belong_are_refused(tmp_path: Path, what: str) -> None:
+def test_texts_as_features_are_refused(tmp_path: Path) -> None:
     arrays = npz_arrays(small_collection())
-    arrays[f"train_{what}"] = np.full(arrays[f"train_{what}"].shape, "happy")
-    with pytest.raises(DataError, match=f"train_{what} must be numbers"):
+    arrays["train_text"] = np.full(arrays["train_text"].shape, "happy")
+    with pytest.raises(DataError, match="train_text must be numbers"):
         read(write_npz(tmp_path / "d.npz", arrays))
+
+
+def test_texts_as_labels_are_classes_if_all_of_them_are_texts(tmp_path: Path) -> None:
+    arrays = npz_arrays(small_collection())
+    texts = {f"{split}_labels": np.where(arrays[f"{split}_labels"] > 0, "glad", "sad") for split in SPLITS}
+    assert read(write_npz(tmp_path / "d.npz", arrays | texts)).classes == ("glad", "sad")
+    with pytest.raises(DataError, match="texts in some splits"):
+        read(write_npz(tmp_path / "d.npz", arrays | {"train_labels": texts["train_labels"]}))
 
 
 def test_scores_that_look_like_classes_are_noted(tmp_path: Path) -> None:
@@ -134,13 +183,13 @@ def test_a_missing_file_or_another_format_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="file is missing"):
         read(tmp_path / "none.npz")
     np.save(tmp_path / "single.npy", np.ones(3))
-    with pytest.raises(DataError, match=r"no \.npz archive"):
+    with pytest.raises(DataError, match=r"not an \.npz archive"):
         read(tmp_path / "single.npy")
 
 
-@pytest.mark.skipif(not MOSI.exists(), reason="the real MOSI vectors are not here")
-def test_real_mosi_comes_in_whole_and_ridge_is_where_others_found_it(tmp_path: Path) -> None:
-    settings = ["features.source.kind=npz", f"features.source.path={MOSI}", "features.calibration.size=0"]
+@pytest.mark.real_data
+def test_real_mosi_comes_in_whole_and_ridge_is_where_others_found_it(tmp_path: Path, real_mosi: Path) -> None:
+    settings = ["features.source.kind=npz", f"features.source.path={real_mosi}", "features.calibration.size=0"]
     summary = features.run(load_params(None, settings), tmp_path / "set")
     assert summary.rows == {"train": 1207, "valid": 240, "test": 752}
     assert summary.modalities == {"text": 100, "audio": 73, "visual": 100}

@@ -28,7 +28,7 @@ class GoldenCase(Record):
     """what it is, or what is wrong with it"""
     at: datetime
     """the time at which it is verified"""
-    decision: Literal["verified", "failed", "not verified"]
+    decision: Literal["authentic", "failed"]
     problem: str | None = None
     """name of the check that has to stand in the way"""
     base: str | None = None

@@ -26,8 +26,8 @@ from mbd.certificate.trust import KeyRevocation, Trust, read_trust, write_trust
 from mbd.certificate.verify.arithmetic import BUDGET
 from mbd.certificate.verify.checks import REAUDIT, digest_name
 from mbd.certificate.verify.claims import AGREEMENT
-from mbd.certificate.verify.gate import GATE
-from mbd.certificate.verify.structure import POSITIONS, REMOVED
+from mbd.certificate.verify.gate import GATE, STRENGTH
+from mbd.certificate.verify.structure import POSITIONS, PRECISION, REMOVED
 from mbd.files import sha256_file
 from mbd.formats.statement import to_payload
 from mbd.records import now
@@ -165,13 +165,13 @@ def expired_reaudit(golden_store: Workshop, name: str) -> None:
 
 @fault
 def not_logged(golden_store: Workshop, name: str) -> None:
-    golden_store.case(name, INCLUSION, "it is in no log", decision="not verified", without=("bundle/proof.json",))
+    golden_store.case(name, INCLUSION, "it is in no log", without=("bundle/proof.json",))
 
 
 @fault
 def proof_of_another_log(golden_store: Workshop, name: str) -> None:
     other = CertificateAuthority.make(golden_store.authority.model_workspace, golden_store.authority.folder / "other")
-    folder = golden_store.case(name, CHECKPOINT, "it is in a log that nobody trusts")
+    folder = golden_store.case(name, CHECKPOINT, "it is in a log that is not trusted")
     envelope = (golden_store.made / SMALL / "bundle" / "certificate.json").read_bytes()
     signer = load_signer(f"file:{other.folder}/keys/log.pem")
     proof = append(open_store(f"file://{other.folder}/store"), leaf_of(envelope), signer, other.trust)
@@ -303,6 +303,16 @@ def decision_against_its_numbers(golden_store: Workshop, name: str) -> None:
 
 
 @fault
+def gate_opened_by_a_parameter(golden_store: Workshop, name: str) -> None:
+    payload = golden_store.payload("exact")
+    leakage = payload["predicate"]["evidence"]["leakage"]
+    leakage["suite"]["parameters"]["tolerance"] = 1
+    leakage["attacks"] = [a | {"tolerance": 1} if a["decision"] == "passed" else a for a in leakage["attacks"]]
+    why = "every difference was tolerated, so no attack could be refused"
+    golden_store.stated(golden_store.case(name, STRENGTH, why, base="exact"), payload)
+
+
+@fault
 def attacks_on_another_model(golden_store: Workshop, name: str) -> None:
     payload = golden_store.payload("exact")
     payload["predicate"]["evidence"]["leakage"]["models"]["after"] = "a" * 64
@@ -325,6 +335,14 @@ def listed_positions_not_zero(golden_store: Workshop, name: str) -> None:
     }
     _set_digest(payload, "indices.safetensors", digest)
     golden_store.stated(folder, payload)
+
+
+@fault
+def numbers_finer_than_stated(golden_store: Workshop, name: str) -> None:
+    payload = golden_store.payload("surgery")
+    payload["predicate"]["rounding"]["mantissa_bits"] = 1
+    why = "numbers use more bits of their mantissa than were kept, so bits may hide there"
+    golden_store.stated(golden_store.case(name, PRECISION, why, base="surgery"), payload)
 
 
 @fault

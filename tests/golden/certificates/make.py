@@ -98,7 +98,7 @@ def _good(authority: CertificateAuthority, kind: str, why: str, out: Path) -> No
         )
     authority.publish(kind, leakage=leakage)
     keep(authority, kind, out)
-    write_case(out, GoldenCase(why=why, at=now() + timedelta(days=1), decision="verified"))
+    write_case(out, GoldenCase(why=why, at=now() + timedelta(days=1), decision="authentic"))
 
 
 def keep(authority: CertificateAuthority, kind: str, out: Path) -> None:

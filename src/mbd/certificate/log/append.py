@@ -16,7 +16,7 @@ after the head is met while looking for a free place. An append costs a fixed nu
 one or two more for each level of tiles, ⌈log₂₅₆ n⌉.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -38,17 +38,30 @@ from mbd.certificate.log.tiles import (
     tiles_of,
 )
 from mbd.certificate.trust import Trust
-from mbd.errors import VerificationError
+from mbd.errors import MbdError, VerificationError
 from mbd.records import now
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
 
 _AT_ONCE = 8
 
 
-def append(store: Store, leaf: bytes, signer: Signer, trust: Trust) -> Inclusion:
-    """Put `leaf` (:func:`mbd.certificate.log.inclusion.leaf_of`) into the log; return the proof that it is there.
+CheckLeaf = Callable[[bytes], None]
+"""raises an MbdError for a leaf that must not be logged"""
 
-    A leaf that is there already stays where it is, and the proof is the one that it got then.
+
+def append(store: Store, leaf: bytes, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> Inclusion:
+    """Put a leaf into the log.
+
+    Args:
+        store: The store that has the log.
+        leaf: See :func:`mbd.certificate.log.inclusion.leaf_of`. One that is there already stays where it is.
+        signer: The log's key.
+        trust: Who is trusted to sign the log.
+        check: Applied to all leaves that are logged, those that other writers have claimed places for, too.
+
+    Returns:
+        The proof that it is there, as it was first logged.
+
     """
     if len(leaf) != HASH_SIZE:
         raise ValueError("a leaf is a SHA-256")
@@ -59,10 +72,23 @@ def append(store: Store, leaf: bytes, signer: Signer, trust: Trust) -> Inclusion
     if place is None:
         place = _claim(store, leaf, size)
     while size <= place:
-        advance(store, head, tag, place, signer, trust)
+        advance(store, head, tag, place, signer, trust, check)
         head, tag = read_head(store, trust)
         size = head.size if head else 0
     return Log(store, trust, head).inclusion(place, leaf)
+
+
+def complete(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> int:
+    """Bring all claims of killed writers into the log; return how many there were."""
+    start: int | None = None
+    while True:
+        head, tag = read_head(store, trust)
+        size = head.size if head else 0
+        start = size if start is None else start
+        left = len(pending(store, size))
+        if not left:
+            return size - start
+        advance(store, head, tag, size + left - 1, signer, trust, check)
 
 
 def pending(store: Store, size: int) -> list[bytes]:
@@ -86,11 +112,19 @@ def _claim(store: Store, leaf: bytes, place: int) -> int:
             return place
 
 
-def advance(store: Store, head: Checkpoint | None, tag: str | None, place: int, signer: Signer, trust: Trust) -> None:
+def advance(
+    store: Store,
+    head: Checkpoint | None,
+    tag: str | None,
+    place: int,
+    signer: Signer,
+    trust: Trust,
+    check: CheckLeaf | None = None,
+) -> None:
     """Move the head over the claims up to `place`, or a part of the way; nothing if another writer moves it first."""
     size = head.size if head else 0
     end = min(place + 1, size + MOST_AT_ONCE)
-    leaves = [read_claim(store, at) for at in range(size, end)]
+    leaves = [_checked_claim(store, at, check) for at in range(size, end)]
     log = Log(store, trust, head)
     log.check_root()
     edge = Edge(size, {tile.level: list(log.hashes(tile.level, tile.index)) for tile in right_edge(size)})
@@ -100,7 +134,7 @@ def advance(store: Store, head: Checkpoint | None, tag: str | None, place: int, 
         work = [pool.submit(create_index, store, leaf, at) for at, leaf in enumerate(leaves, start=size)]
         work += [pool.submit(create_same, store, tile.name, content) for tile, content in tiles]
         work += [pool.submit(create_same, store, name, content) for name, content in _bundles(log, leaves)]
-        work += [pool.submit(_keep, store, head)] if head else []
+        work += [pool.submit(keep_head, store, head)] if head else []
         for one in work:
             one.result()
     time = max(now(), head.time) if head else now()
@@ -109,6 +143,20 @@ def advance(store: Store, head: Checkpoint | None, tag: str | None, place: int, 
         store.replace(CHECKPOINT, note.encode(), expected=tag)
     except ConflictError:
         return  # the other writer has moved it over the same claims
+
+
+def _checked_claim(store: Store, place: int, check: CheckLeaf | None) -> bytes:
+    leaf = read_claim(store, place)
+    try:
+        if check:
+            check(leaf)
+    except MbdError as error:
+        raise VerificationError(
+            f"a place in the log is claimed for something that must not be logged: {error.problem}",
+            file=claim_name(place),
+            hint="no publisher writes such a claim: remove the object, and find out who wrote it",
+        ) from error
+    return leaf
 
 
 def _bundles(log: Log, new: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
@@ -120,9 +168,9 @@ def _bundles(log: Log, new: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
         yield tile.bundle, pack_entries(entries[at : at + tile.width])
 
 
-def _keep(store: Store, head: Checkpoint) -> None:
-    """Keep a head that is about to be superseded."""
-    with suppress(OtherContentError):  # it was signed again since, by another key: one signature of it is enough
+def keep_head(store: Store, head: Checkpoint) -> None:
+    """Keep a head that is about to be superseded or signed again."""
+    with suppress(OtherContentError):  # it was signed again since: what was signed first is kept
         store.create(old_checkpoint_name(head.size), head.text.encode())
 
 
@@ -141,7 +189,7 @@ def read_claim(store: Store, place: int) -> bytes:
         raise VerificationError(
             "the log is damaged: a claim is not a SHA-256",
             file=claim_name(place),
-            hint="bring the object back from a copy of the store",
+            hint="restore the object from a copy of the store",
         )
     return leaf
 

@@ -54,7 +54,7 @@ def check_log(
                     report.certificates += found.certificates
                     report.elsewhere += found.elsewhere
     except MbdError as error:
-        report.problems.append(_told(error))
+        report.problems.append(_description(error))
     report.pending = len(pending(store, log.size))
     return report
 
@@ -98,7 +98,7 @@ def _compare(log: Log, tile: Tile, content: bytes, report: LogReport) -> None:
     try:
         stored = b"".join(log.hashes(tile.level, tile.index))
     except VerificationError as error:
-        report.problems.append(_told(error))
+        report.problems.append(_description(error))
         return
     if stored != content:
         report.problems.append(f"{tile.name} does not hold the hashes of the entries")
@@ -115,7 +115,7 @@ def _check_entry(store: Store, certificate_name: Callable[[str], str] | None, en
         except NotThereError:
             found.elsewhere = 1
         except MbdError as error:
-            found.problems.append(f"certificate of entry {place}: {_told(error)}")
+            found.problems.append(f"certificate of entry {place}: {_description(error)}")
     return found
 
 
@@ -136,8 +136,8 @@ def _lines(problems: Iterator[str]) -> Iterable[str]:
     try:
         yield from problems
     except MbdError as error:
-        yield _told(error)
+        yield _description(error)
 
 
-def _told(error: MbdError) -> str:
+def _description(error: MbdError) -> str:
     return f"{error.file}: {error.problem}" if error.file else error.problem

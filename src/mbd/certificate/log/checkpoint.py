@@ -138,5 +138,5 @@ def _key_refused(key: TrustedKey, time: datetime) -> str | None:
 def _refused(why: str) -> VerificationError:
     return VerificationError(
         f"the log's checkpoint cannot be trusted: {why}",
-        hint="check that this is the trust file meant for this log; `mbd log check` looks at all of it",
+        hint="check that this is the trust file meant for this log; `mbd log check` checks the whole log",
     )

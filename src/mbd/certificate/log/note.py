@@ -68,5 +68,5 @@ def _parse_line(line: str) -> NoteSignature:
         raise ValueError("a signature is not base64") from error
     signature = NoteSignature(name, data[:4], data[4:])
     if not name or not signature.value or signature.line != line + "\n":
-        raise ValueError("a signature line is not as it has to be")
+        raise ValueError("a signature line is malformed")
     return signature

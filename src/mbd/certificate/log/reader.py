@@ -97,15 +97,17 @@ class Log:
 
     def first_checkpoint_with(self, place: int) -> Checkpoint:
         """Return the oldest checkpoint that has an entry and that can still be trusted."""
-        for size in range(place + 1, min(place + MOST_AT_ONCE + 1, self.size)):
+        for size in range(place + 1, min(place + MOST_AT_ONCE, self.size) + 1):  # a renewed head has an older one, too
             try:
                 note = self._store.read(old_checkpoint_name(size))
             except NotThereError:
                 continue
             try:
-                return verify_checkpoint(_decoded(note), self._trust)
+                found = verify_checkpoint(_decoded(note), self._trust)
             except VerificationError:
                 continue  # of a key that is revoked by now: a later checkpoint has the entry as well
+            if found.size == size:
+                return found
         return self.head
 
     def consistency(self, older: Checkpoint) -> list[bytes]:
@@ -188,5 +190,5 @@ def _damaged(name: str, how: str) -> MbdError:
     return VerificationError(
         f"the log is damaged: {how}",
         file=name,
-        hint="`mbd log check` finds all damage; bring the object back from a copy of the store",
+        hint="`mbd log check` finds all damage; restore the object from a copy of the store",
     )

@@ -3,21 +3,25 @@
 - a head signed by a key that has been revoked since is signed again, once the whole log has been checked;
 - missing index objects and claims of entries are written again;
 - claims that a killed writer has left are carried out.
+
+Renewing the head is no repair, but what an operator does from time to time: a head shows by its time that nothing later
+is being withheld, so readers refuse one that is too old.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from securesystemslib.signer import Signer
 
-from mbd.certificate.log.append import advance, create_index, create_same, pending
+from mbd.certificate.log.append import CheckLeaf, complete, create_index, create_same, keep_head
 from mbd.certificate.log.check import check_log
-from mbd.certificate.log.checkpoint import check_log_signer, sign_checkpoint, verify_checkpoint
+from mbd.certificate.log.checkpoint import Checkpoint, check_log_signer, sign_checkpoint, verify_checkpoint
 from mbd.certificate.log.reader import Log, read_head, read_place
 from mbd.certificate.log.tiles import CHECKPOINT, claim_name
 from mbd.certificate.trust import Trust
 from mbd.errors import VerificationError
 from mbd.records import now
-from mbd.storage.store import Store
+from mbd.storage.store import ConflictError, Store
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Repaired:
     carried_out: int
 
 
-def repair_log(store: Store, signer: Signer, trust: Trust) -> Repaired:
+def repair_log(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> Repaired:
     """Repair the log; VerificationError if something is damaged that does not follow from the rest."""
     check_log_signer(signer, trust, now())
     signed_again = _sign_again(store, signer, trust)
@@ -40,18 +44,24 @@ def repair_log(store: Store, signer: Signer, trust: Trust) -> Repaired:
         if read_place(store, leaf) is None:
             create_index(store, leaf, place)
             indexed += 1
-    return Repaired(signed_again, indexed, _carry_out(store, signer, trust) - log.size)
+    return Repaired(signed_again, indexed, complete(store, signer, trust, check))
 
 
-def _carry_out(store: Store, signer: Signer, trust: Trust) -> int:
-    """Bring all claims into the log; return its size."""
-    while True:
-        head, tag = read_head(store, trust)
-        size = head.size if head else 0
-        left = len(pending(store, size))
-        if not left:
-            return size
-        advance(store, head, tag, size + left - 1, signer, trust)
+def renew_head(store: Store, signer: Signer, trust: Trust) -> Checkpoint | None:
+    """Sign the head again with the present time, so that readers know that it is still the newest; return it, if any.
+
+    The head as it was first signed is kept: its time is that of its entries.
+    """
+    check_log_signer(signer, trust, now())
+    head, tag = read_head(store, trust)
+    if head is None:
+        return None
+    Log(store, trust, head).check_root()
+    keep_head(store, head)
+    note = sign_checkpoint(head.size, head.root, max(now(), head.time), signer, trust)
+    with suppress(ConflictError):  # another writer has moved it, and so has signed a newer one
+        store.replace(CHECKPOINT, note.encode(), expected=tag)
+    return Log(store, trust).head
 
 
 def _sign_again(store: Store, signer: Signer, trust: Trust) -> bool:

@@ -146,6 +146,11 @@ class Edge:
             yield tile, b"".join(self._partial[tile.level])
 
     @property
+    def partial(self) -> dict[int, list[bytes]]:
+        """The hashes of the partial tiles, by level: from these the tree can grow on."""
+        return {tile.level: list(self._partial[tile.level]) for tile in right_edge(self.size)}
+
+    @property
     def root(self) -> bytes:
         """The root hash."""
         return range_root(node_in(lambda level, _index: self._partial[level]), 0, self.size)

@@ -1,14 +1,16 @@
-"""Verification: everything about a certificate that can be checked, by anyone, offline.
+"""Verification: everything about a certificate that can be checked, by anyone.
 
-    given = from_folder(Path("bundle"), model=Path("model"))       # or from_store(store, digest, folder)
+    given = from_folder(Path("bundle"), model=Path("model"), store=store)       # or from_store(store, digest, folder)
     verdict = verify_bundle(given, read_trust(Path("trust.json")))
-    verdict.verified, verdict.problems
+    verdict.decision, verdict.problems
 
-Checks trust only the holders of the keys in the trust file, and none needs torch or a network.
+Checks trust only the holders of the keys in the trust file, and none needs torch. Whether a certificate is still in
+force is known to the store alone: without one the decision is at most `authentic`.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from mbd.certificate.history import MAX_AGE, History
 from mbd.certificate.reader import CANONICAL, SCHEMA, SIGNATURES, VALIDITY, ParsedEnvelope, verify_envelope
 from mbd.certificate.state import store_status
 from mbd.certificate.trust import Trust
@@ -16,7 +18,6 @@ from mbd.certificate.verdict import Check, Verdict, decide, failed, not_checkabl
 from mbd.certificate.verify.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
 from mbd.certificate.verify.claims import in_short
 from mbd.certificate.verify.inputs import VerificationInput, from_folder, from_store
-from mbd.files import canonical_digest
 from mbd.formats.predicate import Erasure
 from mbd.formats.statement import SUBJECTS, DeletionStatement
 from mbd.records import now
@@ -25,23 +26,39 @@ __all__ = ["Check", "Verdict", "VerificationInput", "from_folder", "from_store",
 
 
 def verify_bundle(
-    verification_input: VerificationInput, trust: Trust | None, *, at: datetime | None = None, unpublished: bool = False
+    verification_input: VerificationInput,
+    trust: Trust | None,
+    *,
+    at: datetime | None = None,
+    unpublished: bool = False,
+    history: History | None = None,
+    max_age: timedelta | None = MAX_AGE,
 ) -> Verdict:
     """Check everything that can be checked.
 
     Without `trust` no signature counts, and the verdict is never `verified`. `unpublished`: the certificate is
-    about to be published, so that it is not yet in the log is no fault. `at`: the time that counts as now.
+    about to be published, so that it is not yet in the log is no fault. `at`: the time that counts as now. `history`:
+    what the store's log says, if it was read before. `max_age`: how old the log's checkpoint may be.
     """
     at = at or now()
     read = verify_envelope(verification_input.envelope, verification_input.proof, trust, at=at, unpublished=unpublished)
     if not isinstance(read.statement, DeletionStatement):
         return _verdict(verification_input, trust, [*_no_certificate(read)])
     statement = read.statement
-    store = store_status(statement, verification_input.digest, read.inclusion, verification_input.store, trust, at)
+    store = store_status(
+        verification_input.digest,
+        read.inclusion,
+        verification_input.store,
+        trust,
+        at,
+        history=history,
+        max_age=max_age,
+    )
     digests = digest_checks(verification_input, statement)
+    asked = verification_input.store is not None
     checks = [
         *read.checks,
-        *store.checks,
+        *(check.model_copy(update={"required": asked}) for check in store.checks),
         *digests,
         *content_checks(verification_input, statement, digests),
         date_check(statement, store.reaudit_by, at),
@@ -70,6 +87,8 @@ def _verdict(
         decision=decide(checks),
         certificate=verification_input.digest if statement else None,
         claims=in_short(statement, erasure) if statement else {},
-        trust=canonical_digest(trust.to_plain()) if trust else None,
+        model=str(verification_input.model) if verification_input.model else None,
+        store=verification_input.store.url if verification_input.store else None,
+        trust=trust.digest if trust else None,
         checks=tuple(checks),
     )

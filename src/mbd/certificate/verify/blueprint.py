@@ -6,13 +6,17 @@ would believe whatever that code does. A model whose tensors are exactly these h
 
 from collections.abc import Iterator, Mapping
 
-from mbd.formats.model import ModelRecord
-from mbd.model.lattice import projection_name, tags, tensor_name
-from mbd.params.learning import JointSettings, LatticeSettings
+from mbd.formats.model import LatticeSpec, ModelRecord
+from mbd.model.lattice import landmarks_name, module_tensors, projection_name, tensor_name
+from mbd.names import dotless
+from mbd.params.learning import JointSettings
 
 Shape = tuple[int, ...]
-KNOWN = ("joint", "lattice")
-"""backbones that have a blueprint here"""
+
+
+def has_blueprint(record: ModelRecord) -> bool:
+    """Whether the shapes of a model follow from its record: not those of networks that another package builds."""
+    return record.backbone == "joint" or (record.backbone == "lattice" and not record.spec.get("member"))
 
 
 def blueprint(record: ModelRecord, present: Mapping[str, Shape]) -> dict[str, Shape]:
@@ -23,7 +27,7 @@ def blueprint(record: ModelRecord, present: Mapping[str, Shape]) -> dict[str, Sh
     outputs = max(len(record.classes), 1)
     if record.backbone == "joint":
         return dict(_joint(record.modalities, JointSettings.model_validate(record.spec), outputs))
-    return dict(_lattice(record, LatticeSettings.model_validate(record.spec), outputs, present))
+    return dict(_lattice(record, LatticeSpec.model_validate(record.spec), outputs, present))
 
 
 def _linear(name: str, inputs: int, outputs: int) -> Iterator[tuple[str, Shape]]:
@@ -39,7 +43,7 @@ def _perceptron(name: str, inputs: int, hidden: int, outputs: int) -> Iterator[t
 def _joint(modalities: Mapping[str, int], spec: JointSettings, outputs: int) -> Iterator[tuple[str, Shape]]:
     total = sum(modalities.values())
     for modality, dim in modalities.items():
-        yield from _pathway(f"modality.{modality}", dim, total - dim, spec)
+        yield from _pathway(f"modality.{dotless(modality)}", dim, total - dim, spec)
     if spec.fusion:
         yield from _perceptron("fusion", total, spec.hidden, spec.embedding)
     yield from _linear("head", spec.embedding, outputs)
@@ -63,7 +67,7 @@ def _pathway(name: str, dim: int, dim_of_others: int, spec: JointSettings) -> It
 
 
 def _lattice(
-    record: ModelRecord, spec: LatticeSettings, outputs: int, present: Mapping[str, Shape]
+    record: ModelRecord, spec: LatticeSpec, outputs: int, present: Mapping[str, Shape]
 ) -> Iterator[tuple[str, Shape]]:
     kept = {m: min(dim, spec.components) for m, dim in record.modalities.items()}
     for modality, dim in record.modalities.items():
@@ -71,21 +75,20 @@ def _lattice(
         yield projection_name(modality, "deviation"), (dim,)
         yield projection_name(modality, "directions"), (dim, kept[modality])
         yield projection_name(modality, "variances"), (kept[modality],)
-    for tag in tags(record.modalities):
-        if any(name.startswith(tensor_name(tag, "")) for name in present):
-            for part, shape in _module({m: kept[m] for m in tag}, spec, outputs):
-                yield tensor_name(tag, part), shape
-            if record.classes:
-                yield tensor_name(tag, "sharpness"), ()
+    for tag in module_tensors(record.modalities, present):
+        for part, shape in _module({m: kept[m] for m in tag}, spec, outputs):
+            yield tensor_name(tag, part), shape
+        if record.classes:
+            yield tensor_name(tag, "sharpness"), ()
 
 
-def _module(coordinates: Mapping[str, int], spec: LatticeSettings, outputs: int) -> Iterator[tuple[str, Shape]]:
+def _module(coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int) -> Iterator[tuple[str, Shape]]:
     yield "ridge.weights", (sum(coordinates.values()), outputs)
     yield "ridge.offset", (outputs,)
     yield "ridge.strengths", (len(coordinates),)
     if spec.landmarks:
         for modality, count in coordinates.items():
-            yield f"landmarks.{modality}", (spec.landmarks, count)
+            yield landmarks_name(modality), (spec.landmarks, count)
         yield "kernel.weights", (spec.landmarks, outputs)
         yield "kernel.offset", (outputs,)
         yield "kernel.length", ()

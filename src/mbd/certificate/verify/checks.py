@@ -1,16 +1,16 @@
 """Checks of the certified files and of what is said about them: digests first, and only then what is inside."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
 from mbd.certificate.verdict import Check, failed, not_checkable, passed
 from mbd.certificate.verify.arithmetic import BUDGET, budget_check
 from mbd.certificate.verify.claims import AGREEMENT, agreement_check, structural_claim
-from mbd.certificate.verify.gate import GATE, gate_check
+from mbd.certificate.verify.gate import GATE, STRENGTH, gate_check, strength_check
 from mbd.certificate.verify.inputs import VerificationInput
-from mbd.certificate.verify.structure import POSITIONS, REMOVED, SHAPES, TENSORS, structural_checks
+from mbd.certificate.verify.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, structural_checks
 from mbd.errors import MbdError
 from mbd.files import sha256_file
 from mbd.formats.deletion import INDICES
@@ -18,6 +18,7 @@ from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import Predicate
 from mbd.formats.statement import MODEL, SUBJECTS, WEIGHTS, DeletionStatement
+from mbd.params.certificate import MOST_REAUDIT_DAYS
 from mbd.tensors import open_tensors
 
 REAUDIT = "re-audit date"
@@ -82,35 +83,46 @@ def content_checks(
     return [
         *_guarded(_STRUCTURE, lambda: _structure(contents, statement)),
         *_guarded((BUDGET,), lambda: [budget_check(predicate.guarantee, predicate.budget, predicate.noise)]),
-        *_guarded((GATE,), lambda: [_gate(predicate)]),
+        *_guarded((GATE, STRENGTH), lambda: _gate(predicate)),
         *_guarded((AGREEMENT,), lambda: [agreement_check(statement, contents.model, contents.leakage)]),
     ]
 
 
 def date_check(statement: DeletionStatement, extended: datetime | None, at: datetime) -> Check:
     """Check that the next audit is not overdue."""
-    due = max(statement.predicate.reaudit_by, extended or statement.predicate.reaudit_by)
+    predicate = statement.predicate
+    if predicate.reaudit_by > predicate.issued + timedelta(days=MOST_REAUDIT_DAYS):
+        return failed(REAUDIT, f"the next audit is due later than {MOST_REAUDIT_DAYS} days after the date of issue")
+    due = max(predicate.reaudit_by, extended or predicate.reaudit_by)
     if at > due:
-        return failed(REAUDIT, f"the model was to be attacked again by {due:%Y-%m-%d}")
-    return passed(REAUDIT, f"the model is to be attacked again by {due:%Y-%m-%d}")
+        what = "the model was to be attacked again by" if predicate.evidence.leakage else "the certificate held until"
+        return failed(REAUDIT, f"{what} {due:%Y-%m-%d}")
+    what = "the model is to be attacked again by" if predicate.evidence.leakage else "the certificate holds until"
+    return passed(REAUDIT, f"{what} {due:%Y-%m-%d}")
 
 
 def _structure(contents: Contents, statement: DeletionStatement) -> list[Check]:
     if WEIGHTS not in contents.files or contents.model is None:
         reason = "the weights or model.json are not at hand, or not the certified ones"
-        return [not_checkable(name, reason) for name in _STRUCTURE]
+        rounded = [PRECISION] if statement.predicate.rounding else []
+        return [not_checkable(name, reason) for name in (*_STRUCTURE, *rounded)]
     indices = open_tensors(contents.files[INDICES]) if INDICES in contents.files else None
+    leakage = statement.predicate.evidence.leakage
     return structural_checks(
-        structural_claim(statement.predicate), contents.model, open_tensors(contents.files[WEIGHTS]), indices
+        structural_claim(statement.predicate),
+        contents.model,
+        open_tensors(contents.files[WEIGHTS]),
+        indices,
+        leakage.reference if leakage else None,
     )
 
 
-def _gate(predicate: Predicate) -> Check:
-    if predicate.evidence.leakage is None:
-        return not_checkable(
-            GATE, "subjects were forgotten exactly: equal bits are claimed, which no attack could show"
-        )
-    return gate_check(predicate.evidence.leakage, predicate.guarantee.epsilon)
+def _gate(predicate: Predicate) -> list[Check]:
+    leakage = predicate.evidence.leakage
+    if leakage is None:
+        reason = "subjects were forgotten exactly: equal bits are claimed, which no attack could show"
+        return [not_checkable(name, reason) for name in (GATE, STRENGTH)]
+    return [gate_check(leakage, predicate.guarantee.epsilon), strength_check(predicate, leakage)]
 
 
 def _guarded(names: tuple[str, ...], look: Callable[[], list[Check]]) -> list[Check]:

@@ -21,6 +21,7 @@ def structural_claim(predicate: Predicate) -> StructuralClaim:
         exact=predicate.guarantee.kind == "exact",
         edit=predicate.edit.kind,
         counts=predicate.edit.by_tensor,
+        mantissa_bits=predicate.rounding.mantissa_bits if predicate.rounding else None,
     )
 
 
@@ -29,6 +30,7 @@ def in_short(statement: DeletionStatement, erasure: Erasure | None = None) -> di
     predicate = statement.predicate
     return {
         "model": predicate.model,
+        "issuer": predicate.issuer.to_plain(),
         "modalities": list(predicate.deleted.modalities),
         "scope": predicate.deleted.scope,
         "method": predicate.method.name,
@@ -45,7 +47,7 @@ def agreement_check(statement: DeletionStatement, record: ModelRecord | None, le
     for what, one, other in _said_twice(statement, record, leakage):
         if one != other:
             return failed(AGREEMENT, f"{what}: the certificate contradicts itself or the files that it lists")
-    return passed(AGREEMENT, "what is said more than once is the same everywhere")
+    return passed(AGREEMENT, "facts that are stated more than once agree")
 
 
 def _said_twice(

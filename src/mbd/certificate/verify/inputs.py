@@ -29,6 +29,8 @@ class VerificationInput:
     """files that should be there and are not, with the reason"""
     store: Store | None = None
     """the store that it was published in, if that can be asked"""
+    model: Path | None = None
+    """the model folder that the verifier has; None: no model was given"""
 
     @property
     def digest(self) -> str:
@@ -36,8 +38,8 @@ class VerificationInput:
         return certificate_digest(self.envelope)
 
 
-def from_folder(bundle: Path, model: Path | None = None) -> VerificationInput:
-    """Return a bundle's folder, and with it a model folder."""
+def from_folder(bundle: Path, model: Path | None = None, store: Store | None = None) -> VerificationInput:
+    """Return a bundle's folder, a model folder, and the store to ask whether the certificate is in force."""
     if not (bundle / CERTIFICATE).is_file():
         raise DataError(
             "there is no certificate in this folder",
@@ -55,6 +57,8 @@ def from_folder(bundle: Path, model: Path | None = None) -> VerificationInput:
         proof=proof.read_bytes() if proof.is_file() else None,
         files={name: tuple(places) for name, places in files.items()},
         broken=broken,
+        store=store,
+        model=model,
     )
 
 
@@ -77,7 +81,7 @@ def from_store(store: Store, digest: str, folder: Path, model: Path | None = Non
             broken[name] = error.problem
     _add_model(files, broken, model)
     places = {name: tuple(found) for name, found in files.items()}
-    return VerificationInput(f"{store.url} certificate {digest}", envelope, proof, places, broken, store)
+    return VerificationInput(f"{store.url} certificate {digest}", envelope, proof, places, broken, store, model)
 
 
 def _add_model(files: dict[str, list[Path]], broken: dict[str, str], model: Path | None) -> None:

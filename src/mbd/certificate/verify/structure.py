@@ -1,11 +1,14 @@
 """The structural claims of a certificate, looked up in the weights themselves.
 
 Of a file of weights only the header is read (names and shapes); values are looked at where the certificate says that
-they are zero. What is checked, for the revoked modalities m*:
+they are zero or rounded. What is checked, for the revoked modalities m*:
 
 - the weights have the tensors, shapes and types that model.json lists, and no other ones;
 - no tensor exists for m*, none has an input column that reads m*, and, where the deletion is exact, none has seen m*;
-- every tensor has exactly the shape it has in a model built for the retained modalities: no column is left over;
+- every tensor has exactly the shape it has in a model built for the retained modalities: no column is left over. What
+  networks of other packages should be is not known here: they are compared with the reference that was attacked beside
+  the model, whose model.json is named in the evidence;
+- no number uses more bits of its mantissa than were kept, where numbers were rounded;
 - the listed positions lie inside their tensors, each once, as many as claimed, and are zero where that is claimed.
 """
 
@@ -18,11 +21,13 @@ import numpy as np
 from pydantic import ValidationError
 
 from mbd.certificate.verdict import Check, failed, not_checkable, passed
-from mbd.certificate.verify.blueprint import KNOWN, blueprint
+from mbd.certificate.verify.blueprint import blueprint, has_blueprint
+from mbd.formats.leakage import ReferenceModel
 from mbd.formats.model import ModelRecord, TensorRecord
-from mbd.tensors import Array
+from mbd.tensors import Array, within_mantissa
 
 TENSORS, REMOVED, SHAPES, POSITIONS = "tensors", "modality removed", "input shapes", "edited positions"
+PRECISION = "precision"
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class StructuralClaim:
     """what happened to the listed positions; all: every number of the model is new"""
     counts: Mapping[str, int]
     """how many positions are listed in each tensor"""
+    mantissa_bits: int | None = None
+    """how many bits of each mantissa may be in use; None: all"""
 
 
 class _Broken(Exception):  # noqa: N818 -- it never leaves this module
@@ -44,24 +51,32 @@ class _Broken(Exception):  # noqa: N818 -- it never leaves this module
 
 
 def structural_checks(
-    claim: StructuralClaim, record: ModelRecord, tensors: Mapping[str, Array], indices: Mapping[str, Array] | None
+    claim: StructuralClaim,
+    record: ModelRecord,
+    tensors: Mapping[str, Array],
+    indices: Mapping[str, Array] | None,
+    reference: ReferenceModel | None = None,
 ) -> list[Check]:
     """Compare the claim with what is in the files."""
     checks = [_run(TENSORS, lambda: _same_tensors(record, tensors))]
     if claim.revoked:
-        checks.append(_run(REMOVED, lambda: _removed(claim, record, tensors)))
+        checks.append(_run(REMOVED, lambda: _removed(claim, record)))
     else:
         reason = "the deletion is for named subjects: the modality stays in the model, for all others"
         checks.append(not_checkable(REMOVED, reason))
-    if record.backbone in KNOWN:
+    if has_blueprint(record):
         checks.append(_run(SHAPES, lambda: _shapes(record, tensors)))
+    elif reference is not None:
+        checks.append(_run(SHAPES, lambda: _shapes_of_reference(claim, record, reference)))
     else:
-        reason = f"the backbone {record.backbone} is not built in: only its own package knows the shapes it should have"
+        reason = f"only the package of {record.backbone} knows the shapes it should have, and no reference is named"
         checks.append(not_checkable(SHAPES, reason))
     if indices is None:
         checks.append(not_checkable(POSITIONS, "the list of positions was not given"))
     else:
         checks.append(_run(POSITIONS, lambda: _positions(claim, tensors, indices)))
+    if (bits := claim.mantissa_bits) is not None:
+        checks.append(_run(PRECISION, lambda: _precision(bits, tensors)))
     return checks
 
 
@@ -83,7 +98,7 @@ def _same_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> str:
     return f"{len(tensors)} tensors, as model.json lists them"
 
 
-def _removed(claim: StructuralClaim, record: ModelRecord, tensors: Mapping[str, Array]) -> str:
+def _removed(claim: StructuralClaim, record: ModelRecord) -> str:
     for modality in claim.revoked:
         if modality not in record.revoked:
             raise _Broken(f"model.json does not list {modality} as revoked")
@@ -91,9 +106,6 @@ def _removed(claim: StructuralClaim, record: ModelRecord, tensors: Mapping[str, 
             raise _Broken(f"the model is still built for {modality}")
         for name, entry in record.tensors.items():
             _refuse_trace(modality, name, entry, claim.exact)
-        named = [name for name in tensors if modality in name.replace("+", ".").split(".")]
-        if named:
-            raise _Broken(f"the weights have a tensor named after {modality}: {named[0]}")
     return f"no tensor and no input column of {', '.join(claim.revoked)} is left"
 
 
@@ -122,6 +134,20 @@ def _shapes(record: ModelRecord, tensors: Mapping[str, Array]) -> str:
     for name, entry in record.tensors.items():
         _check_columns(name, entry, record)
     return f"every tensor has the shape of a {record.backbone} model for {names} alone"
+
+
+def _shapes_of_reference(claim: StructuralClaim, record: ModelRecord, reference: ReferenceModel) -> str:
+    """Compare with the model that never saw the modality: what the weights are is in model.json, as checked before."""
+    if saw := [m for m in claim.revoked if m in reference.modalities]:
+        raise _Broken(f"the reference takes {saw[0]}")
+    if set(reference.modalities) != set(record.inputs):
+        raise _Broken(f"the reference takes {', '.join(reference.modalities)}, the model {', '.join(record.inputs)}")
+    if record.shapes_digest() != reference.shapes:
+        raise _Broken("names, shapes or types of tensors are not those of the reference")
+    return (
+        f"every tensor has the shape that it has in the reference, which takes {', '.join(reference.modalities)} alone "
+        f"(its model.json has sha256 {reference.record[:16]}…)"
+    )
 
 
 def _check_columns(name: str, entry: TensorRecord, record: ModelRecord) -> None:
@@ -154,6 +180,12 @@ def _positions(claim: StructuralClaim, tensors: Mapping[str, Array], indices: Ma
         return "no position was edited one by one, and none is listed"
     state = "all are zero" if claim.edit == "zero" else "what was added there is random and cannot be looked up"
     return f"{total} positions in {len(indices)} tensors, each inside its tensor and listed once; {state}"
+
+
+def _precision(bits: int, tensors: Mapping[str, Array]) -> str:
+    if finer := [name for name, tensor in tensors.items() if not within_mantissa(tensor, bits)]:
+        raise _Broken(f"{finer[0]} is said to be rounded to {bits} bits of the mantissa, and has numbers with more")
+    return f"no number uses more than {bits} bits of its mantissa"
 
 
 def _check_inside(name: str, positions: Array, size: int) -> None:

@@ -1,6 +1,6 @@
 """Damage to a share of the rows, to see how far a model degrades.
 
-| modality | raw (`media`, `text`)                        | vectors only (`vectors`)                                 |
+| modality | raw (`raw`)                                  | vectors only (`vectors`)                                 |
 | -------- | -------------------------------------------- | -------------------------------------------------------- |
 | visual   | Gaussian blur and salt-and-pepper of frames  | blur along the vector; entries set to their extremes     |
 | audio    | noise at a given signal-to-noise ratio       | noise at this ratio in each row                          |
@@ -11,8 +11,7 @@ Which rows are damaged depends on the seed and the number of rows only; what hap
 and on this modality only, so that leaving out another one changes nothing.
 """
 
-from mbd.features.corruption.media import corrupt_frames, corrupt_waveform
-from mbd.features.corruption.text import corrupt_text
+from mbd.features.corruption.raw import corrupt_frames, corrupt_text, corrupt_waveform
 from mbd.features.corruption.vectors import corrupt, corrupted_rows
 
 __all__ = ["corrupt", "corrupt_frames", "corrupt_text", "corrupt_waveform", "corrupted_rows"]

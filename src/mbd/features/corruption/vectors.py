@@ -6,6 +6,9 @@ text    a share of the entries is taken from another row, as a misspelt token is
         change places nearby
 others  noise at the given ratio to the row's power, both measured in units of each entry's own size over all rows: a
         vector holds loudness beside pitch, and one large entry must not drown the others
+
+Every frame of a sequence is damaged like a vector, an image like the vector of its pixels. Of token ids a share is
+taken from another row.
 """
 
 from collections.abc import Callable
@@ -14,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mbd.features.corruption.signal import gaussian_blur, local_order, share_mask, with_noise
-from mbd.features.rows import Rows
+from mbd.features.rows import Rows, kind_of, within
 from mbd.params.corruption import CorruptionSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
@@ -41,14 +44,23 @@ def corrupt(rows: Rows, params: CorruptionSettings, seed: int) -> Rows:
     """Return the rows with a share of them damaged in every modality that they have; the others stay as they are."""
     chosen = corrupted_rows(len(rows), params.share, seed)
     features = {}
-    for modality, matrix in rows.features.items():
-        available = rows.available[modality]
+    for modality, array in rows.features.items():
+        kind, available = kind_of(array), rows.available[modality]
         damaged = chosen & available
-        features[modality] = np.array(matrix)
-        if damaged.any():
-            rng = stream(seed, "corruption", "features", modality)
-            context = _Context(matrix[available], np.flatnonzero(damaged[available]), params, rng)
-            features[modality][damaged] = _DAMAGE.get(modality, _audio)(context)
+        features[modality] = np.array(array)
+        if not damaged.any():
+            continue
+        rng = stream(seed, "corruption", "features", modality)
+        how = _tokens if kind == "tokens" else _DAMAGE.get(modality, _audio)
+        if kind == "sequence":
+            inside = within(rows.lengths[modality], array.shape[1])
+            available, damaged = available[:, None] & inside, damaged[:, None] & inside
+        vectors = array[available]
+        context = _Context(vectors.reshape(len(vectors), -1), np.flatnonzero(damaged[available]), params, rng)
+        found = how(context).reshape(-1, *vectors.shape[1:])
+        features[modality][damaged] = np.clip(np.rint(found), 0, 255) if array.dtype == np.uint8 else found
+        if kind == "tokens":
+            features[modality] *= within(rows.lengths[modality], array.shape[1])
     return replace(rows, features=features)
 
 
@@ -68,12 +80,14 @@ def _audio(context: _Context) -> Array:
 
 
 def _text(context: _Context) -> Array:
+    misspelt = _tokens(context)
+    return np.take_along_axis(misspelt, local_order(misspelt.shape, context.params.reorder, context.rng), axis=1)
+
+
+def _tokens(context: _Context) -> Array:
     n, own = len(context.rows), context.rows[context.damaged]
     others = (context.damaged + context.rng.integers(1, max(n, 2), len(own))) % n
-    chosen = share_mask(own.shape, context.params.typos, context.rng)
-    misspelt = np.where(chosen, context.rows[others], own)
-    order = local_order(own.shape, context.params.reorder, context.rng)
-    return np.take_along_axis(misspelt, order, axis=1)
+    return np.where(share_mask(own.shape, context.params.typos, context.rng), context.rows[others], own)
 
 
 _DAMAGE: dict[str, Callable[[_Context], Array]] = {

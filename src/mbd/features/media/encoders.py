@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,17 @@ from mbd.errors import MissingExtraError
 from mbd.features.media.pretrained import encoder_files, encoder_folder
 from mbd.files import canonical_digest
 from mbd.params.features import MediaSettings
+from mbd.registry import lazy
 from mbd.tensors import Array
 
 _METHOD = 1  # to be raised whenever decoding or encoding gives other vectors than before
 _PREFIX = "features.source.media"
+_MISSING = ("reading raw media", "extract")
+_LOADERS = {
+    "text": lazy("mbd.features.media.frozen:loaded_text", *_MISSING),
+    "visual": lazy("mbd.features.media.frozen:loaded_visual", *_MISSING),
+    "audio": lazy("mbd.features.media.audio:loaded", *_MISSING),
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Loaded:
     decode: Callable[[Any], Any]
     """text or file → raw content, or None if the file has none of this modality"""
     encode: Callable[[Any], Array]
-    """raw content → vector"""
+    """raw content → vector; of a sequence its width (of token ids: the vocabulary), and then all its entries"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Encoder:
 
     modality: str
     settings: Mapping[str, Any]
-    """what its module's `loaded` takes"""
+    """what its loader takes"""
     facts: Mapping[str, Any]
     """what decides its vectors"""
     damage: MediaDamage | None = None
@@ -68,27 +74,25 @@ class Encoder:
 
     def loaded(self) -> AbstractContextManager[Loaded]:
         """Load it; within the context it may be used from several threads."""
-        try:
-            module = import_module(f"mbd.features.media.{self.modality}")
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("reading raw media", "extract", error.name or "") from error
-        context: AbstractContextManager[Loaded] = module.loaded(**self.settings)
+        context: AbstractContextManager[Loaded] = _LOADERS[self.modality](**self.settings)
         return context
 
 
-def text_encoder(params: MediaSettings) -> Encoder:
-    """Return the encoder of transcripts."""
-    return _pretrained("text", params.text_encoder, params.text_revision, {}, ("tokenizers",))
+def text_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:
+    """Return the encoder of transcripts; one that `keeps` returns token ids."""
+    settings = {"keeps": True} if keeps else {}
+    return _pretrained("text", params.text_encoder, params.text_revision, settings, ("tokenizers",))
 
 
-def visual_encoder(params: MediaSettings) -> Encoder:
-    """Return the encoder of videos."""
-    settings = {"frames": params.frames}
+def visual_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:
+    """Return the encoder of videos; one that `keeps` returns a vector of each frame."""
+    settings = {"frames": params.frames} | ({"keeps": True} if keeps else {})
     return _pretrained("visual", params.visual_encoder, params.visual_revision, settings, ("av",))
 
 
-def audio_encoder(params: MediaSettings) -> Encoder:
-    """Return the encoder of sound."""
+def audio_encoder(params: MediaSettings, *, keeps: bool = False) -> Encoder:
+    """Return the encoder of sound, which has one vector in any case."""
+    del keeps
     settings = {"sample_rate": params.sample_rate}
     facts = {**settings, "method": _METHOD, "versions": _versions("av", "librosa", "scipy", "numpy")}
     return Encoder("audio", settings, {"modality": "audio", **facts})
@@ -108,4 +112,4 @@ def _versions(*packages: str) -> dict[str, str]:
     try:
         return {package: version(package) for package in packages}
     except PackageNotFoundError as error:
-        raise MissingExtraError("reading raw media", "extract", error.name) from error
+        raise MissingExtraError(*_MISSING, error.name) from error

@@ -2,21 +2,74 @@
 
 The bits of a matrix product depend on its shape and on the number of threads. So each row goes through its encoder
 alone and on one thread, and rows run side by side: a vector depends on the content and the encoder, not on what else
-is in the table or in the cache, nor on the number of cores.
+is in the table or in the cache, nor on the number of cores. So there is no padding and nothing to mask either.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from transformers.utils import logging as transformers_logging
 
 from mbd.errors import UsageError
+from mbd.features.media.decoding import read_frames
+from mbd.features.media.encoders import Loaded
+from mbd.features.media.pictures import read_preparation
+from mbd.tensors import Array
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+
+@contextmanager
+def loaded_text(folder: Path, key: str, *, keeps: bool = False) -> Iterator[Loaded]:
+    """Load an encoder of transcripts: the mean of the last hidden state over all tokens (768 for BERT base).
+
+    A text longer than the encoder can read is cut there. One that `keeps` returns the token ids instead.
+    """
+    tokenizer = load_tokenizer(folder, key)
+    model = load_model(folder, key, "input_ids", unused=("pooler.",))
+    longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None) or 2**31)
+    one_at_a_time = Lock()  # a tokenizer sets its truncation on itself
+
+    def encode(text: str) -> Array:
+        with one_at_a_time:
+            tokens = tokenizer(text, truncation=True, max_length=longest, return_tensors="pt")
+        if keeps:
+            return np.array([len(tokenizer), *tokens["input_ids"][0].tolist()], np.float32)
+        with torch.inference_mode():
+            vector: Array = model(**tokens).last_hidden_state[0].mean(dim=0).numpy()
+        return vector
+
+    with one_thread():
+        yield Loaded(decode=str, encode=encode)
+
+
+@contextmanager
+def loaded_visual(folder: Path, key: str, frames: int, *, keeps: bool = False) -> Iterator[Loaded]:
+    """Load an encoder of videos: the mean of its pooled output over frames taken evenly (512 for ResNet-18).
+
+    One that `keeps` returns the output of each frame.
+    """
+    prepare = read_preparation(folder, key)
+    model = load_model(folder, key, "pixel_values")
+
+    def encode(pictures: Array) -> Array:
+        with torch.inference_mode():
+            pooled = getattr(model(pixel_values=prepare(pictures)), "pooler_output", None)
+            if pooled is None:
+                raise UsageError("the encoder has no pooled output", key=key, value=folder)
+            if keeps:
+                return np.append(np.float32(pooled.flatten(1).shape[1]), pooled.flatten().numpy())
+            vector: Array = pooled.flatten(1).mean(dim=0).numpy()
+        return vector
+
+    with one_thread():
+        yield Loaded(decode=lambda path: read_frames(path, frames), encode=encode)
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from mbd.errors import DataError
 from mbd.features.rows import SPLIT_ALIASES, SPLITS
 
 NEEDED = ("id", "label", "split")
-OPTIONAL = ("video", "audio", "transcript", "group")
+MEDIA = ("video", "audio", "transcript")
+OPTIONAL = (*MEDIA, "group")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,18 @@ class MediaTable:
         return DataError(problem, file=self.file, key=self.place(row, column), value=value, hint=hint)
 
 
+def names_media(file: Path) -> bool:
+    """Return whether a CSV has a column of media files or transcripts, and not of lists of numbers."""
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            records = [cells for _, (_, cells) in zip(range(2), _records(stream), strict=False)]
+    except (csv.Error, OSError, UnicodeDecodeError):
+        return False
+    header, first = (*records, [], [])[:2]
+    lists = {name for name, cell in zip(header, first, strict=False) if cell.startswith("[")}
+    return bool(set(MEDIA) & set(header) - lists)
+
+
 def read_table(file: Path) -> MediaTable:
     """Read and check the CSV."""
     try:
@@ -62,7 +75,7 @@ def read_table(file: Path) -> MediaTable:
     for line, cells in records[1:]:
         if len(cells) != len(header):
             raise DataError(
-                "the line has not as many cells as the header",
+                "the line does not have as many cells as the header",
                 file=file,
                 key=f"line {line}",
                 value=f"{len(cells)}, header {len(header)}",
@@ -92,11 +105,11 @@ def _check_header(file: Path, header: tuple[str, ...]) -> None:
     for name in NEEDED:
         if name not in header:
             raise DataError(f"the column {name} is missing", file=file, value=", ".join(header), hint=hint)
-    if not {"video", "audio", "transcript"} & set(header):
+    if not set(MEDIA) & set(header):
         raise DataError("there is no column with media", file=file, value=", ".join(header), hint=hint)
     for name in (*NEEDED, *OPTIONAL):
         if header.count(name) > 1:
-            raise DataError(f"the column {name} is twice in the header", file=file, hint=hint)
+            raise DataError(f"the column {name} occurs twice in the header", file=file, hint=hint)
 
 
 def _check_rows(table: MediaTable) -> None:

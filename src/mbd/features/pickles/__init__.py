@@ -11,12 +11,14 @@ looked at.
 
 import mmap
 from pathlib import Path
+from typing import Literal
 
 from mbd.errors import DataError
 from mbd.features.pickles.machine import Machine
 from mbd.features.pickles.reader import DamagedError
 
 _SHOWN = 20
+_PROTOCOL, _FRAME = 2, 9  # lengths of the opcodes that may come first, with their arguments
 _HINT = (
     "nothing in it was run: only containers, text, numbers and plain numpy arrays are read. If you trust its maker, "
     "load it where it was made and save it as such (or with numpy.savez, for features.source.kind=npz)"
@@ -40,6 +42,22 @@ def load_pickle(path: Path) -> object:
         more = f" and {len(machine.refused) - _SHOWN} more" if len(machine.refused) > _SHOWN else ""
         raise DataError(f"this pickle is more than data: it asks for {shown}{more}", file=path, hint=_HINT)
     return value
+
+
+def outermost(path: Path) -> Literal["dict", "sequence"] | None:
+    """Return what the outermost value of a pickle is, from its first opcode; None: something else, or not readable."""
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(_PROTOCOL + _FRAME + 2)
+    except OSError:
+        return None
+    if start[:1] == b"\x80":
+        start = start[_PROTOCOL:]
+    if start[:1] == b"\x95":
+        start = start[_FRAME:]
+    if start[:1] == b"}" or start[:2] == b"(d":
+        return "dict"
+    return "sequence" if start[:1] in (b"(", b"]") else None
 
 
 def _map(path: Path) -> mmap.mmap:

@@ -55,7 +55,7 @@ class Machine:
         """Take every step up to the end mark and return the value that is left."""
         read, data, steps = self._read, self._read.data, self._steps()
         if data[0] not in _STARTS:
-            raise DamagedError("no pickle begins like this")
+            raise DamagedError("a pickle does not begin like this")
         try:
             while (code := data[read.at]) != _STOP:
                 self.begun = read.at
@@ -64,7 +64,7 @@ class Machine:
             (value,) = self._stack
         except (LookupError, ValueError, TypeError) as error:
             ended = read.at >= read.size
-            raise DamagedError("it ends without its end mark" if ended else "its steps do not fit together") from error
+            raise DamagedError("it has no STOP opcode" if ended else "its opcodes do not fit together") from error
         if self._scaffolding:
             self._refuse("a class, or an array without content, as a value")
         return value

@@ -13,7 +13,7 @@ BYTE, SHORT, UNSIGNED, SIGNED, LONG = (struct.Struct(f"<{code}") for code in "BH
 
 _FLOATS = re.compile(rb"(?:G.{8}){1,1000}+", re.DOTALL)
 _FLOAT_SIZE = 9
-_CUT_OFF = "it ends without its end mark"
+_CUT_OFF = "it has no STOP opcode"
 
 
 class DamagedError(Exception):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from mbd.errors import DataError
 from mbd.features.rows import Collection
-from mbd.params.features import FeaturesSettings
+from mbd.params.features import FeaturesSettings, SourceSettings
 from mbd.registry import SOURCES
 
 
@@ -25,4 +26,45 @@ class Source:
 
 def read_source(params: FeaturesSettings) -> Collection:
     """Read the source that the parameters name."""
-    return SOURCES.get(params.source.kind).read(params)
+    return SOURCES.get(kind_of(params.source)).read(params)
+
+
+def kind_of(source: SourceSettings) -> str:
+    """Return the kind of a source: as set, else what its path looks like.
+
+    Raises:
+        DataError: No kind, or more than one, recognises the path; or one recognises it, but not the kind that is set.
+
+    """
+    if source.path is None:
+        return source.kind or "synthetic"
+    path = Path(source.path)
+    fitting = [name for name in SOURCES.names() if _recognises(name, path)] if path.exists() else []
+    if source.kind in fitting or (source.kind and not fitting):
+        return source.kind
+    if not source.kind and len(fitting) == 1:
+        return fitting[0]
+    if not path.exists():
+        raise DataError(
+            "the file is missing",
+            file=path,
+            key="features.source.path",
+            hint=f"a path is taken from the current folder, {Path.cwd()}",
+        )
+    raise DataError(
+        f"this is not of the kind {source.kind}" if source.kind else "what kind of data this is cannot be recognised",
+        file=path,
+        key="features.source.kind",
+        hint=f"it looks like {' or '.join(fitting)}: set features.source.kind={fitting[0]}"
+        if fitting
+        else f"set it to one of {', '.join(name for name in SOURCES.names() if name != 'synthetic')}; "
+        "docs/feature-data.md shows a file of each",
+    )
+
+
+def _recognises(kind: str, path: Path) -> bool:
+    try:
+        recognises = SOURCES.get(kind).recognises
+    except ModuleNotFoundError:  # a source whose packages are not installed
+        return False
+    return recognises is not None and recognises(path)

@@ -17,16 +17,16 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.dialogues import LISTS, Places, arrange, modalities
-from mbd.features.pickles import load_pickle
+from mbd.features.labels import MOST_CLASSES
+from mbd.features.pickles import load_pickle, outermost
 from mbd.features.rows import Collection, Rows
 from mbd.features.sources import Source
-from mbd.features.splits import carve
+from mbd.features.splits import carve_share
 from mbd.params.features import FeaturesSettings, Task
 from mbd.tensors import Array
 
 _EMOTIONS = ("happy", "sad", "neutral", "angry", "excited", "frustrated")
 _IEMOCAP = re.compile(r"Ses\d\d[FM]_")
-_MOST_CLASSES = 1000
 _NUMBER = (int, float, np.number)
 
 
@@ -45,7 +45,8 @@ def read(params: FeaturesSettings) -> Collection:
     if left_out := len(set(places["labels"]) - named):
         notes["dialogues in no split"] = left_out
     if "valid" not in splits:
-        train, valid = _carved(path, splits["train"], params)
+        key = "features.source.iemocap.valid_share"
+        train, valid = carve_share(splits["train"], params.source.iemocap.valid_share, params.seed, "valid", key)
         splits = {"train": train, "valid": valid, "test": splits["test"]}
         notes["valid"] = f"{len(np.unique(valid.groups))} dialogues carved out of train"
     return Collection(
@@ -171,29 +172,15 @@ def _joined(path: Path, modality: str, dialogues: list[Any], matrices: list[Arra
 def _typed(path: Path, rows: Rows, task: Task) -> Rows:
     if task == "regression":
         return replace(rows, labels=rows.labels.astype(np.float32))
-    if not np.isin(rows.labels, np.arange(_MOST_CLASSES)).all():
+    if not np.isin(rows.labels, np.arange(MOST_CLASSES)).all():
         raise DataError(
-            f"classes must be whole numbers from 0 up, below {_MOST_CLASSES}",
+            f"classes must be whole numbers from 0 up, below {MOST_CLASSES}",
             file=path,
             key="labels",
             value=f"{rows.labels.min()} to {rows.labels.max()}",
             hint="set features.source.task=regression if these are not classes",
         )
     return replace(rows, labels=rows.labels.astype(np.int64))
-
-
-def _carved(path: Path, train: Rows, params: FeaturesSettings) -> tuple[Rows, Rows]:
-    share = params.source.iemocap.valid_share
-    stays, valid = carve(train, int(share * len(train)), params.seed, "valid")
-    if not len(valid) or not len(stays):
-        raise DataError(
-            f"no valid split can be carved out of {len(np.unique(train.groups))} dialogues of train",
-            file=path,
-            key="features.source.iemocap.valid_share",
-            value=share,
-            hint="set another share: whole dialogues go over, and some have to stay",
-        )
-    return stays, valid
 
 
 def _classes(labels: Array, dialogues: set[Any]) -> tuple[str, ...]:
@@ -206,4 +193,4 @@ def _described(value: object) -> str:
     return f"{value.shape} {value.dtype}" if isinstance(value, np.ndarray) else f"{type(value).__name__}"
 
 
-SOURCE = Source(read, recognises=lambda path: path.suffix in (".pkl", ".pickle"))
+SOURCE = Source(read, recognises=lambda path: path.suffix in (".pkl", ".pickle") and outermost(path) == "sequence")

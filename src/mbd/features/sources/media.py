@@ -8,10 +8,14 @@ file that is named and is not there or cannot be decoded is an error.
 Of the split that features.damage names, some rows are decoded, damaged and then encoded; nothing is computed from
 these rows as they are. What is drawn depends on the seed and on the content's digest, not on the row: rows with the
 same content share one damaged vector, and the cache can keep it.
+
+With features.source.sequences=keep, visual is a sequence with the encoder's vector of each frame, and text the ids of
+the tokens that the encoder's tokeniser makes.
 """
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,8 @@ from mbd.errors import DataError
 from mbd.features.corruption import corrupt_frames, corrupt_text, corrupt_waveform, corrupted_rows
 from mbd.features.media.encoders import Encoder, MediaDamage, audio_encoder, text_encoder, visual_encoder
 from mbd.features.media.extraction import Content, digest_of_text, digests_of_files, extract
-from mbd.features.media.table import MediaTable, read_table
-from mbd.features.rows import SPLITS, Collection, Rows
+from mbd.features.media.table import MediaTable, names_media, read_table
+from mbd.features.rows import SPLITS, Collection, Rows, within
 from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
 from mbd.files import canonical_digest
@@ -30,11 +34,13 @@ from mbd.params.corruption import CorruptionSettings
 from mbd.params.features import FeaturesSettings, MediaSettings, Task
 from mbd.tensors import Array
 
-_ENCODERS: dict[str, Callable[[MediaSettings], Encoder]] = {
+_ENCODERS: dict[str, Callable[..., Encoder]] = {
     "text": text_encoder,
     "audio": audio_encoder,
     "visual": visual_encoder,
 }
+_KEPT = {"text": "tokens", "visual": "sequence"}
+"""modalities whose encoders can keep a sequence, and its kind"""
 
 
 def read(params: FeaturesSettings) -> Collection:
@@ -44,7 +50,8 @@ def read(params: FeaturesSettings) -> Collection:
     labels, classes = _labels(table, task)
     columns = _columns(table, params.source.modalities)
     files = _files(table, columns)
-    encoders = {modality: _ENCODERS[modality](own) for modality in columns}
+    keeps = params.source.sequences == "keep"
+    encoders = {modality: _ENCODERS[modality](own, keeps=keeps) for modality in columns}
     digests = digests_of_files(files, own.workers)
     damaged = _damaged_rows(table, params)
     vectors = {
@@ -60,12 +67,15 @@ def read(params: FeaturesSettings) -> Collection:
             hint="leave it out there",
         )
     available = {m: np.array([vector.size > 0 for vector in vectors[m]]) for m in columns if m not in lacking}
-    features = {modality: _matrix(vectors[modality]) for modality in available}
+    kept = {m: _sequences(m, vectors[m]) for m in available if keeps and m in _KEPT}
+    features = {m: kept[m].features if m in kept else _matrix(vectors[m]) for m in available}
+    lengths = {m: sequences.lengths for m, sequences in kept.items()}
     return Collection(
         name=table.file.stem,
         task=task,
         classes=classes,
-        splits=_splits(table, labels, features, available, params.source.group_pattern),
+        splits=_splits(table, labels, features, available, lengths, params.source.group_pattern),
+        vocabularies={m: sequences.width for m, sequences in kept.items() if _KEPT[m] == "tokens"},
         files=(str(table.file),),
         notes={
             "encoders": {modality: _encoder_note(encoders[modality], own) for modality in available},
@@ -180,10 +190,37 @@ def _matrix(vectors: list[Array]) -> Array:
     return np.stack([vector if vector.size else nothing for vector in vectors])
 
 
+@dataclass(frozen=True)
+class _Sequences:
+    features: Array
+    lengths: Array
+    width: int
+    """of a frame; of token ids the vocabulary"""
+
+
+def _sequences(modality: str, vectors: list[Array]) -> _Sequences:
+    """Return what encoders that keep sequences have returned, filled up with zeros to the longest."""
+    width = int(max(vector[0] for vector in vectors if vector.size))
+    tokens = _KEPT[modality] == "tokens"
+    sizes = np.array([max(vector.size - 1, 0) for vector in vectors])
+    lengths = sizes if tokens else sizes // width
+    inside = within(lengths, int(lengths.max()))
+    found = np.concatenate([vector[1:] for vector in vectors])
+    features = np.zeros(inside.shape if tokens else (*inside.shape, width), np.int64 if tokens else np.float32)
+    features[inside] = found if tokens else found.reshape(-1, width)
+    return _Sequences(features, lengths, width)
+
+
 def _splits(
-    table: MediaTable, labels: Array, features: dict[str, Array], available: dict[str, Array], pattern: str | None
+    table: MediaTable,
+    labels: Array,
+    features: dict[str, Array],
+    available: dict[str, Array],
+    lengths: dict[str, Array],
+    pattern: str | None,
 ) -> dict[str, Rows]:
-    rows = Rows.of(table.columns["id"], labels, features, groups=table.columns.get("group"), available=available)
+    groups = table.columns.get("group")
+    rows = Rows.of(table.columns["id"], labels, features, groups=groups, available=available, lengths=lengths)
     split_of = np.array(table.columns["split"])
     splits = {split: rows.take(split_of == split) for split in SPLITS if (split_of == split).any()}
     return splits if "group" in table.columns else with_groups_from_ids(splits, pattern)
@@ -200,7 +237,7 @@ def _encoder_note(encoder: Encoder, own: MediaSettings) -> dict[str, Any]:
     return {"name": name if revision else Path(name).name, "revision": revision, "digest": encoder.digest, **sampling}
 
 
-SOURCE = Source(read, recognises=lambda path: path.suffix == ".csv")
+SOURCE = Source(read, recognises=lambda path: path.suffix == ".csv" and names_media(path))
 
 
 _METHOD = 1  # to be raised whenever damage is done in another way than before

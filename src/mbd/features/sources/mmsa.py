@@ -9,9 +9,10 @@ The file is a dictionary with train, valid and test. Each is a dictionary with
     regression_labels                             n numbers
     classification_labels and/or annotations      n classes
 
-A sequence becomes its mean frame (`mbd.features.pooling`). `vision` is called visual here. `text_bert` holds no
-vectors; its mask gives the length of `text`. NaN and infinite values (some audio has −∞) count as 0 and are noted.
-A modality of which a row has no frame is not available in that row.
+A sequence becomes its mean frame (`mbd.features.pooling`), or with features.source.sequences=keep stays a sequence,
+padded behind only. `vision` is called visual here. `text_bert` holds no vectors; its mask gives the length of `text`.
+NaN and infinite values (some audio has −∞) count as 0 and are noted. A modality of which a row has no frame is not
+available in that row.
 """
 
 from dataclasses import dataclass
@@ -21,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.features.pickles import load_pickle
-from mbd.features.pooling import pool
+from mbd.features.labels import MOST_CLASSES
+from mbd.features.pickles import load_pickle, outermost
+from mbd.features.pooling import Kept, Pooled, keep, pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
@@ -30,7 +32,6 @@ from mbd.params.features import FeaturesSettings, Task
 from mbd.tensors import Array
 
 _ENTRIES = {"text": "text", "audio": "audio", "visual": "vision"}
-_MOST_CLASSES = 1000
 _POLARITIES = ("Negative", "Neutral", "Positive")
 _HINT = "give a feature file of MMSA (such as aligned_50.pkl or unaligned_50.pkl)"
 
@@ -47,7 +48,8 @@ def read(params: FeaturesSettings) -> Collection:
         labels, classes = _classes(splits, notes)
     else:
         labels, classes = {s.name: s.numbers("regression_labels").astype(np.float32) for s in splits}, ()
-    rows = {split.name: _rows(split, labels[split.name], modalities, notes) for split in splits}
+    keeps = params.source.sequences == "keep"
+    rows = {split.name: _rows(split, labels[split.name], modalities, notes, keeps) for split in splits}
     return Collection(
         name=path.stem,
         task=task,
@@ -150,23 +152,29 @@ def _modalities(path: Path, splits: list[_Split], asked: tuple[str, ...] | None)
     return there if asked is None else asked
 
 
-def _rows(split: _Split, labels: Array, modalities: tuple[str, ...], notes: dict[str, Any]) -> Rows:
+def _rows(split: _Split, labels: Array, modalities: tuple[str, ...], notes: dict[str, Any], keeps: bool) -> Rows:
     ids = split.texts("id")
-    features, available = {}, {}
+    features, available, true_lengths = {}, {}, {}
     for modality in modalities:
         key = _ENTRIES[modality]
         sequences = split.sequences(key)
         if len(sequences) != len(ids):
             raise split.wrong(key, f"there must be as many rows of {key} as ids", f"{len(sequences)} and {len(ids)}")
-        pooled = pool(sequences, _lengths(split, key, sequences, notes))
-        features[modality], available[modality] = pooled.vectors, pooled.available
+        lengths = _lengths(split, key, sequences, notes)
+        if keeps:
+            found: Kept | Pooled = (kept := keep(sequences, lengths))
+            features[modality], true_lengths[modality] = kept.sequences, kept.lengths
+        else:
+            found = pooled = pool(sequences, lengths)
+            features[modality] = pooled.vectors
+        available[modality] = found.available
         for what, count in (
-            ("values that were NaN or infinite, set to 0", pooled.corrected),
-            ("rows with frames beyond their length", pooled.left_out),
-            ("rows without the modality", int((~pooled.available).sum())),
+            ("values that were NaN or infinite, set to 0", found.corrected),
+            ("rows with frames beyond their length", found.left_out),
+            ("rows without the modality", int((~found.available).sum())),
         ):
             _note(notes, what, split.name, modality, count)
-    return Rows.of(ids, labels, features, available=available)
+    return Rows.of(ids, labels, features, available=available, lengths=true_lengths)
 
 
 def _note(notes: dict[str, Any], what: str, split: str, modality: str, count: int) -> None:
@@ -209,8 +217,8 @@ def _classes(splits: list[_Split], notes: dict[str, Any]) -> tuple[dict[str, Arr
     codes = {}
     for split in splits:
         numbers = split.numbers("classification_labels")
-        if not np.isin(numbers, np.arange(-_MOST_CLASSES, _MOST_CLASSES)).all():
-            problem = f"classes must be whole numbers below {_MOST_CLASSES}"
+        if not np.isin(numbers, np.arange(-MOST_CLASSES, MOST_CLASSES)).all():
+            problem = f"classes must be whole numbers below {MOST_CLASSES}"
             raise split.wrong("classification_labels", problem, f"{numbers.min()} to {numbers.max()}")
         codes[split.name] = numbers.astype(np.int64)
     every = np.concatenate(list(codes.values()))
@@ -233,4 +241,4 @@ def _names(codes: dict[str, Array], annotations: dict[str, list[str]]) -> dict[i
     return names if len(names) == len(set(names.values())) == len(pairs) else {}
 
 
-SOURCE = Source(read, recognises=lambda path: path.suffix in (".pkl", ".pickle"))
+SOURCE = Source(read, recognises=lambda path: path.suffix in (".pkl", ".pickle") and outermost(path) == "dict")

@@ -1,37 +1,49 @@
 """Source `npz`: arrays named `{split}_{modality}`, `{split}_labels`, `{split}_ids`.
 
-Also read where they are there: `{split}_groups`, `{split}_{modality}_available` and
-`{split}_{modality}_attribute`. Every other two-dimensional array of numbers is a modality, but a name like
-`text_lsa` beside `text` is a variant of it, taken only when features.source.modalities asks for it. What is neither
-(texts, columns) is noted; an array with more dimensions is an error, for it would be a modality that silently vanishes.
+Also read where they are there: `{split}_groups`, `{split}_{modality}_available`, `{split}_{modality}_attribute` and
+`{split}_{modality}_lengths`. Every other array of numbers is a modality: n × d vectors, n × T × d sequences, n ×
+channels × height × width images, and n × T whole numbers with lengths token ids. A name like `text_lsa` beside `text`
+is a variant of it, taken only when features.source.modalities asks for it. What is none of these (texts, columns) is
+noted; an array with more dimensions is an error, for it would be a modality that silently vanishes. Positions behind a
+row's length are set to zero; a row of length 0 lacks the modality.
 Splits are train, valid (or val, dev), test and, if there is one, calibration.
 """
 
 import io
+import math
 import mmap
 import re
 import struct
+import tokenize
 import zipfile
 import zlib
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mbd.errors import DataError
-from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
+from mbd.features.labels import with_labels
+from mbd.features.pooling import pool
+from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows, within
 from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
+from mbd.formats.features import lengths_of
 from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
 
 _KEY = re.compile(rf"^({'|'.join((*SPLITS, *SPLIT_ALIASES))})_(.+)$", re.DOTALL)
 _ROW_KEYS = {"ids", "labels", "groups"}
-_COMPANIONS = ("_available", "_attribute")
+_COMPANIONS = ("_available", "_attribute", "_lengths")
+_MOST_AXES = 4
 _NAMES = "name arrays train_text, train_labels, train_ids, … for train, valid and test: docs/feature-data.md"
 _LARGEST_NPY_HEADER = 1 << 17
+_INFLATED_BY, _INFLATED_AT_LEAST = 4, 256 << 20
+_ODD = (ValueError, TypeError, SyntaxError, LookupError, RecursionError, RuntimeError, tokenize.TokenError)
+"""what zipfile and numpy raise for odd archives and headers: other compressions, encryption, broken literals"""
 
 
 def read(params: FeaturesSettings) -> Collection:
@@ -41,23 +53,18 @@ def read(params: FeaturesSettings) -> Collection:
     keys = {split: _keys_of(split, arrays) for split in SPLITS}
     keys = {split: names for split, names in keys.items() if names}
     wanted, notes = _modalities(path, arrays, keys, params.source.modalities)
-    splits = {split: _rows(path, split, arrays, names, wanted) for split, names in keys.items()}
+    pooled = params.source.sequences == "mean"
+    splits = {split: _rows(path, split, arrays, names, wanted, pooled) for split, names in keys.items()}
     if not any("groups" in names for names in keys.values()):
         splits = with_groups_from_ids(splits, params.source.group_pattern)
-    labels = np.concatenate([rows.labels for rows in splits.values()])
-    task = params.source.task or ("classification" if labels.dtype.kind in "iub" else "regression")
-    classification = task == "classification"
-    if not params.source.task and not classification and (labels >= 0).all() and (labels == labels.round()).all():
-        notes["labels"] = "whole numbers, taken as scores; set features.source.task=classification if they are classes"
-    label_type = np.int64 if classification else np.float32
-    splits = {split: replace(rows, labels=rows.labels.astype(label_type, copy=False)) for split, rows in splits.items()}
+    splits, task, classes, about_labels = with_labels(path, splits, params.source.task)
     return Collection(
         name=path.stem,
         task=task,
-        classes=tuple(str(c) for c in range(int(labels.max(initial=0)) + 1)) if classification else (),
+        classes=classes,
         splits=splits,
         files=(str(path),),
-        notes=notes,
+        notes=notes | about_labels,
     )
 
 
@@ -68,6 +75,7 @@ def _read_arrays(path: Path) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(path) as archive:
             found = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        _refuse_bomb(path, found.values())
         entries = {name: entry for name, entry in found.items() if _KEY.match(name)}
         if not entries:
             raise DataError("no array belongs to a split", file=path, value=", ".join(found) or "none", hint=_NAMES)
@@ -78,9 +86,21 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         # Headers one after the other: numpy parses them with `ast`, which in Python 3.11 may fail in several threads.
         return {name: _array(path, mapped, entry) for name, entry in entries.items()}
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError) as error:
-        raise DataError(f"this is no .npz archive, or it is cut off: {error}", file=path, hint=hint) from error
-    except ValueError as error:
-        raise DataError(str(error), file=path, hint=hint) from error
+        raise DataError(f"this is not an .npz archive, or it is truncated: {error}", file=path, hint=hint) from error
+    except _ODD as error:
+        raise DataError(f"an array cannot be read: {error}", file=path, hint=hint) from error
+
+
+def _refuse_bomb(path: Path, entries: Iterable[zipfile.ZipInfo]) -> None:
+    """Refuse a small file that becomes a huge one, before anything of it is inflated."""
+    size, inflated = path.stat().st_size, sum(entry.file_size for entry in entries)
+    if inflated > max(_INFLATED_AT_LEAST, _INFLATED_BY * size):
+        raise DataError(
+            f"the arrays take {inflated >> 20} MiB, {inflated // max(size, 1)} times the size of the file",
+            file=path,
+            hint="if that is right, save them with numpy.savez instead of numpy.savez_compressed: plain arrays have no "
+            "limit",
+        )
 
 
 def _stored(mapped: mmap.mmap, entry: zipfile.ZipInfo) -> memoryview:
@@ -102,21 +122,20 @@ def _check(mapped: mmap.mmap, entry: zipfile.ZipInfo) -> None:
 
 def _array(path: Path, mapped: mmap.mmap, entry: zipfile.ZipInfo) -> Array:
     """Return one array; an entry that is stored plainly, as numpy.savez does, is mapped and not copied."""
-    if entry.compress_type != zipfile.ZIP_STORED:
-        with zipfile.ZipFile(path) as archive, archive.open(entry) as stream:
-            try:
-                array: Array = np.lib.format.read_array(stream, allow_pickle=False)
-            except ValueError as error:
-                raise _objects(path, entry) if "allow_pickle" in str(error) else error from None
-            return array
-    data = _stored(mapped, entry)
+    if entry.compress_type == zipfile.ZIP_STORED:
+        data = _stored(mapped, entry)
+    else:
+        with zipfile.ZipFile(path) as archive:
+            data = memoryview(archive.read(entry))
     header = io.BytesIO(data[: min(len(data), _LARGEST_NPY_HEADER)])
     version = np.lib.format.read_magic(header)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(header)
     if dtype.hasobject:
         raise _objects(path, entry)
-    flat = np.frombuffer(data, dtype, int(np.prod(shape)), header.tell())
+    if min(shape, default=0) < 0:
+        raise ValueError(f"{entry.filename} has the shape {shape}")
+    flat = np.frombuffer(data, dtype, math.prod(shape), header.tell())
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
@@ -150,16 +169,15 @@ def _modalities(
             if name in _ROW_KEYS or name.endswith(_COMPANIONS):
                 continue
             number = arrays[key].dtype.kind in "fiu"
-            if number and arrays[key].ndim > 2 and (asked is None or name in asked):
+            if number and arrays[key].ndim > _MOST_AXES and (asked is None or name in asked):
                 raise DataError(
-                    "features must be a matrix, a row for each utterance",
+                    "features must be vectors, sequences or images: an array of two, three or four dimensions",
                     file=path,
                     key=key,
                     value=arrays[key].shape,
-                    hint="make one vector of each sequence, as its mean over time; or leave it out: "
-                    "features.source.modalities names those to take",
+                    hint="make one of these of it; or leave it out: features.source.modalities names those to take",
                 )
-            (matrices if number and arrays[key].ndim == 2 else others)[name] = None
+            (matrices if number and 2 <= arrays[key].ndim <= _MOST_AXES else others)[name] = None
     variants = [name for name in matrices if any(name.startswith(f"{other}_") for other in matrices)]
     if asked is None:
         left_out = {"variants not used": variants, "arrays not used": [name for name in others if name not in matrices]}
@@ -176,7 +194,9 @@ def _modalities(
     return asked, {}
 
 
-def _rows(path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str], wanted: tuple[str, ...]) -> Rows:
+def _rows(
+    path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str], wanted: tuple[str, ...], pooled: bool
+) -> Rows:
     def get(name: str) -> Array:
         if name not in keys:
             raise DataError(
@@ -189,7 +209,7 @@ def _rows(path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str]
             )
         return arrays[keys[name]]
 
-    def numbers(name: str, hint: str) -> Array:
+    def numbers(name: str) -> Array:
         array = get(name)
         if array.dtype.kind not in "fiub":
             raise DataError(
@@ -197,18 +217,71 @@ def _rows(path: Path, split: str, arrays: dict[str, Array], keys: dict[str, str]
                 file=path,
                 key=keys[name],
                 value=array.ravel()[:1].tolist(),
-                hint=hint,
+                hint="encode them first",
             )
         return array
 
+    parts = {m: _modality(path, m, keys, numbers, pooled) for m in wanted}
+    found = {m: part.available for m, part in parts.items() if part.available is not None}
+    given = {m: get(f"{m}_available").astype(bool) for m in wanted if f"{m}_available" in keys}
     return Rows.of(
         get("ids").astype(np.str_),
-        numbers("labels", "number the classes from 0, as numpy.unique(labels, return_inverse=True) does").ravel(),
-        {m: numbers(m, "encode them first").astype(np.float32, copy=False) for m in wanted},
+        get("labels").ravel(),
+        {m: part.features for m, part in parts.items()},
         groups=arrays[keys["groups"]].astype(np.str_) if "groups" in keys else None,
-        available={m: get(f"{m}_available").astype(bool) for m in wanted if f"{m}_available" in keys},
+        available=found | {m: bits & found[m] if m in found else bits for m, bits in given.items()},
         attributes={m: get(f"{m}_attribute").astype(np.int8) for m in wanted if f"{m}_attribute" in keys},
+        lengths={m: part.lengths for m, part in parts.items() if part.lengths is not None},
     )
+
+
+@dataclass(frozen=True)
+class _Modality:
+    features: Array
+    lengths: Array | None = None
+    available: Array | None = None
+    """where the array itself says so"""
+
+
+def _modality(path: Path, name: str, keys: dict[str, str], numbers: Callable[[str], Array], pooled: bool) -> _Modality:
+    """Return a modality as it is stored: vectors as float32, token ids as int64, others also as float16 or uint8."""
+    array = numbers(name)
+    lengths = _lengths(path, name, keys, numbers, array) if lengths_of(name) in keys else None
+    if array.ndim == 2 and lengths is None:
+        return _Modality(array.astype(np.float32, copy=False))
+    if array.ndim == 3 and pooled:
+        means = pool(array, lengths)
+        return _Modality(means.vectors, available=means.available)
+    kind = np.int64 if array.ndim == 2 else array.dtype if array.dtype in (np.float16, np.uint8) else np.float32
+    array = array.astype(kind, copy=False)
+    if lengths is None:
+        return _Modality(array)
+    behind = ~within(lengths, array.shape[1])
+    if array[behind].any():
+        array = np.where(behind.reshape(*behind.shape, *[1] * (array.ndim - 2)), array.dtype.type(0), array)
+    return _Modality(array, lengths, lengths > 0)
+
+
+def _lengths(path: Path, name: str, keys: dict[str, str], numbers: Callable[[str], Array], array: Array) -> Array:
+    lengths, key = numbers(lengths_of(name)), keys[lengths_of(name)]
+    if array.ndim == 4 or (array.ndim == 2 and array.dtype.kind not in "iu"):
+        raise DataError(
+            "only sequences (rows × positions × dimension) and token ids (rows × positions, integers) have lengths",
+            file=path,
+            key=key,
+            value=f"{keys[name]} is {array.shape} {array.dtype}",
+            hint="leave the lengths out, or give the frames",
+        )
+    whole = lengths.ndim == 1 and lengths.dtype.kind in "iu" and len(lengths) == len(array)
+    if not whole or lengths.min(initial=0) < 0 or lengths.max(initial=0) > array.shape[1]:
+        raise DataError(
+            f"{key} must be a whole number from 0 to {array.shape[1]} for each row",
+            file=path,
+            key=key,
+            value=f"{lengths.shape} {lengths.dtype}" + (f", {lengths.min()} to {lengths.max()}" if whole else ""),
+            hint="it counts the positions of a row that are not padding",
+        )
+    return lengths.astype(np.int64)
 
 
 SOURCE = Source(read, recognises=lambda path: path.suffix == ".npz")

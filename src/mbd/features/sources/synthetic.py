@@ -8,13 +8,19 @@ s is the sentiment (one number, or one for each class), c a context that blurs t
 the others show, so that modalities complete each other; p are private factors and t = ±1 is the private
 attribute that leakage attacks try to recover. Each draw has a stream of its own: leaving a modality out
 changes no byte of the others.
+
+In the preset `sequences` a modality is a sequence of frames, whose private factors p differ from frame to frame. The
+first two terms are those of the row in a few frames only, which have an entry along one more direction; in all other
+frames they are drawn for that frame alone. The mean over all frames (features.source.sequences=mean) therefore shows
+less of the sentiment than a model can find that chooses frames.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mbd.features.rows import Collection, Rows
+from mbd.features.pooling import pool
+from mbd.features.rows import Collection, Rows, within
 from mbd.features.sources import Source
 from mbd.params.features import FeaturesSettings
 from mbd.randomness import stream
@@ -29,6 +35,8 @@ class Preset:
     dims: dict[str, int]
     classes: int
     rows_per_group: int = 16
+    frames: dict[str, int] = field(default_factory=dict)
+    """longest sequence of each modality; a modality without is a vector"""
 
 
 _PAPER_DIMS = {"text": 768, "audio": 74, "visual": 512}
@@ -37,6 +45,12 @@ PRESETS = {
     "mosei": Preset({"train": 16326, "valid": 1871, "test": 4659, "calibration": 5000}, _PAPER_DIMS, classes=0),
     "iemocap": Preset({"train": 3871, "valid": 430, "test": 1230, "calibration": 5000}, _PAPER_DIMS, classes=4),
 }
+PRESETS["sequences"] = Preset(
+    {"train": 1200, "valid": 300, "test": 600, "calibration": 400},
+    {"text": 48, "audio": 24, "visual": 32},
+    classes=0,
+    frames={"text": 16, "audio": 24, "visual": 20},
+)
 _EMOTIONS = ("neutral", "happy", "sad", "angry")
 
 
@@ -57,11 +71,15 @@ _PRIVATE_FACTORS = 6
 _PRIVATE_GAIN = 0.6
 _ATTRIBUTE_GAIN = 0.5
 _NOISE = 0.8
+_MARKED = 3  # frames of a sequence that show the row's own view and hint
+_MARK_GAIN = 2.0
+_OTHER_FRAMES = 1.5  # deviation of view and hint in all other frames
 
 
 def read(params: FeaturesSettings) -> Collection:
     """Draw the data set that `features.source` describes."""
     preset, own = PRESETS[params.source.preset], params.source.synthetic
+    preset = replace(preset, frames=own.frames or preset.frames)
     rows = own.rows or preset.rows
     dims = own.dims or preset.dims
     if params.source.modalities is not None:
@@ -86,20 +104,26 @@ def _draw(split: str, n: int, dims: dict[str, int], classes: int, preset: Preset
         low, high = params.label_range
         middle, half = (low + high) / 2, (high - low) / 2
         labels = np.clip(np.round((middle + half / 2 * sentiment[:, 0]) / 0.2) * 0.2, low, high).astype(np.float32)
-    features, attributes = {}, {}
+    features, attributes, lengths = {}, {}, {}
     for place, (name, dim) in enumerate(dims.items()):
         voice = _VOICES.get(name, (_STRONG, _MIDDLE, _WEAK)[min(place, 2)])
-        features[name], attributes[name] = _modality(name, dim, voice, split, sentiment, context, params.seed)
+        rng = stream(params.seed, "synthetic", "modality", name, split)
+        factors, attributes[name] = _factors(voice, sentiment, context, rng)
+        if name in preset.frames:
+            factors, lengths[name] = _in_time(factors, 2 * sentiment.shape[1], preset.frames[name], rng)
+        features[name] = _shown(name, factors, dim, rng, params.seed)
+        if name in lengths:
+            features[name] *= within(lengths[name], preset.frames[name])[:, :, None]
+    if params.source.sequences == "mean":
+        features |= {name: pool(features[name], lengths.pop(name)).vectors for name in list(lengths)}
     groups = np.char.add(f"{split}-v", np.char.zfill((np.arange(n) // preset.rows_per_group).astype(np.str_), 4))
     ids = np.char.add(np.char.add(groups, "_"), (np.arange(n) % preset.rows_per_group).astype(np.str_))
-    return Rows.of(ids, labels, features, groups=groups, attributes=attributes)
+    return Rows.of(ids, labels, features, groups=groups, attributes=attributes, lengths=lengths)
 
 
-def _modality(
-    name: str, dim: int, voice: _Voice, split: str, sentiment: Array, context: Array, seed: int
-) -> tuple[Array, Array]:
+def _factors(voice: _Voice, sentiment: Array, context: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return what a modality shows of each row (view, hint, private factors, attribute), and the attribute."""
     n, width = sentiment.shape
-    rng = stream(seed, "synthetic", "modality", name, split)
     view = sentiment + voice.context * context + voice.noise * rng.standard_normal((n, width), dtype=np.float32)
     hint = context + _CONTEXT_NOISE * rng.standard_normal((n, width), dtype=np.float32)
     private = rng.standard_normal((n, _PRIVATE_FACTORS), dtype=np.float32)
@@ -112,15 +136,35 @@ def _modality(
             _ATTRIBUTE_GAIN * (2.0 * attribute[:, None] - 1.0),
         ]
     ).astype(np.float32)
+    return factors, attribute
+
+
+def _in_time(factors: Array, own: int, frames: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return the factors of each frame (n × T × k + 1) and the lengths; the first `own` show in marked frames only."""
+    n = len(factors)
+    lengths = rng.integers(max(frames // 2, 1), frames + 1, n)
+    keys = np.where(within(lengths, frames), rng.random((n, frames)), np.inf)
+    marked = keys.argsort(axis=1).argsort(axis=1) < np.minimum(_MARKED, lengths)[:, None]
+    inside = np.repeat(factors[:, None], frames, axis=1)
+    scale = factors[:, :own].std(0) * _OTHER_FRAMES
+    other = rng.standard_normal((n, frames, own), dtype=np.float32) * scale
+    inside[:, :, :own] = np.where(marked[:, :, None], inside[:, :, :own], other)
+    inside[:, :, own:-1] = _PRIVATE_GAIN * rng.standard_normal((n, frames, _PRIVATE_FACTORS), dtype=np.float32)
+    mark = np.float32(_MARK_GAIN) * marked[:, :, None]
+    return np.concatenate([inside, mark], axis=2), lengths
+
+
+def _shown(name: str, factors: Array, dim: int, rng: np.random.Generator, seed: int) -> Array:
+    """Return the features (… × dim) that show the factors (… × k), each along a direction of the modality."""
     # The directions belong to the modality, not to the split.
     directions = stream(seed, "synthetic", "directions", name).standard_normal(
-        (factors.shape[1], dim), dtype=np.float32
+        (factors.shape[-1], dim), dtype=np.float32
     )
     directions *= np.sqrt(dim) / np.linalg.norm(directions, axis=1, keepdims=True)
-    matrix = rng.standard_normal((n, dim), dtype=np.float32)
-    matrix *= np.float32(_NOISE)
-    matrix += factors @ directions
-    return matrix, attribute
+    shown = rng.standard_normal((*factors.shape[:-1], dim), dtype=np.float32)
+    shown *= np.float32(_NOISE)
+    shown += factors @ directions
+    return shown
 
 
 SOURCE = Source(read)

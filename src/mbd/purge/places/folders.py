@@ -165,7 +165,7 @@ def names_output(entry: bytes, targets: Targets) -> bool:
     try:
         outputs = yaml.safe_load(entry)["outs"]
         return any(targets.by_md5(str(output.get("md5"))) for output in outputs)
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+    except (yaml.YAMLError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return False
 
 

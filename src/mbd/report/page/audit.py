@@ -5,10 +5,10 @@ One set of tables and plots, used by the certificate's page, by `report.md` of `
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mbd.evaluation.metrics import ERRORS, TITLES
-from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord, LowerBound, UtilityRecord
+from mbd.formats.leakage import AttackRecord, EarlierAudits, Interval, LeakageRecord, LowerBound, UtilityRecord
 from mbd.formats.predicate import Evidence
 from mbd.report.page.content import (
     ABSENT,
@@ -38,6 +38,10 @@ _NO_ATTACK = (
     "No attacks were run: the claim is that training without these recordings gives the same bytes. The certificate "
     "does not disclose whose recordings they are, so a third party cannot check this alone; the issuer can open the "
     "commitments and train again."
+)
+_BLIND = (
+    "{blind} of {all} measures are blind: they find nothing in the model before the deletion either, so that they find "
+    "nothing now shows little."
 )
 _INFORMATIONAL = (
     "Informational: compared with the model before deletion; not part of the gate. The attack diff has the old weights "
@@ -91,21 +95,32 @@ def plot_of(attacks: Sequence[AttackRecord], name: str, title: str, *, folded: b
     return Plot(name=name, title=title, description=_DESCRIPTION, measures=measures, folded=folded)
 
 
+class Leaks(NamedTuple):
+    """How many measures of attacks, on the weights as released, find the deleted modalities."""
+
+    before: int
+    """in the model before"""
+    after: int
+    """more than in the reference, in the model after"""
+    measures: int
+    """that were judged"""
+
+
+def leaks(record: LeakageRecord) -> Leaks:
+    """Return how many measures find something before and after the deletion."""
+    judged = [a for a in record.attacks if a.variant == _RELEASED and a.decision != "informational"]
+    return Leaks(sum(a.blind is False for a in judged), sum(not a.passes for a in judged), len(judged))
+
+
 def leakage_metrics(record: LeakageRecord) -> dict[str, float]:
-    """Return the headline numbers: the decision, each attack's first measure on each model, utility, and ε shown."""
-    metrics: dict[str, float] = {"passed": float(record.decision == "passed"), "refusals": float(len(record.reasons))}
-    headlines: dict[tuple[str, str], AttackRecord] = {}
-    for attack in record.attacks:
-        if attack.variant == _RELEASED:
-            headlines.setdefault((attack.modality, attack.attack), attack)
-    for (modality, name), attack in headlines.items():
-        metrics |= {f"{modality}_{name}_{role}": found.value for role, found in _by_role(attack).items()}
-    for measured in record.utility:
-        if measured.decision != "informational":
-            metrics |= {f"{measured.metric}_{role}": found.value for role, found in _by_role(measured).items()}
-    if record.lower_bound:
-        metrics["epsilon_shown"] = record.lower_bound.epsilon
-    return {name: round(value, 6) for name, value in metrics.items()}
+    """Return the headline numbers: the first utility after the deletion, that of the reference, and :func:`leaks`."""
+    utility = next((measured for measured in record.utility if measured.decision != "informational"), None)
+    found = leaks(record)
+    metrics: dict[str, float] = {"leaks_before": found.before, "leaks": found.after}
+    if utility:
+        metrics[f"{utility.metric}_deleted"] = round(utility.after.value, 2)
+        metrics[f"{utility.metric}_reference"] = round(utility.reference.value, 2)
+    return metrics
 
 
 def _title(record: LeakageRecord) -> str:
@@ -134,7 +149,7 @@ def _sections(record: LeakageRecord) -> tuple[PageSection, ...]:
 def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
     yield Text(
         text=f"Decision of the gate: {leakage.decision}. Each value is shown beside the same attack on the reference, "
-        "a model that never saw what was deleted."
+        f"a model that never saw what was deleted. {_earlier(leakage.earlier)}"
     )
     for modality in leakage.modalities:
         suffix = f"_{modality}" if len(leakage.modalities) > 1 else ""
@@ -143,6 +158,8 @@ def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
         released = [a for a in judged if a.variant == _RELEASED]
         changed = [a for a in judged if a.variant != _RELEASED]
         yield plot_of(released, f"leakage{suffix}", f"Attacks on {modality}")
+        if blind := sum(a.blind is True for a in released):
+            yield Text(text=_BLIND.format(blind=blind, all=len(released)))
         if changed:
             yield Text(text=_durability(modality, changed))
             title = f"Attacks on {modality} after rounding or pruning"
@@ -157,8 +174,17 @@ def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
         yield Items(items=tuple(found))
 
 
+def _earlier(found: EarlierAudits | None) -> str:
+    """Return in one sentence how often the same weights were audited before."""
+    if found is None:
+        return "Earlier audits of these weights were not counted."
+    if not found.audits:
+        return "Where it ran, no earlier audit of these weights is recorded."
+    return f"Where it ran, {found.audits} earlier audits of these weights are recorded; {found.refused} were refused."
+
+
 def _measure(attack: AttackRecord) -> MeasureRow:
-    fields = ("chance", "before", "after", "reference", "difference", "tolerance", "decision")
+    fields = ("chance", "before", "after", "reference", "difference", "tolerance", "blind", "decision")
     label = f"{attack.attack}: {attack.measure}{_VARIANTS[attack.variant]}"
     return MeasureRow(label=label, **{name: getattr(attack, name) for name in fields})
 
@@ -221,15 +247,15 @@ def _proxy(facts: Mapping[str, Any]) -> PageSection:
 
 
 def _method(record: LeakageRecord) -> PageSection:
-    suite, settings = record.suite, record.suite["parameters"]
+    suite, settings = record.suite, record.suite.parameters
     items = [
         f"Intervals have a confidence of {settings['confidence']:g}; those of differences are corrected for "
-        f"{suite['judged_together']} measures judged together. The tolerance is {settings['tolerance']:g}."
+        f"{suite.judged_together} measures judged together. The tolerance is {settings['tolerance']:g}."
     ]
     items += [
-        f"{modality}: {rows['attacked']} rows of {', '.join(rows['splits'])}; the attacks are fitted on {rows['fit']} "
-        f"and scored on {rows['scored']}. Source of the attribute: {rows['attribute']}."
-        for modality, rows in suite["rows"].items()
+        f"{modality}: {rows.attacked} rows of {', '.join(rows.splits)}; the attacks are fitted on {rows.fit} "
+        f"and scored on {rows.scored}. Source of the attribute: {rows.attribute}."
+        for modality, rows in suite.rows.items()
     ]
     facts = (
         Fact(name="data", value=record.data["name"]),

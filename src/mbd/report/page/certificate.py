@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from mbd.certificate.facts import certificate_facts
 from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.state import Status, status_of
 from mbd.formats.leakage import LEAKAGE
@@ -29,7 +30,7 @@ from mbd.formats.statement import (
 from mbd.report.page.audit import evidence, utility
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, PageSection, PageTable, Verification
 from mbd.report.page.origin import budget, copies, day, origin, request, weights
-from mbd.report.page.words import commands, forgotten, guaranteed, limits, summary
+from mbd.report.page.words import commands, deadline, forgotten, guaranteed, limits, proven, summary
 
 KIND = "Modality Deletion Certificate"
 _NOT_CHECKED = "not checked: no store was given"
@@ -38,7 +39,8 @@ _CAUTION = (
     "obtained independently of the certificate. They stay on this computer; the page cannot send anything."
 )
 _BEYOND = (
-    "Not checked here, but by the command below: whether the certificate was revoked or replaced later, whether the "
+    "At most, this page finds a certificate authentic. Not checked here, but by the command below: whether the "
+    "certificate was revoked or replaced later, so whether it is still in force, whether the "
     "weights have the structure that it states, and whether the privacy budget and the gate were computed correctly."
 )
 
@@ -53,6 +55,8 @@ class PageContext:
     """its entry in the log, according to its proof"""
     about: tuple[AnyStatement, ...] | None = None
     """verified statements about it; None: no store was read"""
+    status: Status | None = None
+    """what follows from them, without regard to the time"""
     answered: tuple[str, ...] = ()
     """ids of the requests that it answers"""
     url: str | None = None
@@ -66,7 +70,7 @@ def certificate_page(statement: DeletionStatement, context: PageContext) -> Page
     predicate = statement.predicate
     purge = _last_purge(context.about or ())
     erasure = purge.erasure if purge else predicate.erasure
-    state = status_of(statement, context.about or (), predicate.issued)  # no clock: whether it is overdue is left open
+    state = context.status or status_of(certificate_facts(0, context.digest, statement), (), predicate.issued)
     return Page(
         kind=KIND,
         title=_title(predicate),
@@ -115,21 +119,22 @@ def unsigned_page(predicate: Predicate, released: str) -> Page:
 
 
 def _title(predicate: Predicate) -> str:
-    model, guarantee, deleted = f'odel "{predicate.model}"', predicate.guarantee, forgotten(predicate)
-    if guarantee.kind == "exact":
-        return f"M{model} is byte for byte a model that never saw {deleted}"
-    if guarantee.kind == "certified":
-        limits = f"({guarantee.epsilon:g}, {guarantee.delta:g})"
-        return f"M{model} is {limits}-indistinguishable from a model that never saw {deleted}"
-    return f"Attacks found no {deleted} in m{model}"
+    deleted = forgotten(predicate)
+    if shown := proven(predicate.guarantee, deleted):
+        return f'Model "{predicate.model}" is {shown}'
+    return f'Attacks found no {deleted} in model "{predicate.model}"'
 
 
 def _glance(predicate: Predicate, due: datetime) -> Iterator[Fact]:
     method = predicate.method
     yield Fact(name="guarantee", value=predicate.guarantee.kind)
     yield Fact(name="method", value=method.name + (f", {method.variant}" if method.variant else ""))
+    yield Fact(name="issuer", value=predicate.issuer.name or ABSENT)
+    yield Fact(name="contact", value=predicate.issuer.contact or ABSENT)
     yield Fact(name="issued", value=day(predicate.issued))
-    yield Fact(name="next audit by", value=day(due))
+    yield Fact(name=deadline(predicate), value=day(due))
+    if predicate.request.reference:
+        yield Fact(name="request", value=predicate.request.reference)
 
 
 def _warning(found: Status) -> Iterator[str]:

@@ -93,7 +93,14 @@ class MeasureRow(Record):
     difference: Interval | None
     """after − reference"""
     tolerance: float | None
+    blind: bool | None
+    """whether the attack finds nothing in the model before either"""
     decision: Decision
+
+    @property
+    def outcome(self) -> str:
+        """The decision, and whether the measure is blind."""
+        return f"{self.decision}, blind" if self.blind else self.decision
 
 
 class Plot(Record):
@@ -165,7 +172,7 @@ def measures_table(caption: str, measures: Sequence[MeasureRow]) -> PageTable:
             f"{measure.chance:.3g}",
             *(estimate(part) for part in (measure.before, measure.after, measure.reference, measure.difference)),
             ABSENT if measure.tolerance is None else f"{measure.tolerance:g}",
-            measure.decision,
+            measure.outcome,
         )
         for measure in measures
     )
@@ -175,8 +182,3 @@ def measures_table(caption: str, measures: Sequence[MeasureRow]) -> PageTable:
 def estimate(found: Interval | None, digits: int = 3) -> Cell:
     """Return the cell of a measured value."""
     return ABSENT if found is None else Estimate(**found.model_dump(), digits=digits)
-
-
-def printable(text: str) -> str:
-    """Return text without line ends, terminal escapes and other control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)

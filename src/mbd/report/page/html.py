@@ -31,8 +31,8 @@ from mbd.report.page.content import (
 )
 from mbd.report.page.plot import plot_html
 
-_SCRIPTS = ("bytes", "sha256", "canonical", "envelope", "trust", "log", "checks", "panel")
-"""in dependency order"""
+CHECKS = ("bytes", "sha256", "canonical", "envelope", "trust", "log", "checks")
+"""the parts of the script that verify, in dependency order; `panel` shows the results"""
 _SHORT = 12
 """cells up to this length do not wrap"""
 
@@ -103,7 +103,7 @@ def _plot(plot: Plot, identity: str) -> str:
         f"<figure {label}>\n{heading}<p>{escape(plot.description)}</p>{plot_html(plot, identity)}</figure>\n"
         f"{_table(plot.table, f'{identity}-table')}"
     )
-    return f"<details><summary>{title}</summary>{body}</details>" if plot.folded else body
+    return _folded(title, body) if plot.folded else body
 
 
 def _prose(block: Text | Items | Facts | Command) -> str:
@@ -136,7 +136,11 @@ def _table(table: PageTable, identity: str) -> str:
         f'<div class="table" role="region" tabindex="0" {label}><table>{shown}<thead><tr>{head}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div>"
     )
-    return f"<details><summary>{caption}</summary>{body}</details>" if table.folded else body
+    return _folded(caption, body) if table.folded else body
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>{body}</details>"
 
 
 def _cells(row: tuple[Cell, ...]) -> Iterator[str]:
@@ -176,8 +180,13 @@ def style() -> str:
 @cache
 def script() -> str:
     """Return the script that verifies in the browser, in a scope of its own."""
-    parts = "\n".join(_read(f"script/{name}.js") for name in _SCRIPTS)
+    parts = "\n".join(map(read_script, (*CHECKS, "panel")))
     return f'(() => {{\n"use strict";\n\n{parts}}})();\n'
+
+
+def read_script(name: str) -> str:
+    """Return one part of the script."""
+    return _read(f"script/{name}.js")
 
 
 def policy(*, with_script: bool) -> str:

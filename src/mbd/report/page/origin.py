@@ -7,7 +7,7 @@ from mbd.formats.guarantee import LineageBudget
 from mbd.formats.predicate import DigestOrCommitment, Erasure, Predicate
 from mbd.formats.purge import PurgeReport
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, PageSection, PageTable, Text
-from mbd.report.page.words import forgotten
+from mbd.report.page.words import deadline, forgotten
 
 _CLAIMS = {
     "none": "No claim.",
@@ -36,6 +36,12 @@ def _done(predicate: Predicate) -> Iterator[str]:
         "noise": f"Noise was added at {edit.count:,} positions in {len(edit.by_tensor)} tensors.",
         "all": f"All {edit.count:,} parameters in {len(edit.by_tensor)} tensors were clipped, noised and fine-tuned.",
     }[edit.kind]
+    if rounding := predicate.rounding:
+        yield (
+            f"Every number was rounded to {rounding.mantissa_bits} bits of its mantissa; lower bits are zero and carry "
+            f"nothing. Chosen by {rounding.chosen_by}: {rounding.loss:.6g} before, {rounding.loss_rounded:.6g} after, "
+            f"on {rounding.rows:,} rows."
+        )
     if noise := predicate.noise:
         yield f"Noise: σ = {noise.sigma:.6g}, {noise.stream}; key: {noise.key}; commitment: {noise.commitment}."
     if calibration := predicate.calibration:
@@ -71,18 +77,23 @@ def _spending(lineage: LineageBudget) -> PageTable:
 
 def request(predicate: Predicate, answered: Sequence[str] = ()) -> PageSection:
     """Return the request and its dates; `answered`: ids of the requests in the store that led to it."""
-    requested = predicate.request
-    facts = [
-        Fact(name="request", value=requested.reference or ABSENT),
-        Fact(name="received", value=day(requested.received)),
-        Fact(name="due", value=day(requested.due) + _in_time(predicate)),
+    requested, facts = predicate.request, list[Fact]()
+    if requested.reference:
+        facts.append(Fact(name="request", value=requested.reference))
+    if requested.received:
+        facts.append(Fact(name="received", value=day(requested.received)))
+    if requested.due:
+        facts.append(Fact(name="due", value=day(requested.due) + _in_time(predicate)))
+    title = "Request and dates" if facts or answered else "Dates; no request is named"
+    facts += [
         Fact(name="issued", value=f"{predicate.issued:%Y-%m-%d %H:%M:%S} UTC"),
-        Fact(name="next audit by", value=day(predicate.reaudit_by)),
-        Fact(name="replaces", value=predicate.supersedes or ABSENT, code=predicate.supersedes is not None),
+        Fact(name=deadline(predicate), value=day(predicate.reaudit_by)),
     ]
+    if predicate.supersedes:
+        facts.append(Fact(name="replaces", value=predicate.supersedes, code=True))
     if answered:
         facts.append(Fact(name="requests answered by it", value=", ".join(answered)))
-    return PageSection(id="request", title="Request and dates", blocks=(Facts(facts=tuple(facts)),))
+    return PageSection(id="request", title=title, blocks=(Facts(facts=tuple(facts)),))
 
 
 def _in_time(predicate: Predicate) -> str:

@@ -54,10 +54,10 @@ def _strip(measure: MeasureRow, scale: Scale, identity: str) -> str:
     label = escape(measure.label)
     values = "; ".join(f"{TITLES[role]} {estimate(getattr(measure, role))}" for role in ROLES)
     return (
-        f'<li><p class="label">{label} <span class="decision {escape(measure.decision)}">{escape(measure.decision)}'
+        f'<li><p class="label">{label} <span class="decision {escape(measure.decision)}">{escape(measure.outcome)}'
         f'</span></p><svg role="img" width="100%" height="40" aria-labelledby="{identity}-t {identity}-d">'
         f'<title id="{identity}-t">{label}</title>'
-        f'<desc id="{identity}-d">{escape(values)}; chance {measure.chance:.3g}; {escape(measure.decision)}</desc>'
+        f'<desc id="{identity}-d">{escape(values)}; chance {measure.chance:.3g}; {escape(measure.outcome)}</desc>'
         f"{''.join(_drawn(measure, scale))}</svg></li>\n"
     )
 

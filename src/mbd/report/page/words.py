@@ -1,8 +1,10 @@
 """What was deleted, what is guaranteed and what is not, in words for a privacy officer."""
 
+import math
 from collections.abc import Iterator
 from datetime import datetime
 
+from mbd.formats.guarantee import Guarantee
 from mbd.formats.predicate import Erasure, Predicate
 from mbd.report.page.content import Block, Command, Items, PageSection, Text
 
@@ -30,11 +32,40 @@ _IN_SHORT = {
     "about it; the limit is ε = {epsilon:g}, δ = {delta:g}, and smaller is stricter.",
     "exact": "Under the assumptions below, the released weights are byte for byte those of a model that never saw it.",
 }
+_LARGEST_EPSILON = 700.0
+"""beyond it the exponential is no float"""
 _COPIES = {
     "none": "Nothing is claimed about copies of the old model or of the deleted data: they may still exist.",
     "partial": "Copies of the old weights were searched for and removed, but some remain, or may remain.",
     "complete": "Copies of the old weights were searched for and removed; none remains in the places searched.",
 }
+
+
+def proven(guarantee: Guarantee, deleted: str) -> str:
+    """Return what is proven of a model from which `deleted` was deleted; empty if nothing is."""
+    if guarantee.kind == "exact":
+        return f"byte for byte a model that never saw {deleted}"
+    if guarantee.kind == "certified":
+        limits = f"({guarantee.epsilon:g}, {guarantee.delta:g})"
+        return f"{limits}-indistinguishable from a model that never saw {deleted}"
+    return ""
+
+
+def plain_scale(epsilon: float, delta: float) -> str:
+    """Return what (ε, δ) limits, in plain numbers.
+
+    Whatever is concluded from the weights is at most e^ε times likelier than from those of a model that never saw what
+    was deleted, but for a probability δ. A guess which of the two it is, at even odds, is then right with a probability
+    of at most (e^ε + δ) / (e^ε + 1).
+    """
+    times = math.exp(min(epsilon, _LARGEST_EPSILON))
+    right = 100 * (times + delta) / (times + 1)
+    likelier = f"{times:.3g}" if times < 100 else f"{times:,.0f}" if times < 1e6 else f"{times:.2g}"
+    return (
+        f"Whatever someone concludes from the weights is at most {likelier} times likelier than from a model that "
+        f"never saw it: a guess whether it was seen, at even odds, is right at most {right:.4g} times in 100 "
+        f"(50 is chance), but for a failure of the proof with probability {delta:g}."
+    )
 
 
 def forgotten(predicate: Predicate) -> str:
@@ -51,8 +82,15 @@ def summary(predicate: Predicate, erasure: Erasure, due: datetime) -> tuple[str,
         f'Deleted from model "{predicate.model}": {forgotten(predicate)}.{no_input}',
         _IN_SHORT[guarantee.kind].format(epsilon=guarantee.epsilon, delta=guarantee.delta),
         _COPIES[erasure.claim],
-        f"The released model must be audited again by {due:%Y-%m-%d}.",
+        f"The released model must be audited again by {due:%Y-%m-%d}."
+        if predicate.evidence.leakage
+        else f"The certificate holds until {due:%Y-%m-%d}; no attack was part of it.",
     )
+
+
+def deadline(predicate: Predicate) -> str:
+    """Return what the date of the next audit is called: where nothing was attacked, the certificate just ends."""
+    return "next audit by" if predicate.evidence.leakage else "holds until"
 
 
 def guaranteed(predicate: Predicate) -> PageSection:
@@ -60,6 +98,8 @@ def guaranteed(predicate: Predicate) -> PageSection:
     guarantee = predicate.guarantee
     lead, text = _KINDS[guarantee.kind]
     blocks: list[Block] = [Text(lead=lead, text=text.format(epsilon=guarantee.epsilon, delta=guarantee.delta))]
+    if guarantee.kind == "certified" and guarantee.epsilon is not None and guarantee.delta is not None:
+        blocks.append(Text(lead="In plain numbers.", text=plain_scale(guarantee.epsilon, guarantee.delta)))
     if guarantee.assumptions:
         blocks += [Text(text="This holds under these assumptions:"), Items(items=guarantee.assumptions)]
     return PageSection(id="guarantee", title="What is guaranteed", blocks=tuple(blocks))
@@ -78,7 +118,7 @@ def commands(predicate: Predicate, url: str | None = None) -> Iterator[Block]:
     """Yield how to verify the certificate from a terminal; `url`: where it is published, if known."""
     yield Command(
         purpose="Verify signatures, log inclusion, digests, the structure of the weights and the arithmetic, offline:",
-        command="mbd verify BUNDLE --model DIR --trust FILE",
+        command="mbd verify BUNDLE --model DIR --trust FILE --store URL",
     )
     if url:
         yield Command(
@@ -88,5 +128,5 @@ def commands(predicate: Predicate, url: str | None = None) -> Iterator[Block]:
     if predicate.guarantee.kind == "exact" and predicate.deleted.scope == "modalities":
         yield Command(
             purpose="Train again without what was deleted, and compare the bytes:",
-            command="mbd verify BUNDLE --trust FILE --reproduce --features DIR",
+            command="mbd verify BUNDLE --trust FILE --store URL --reproduce --features DIR",
         )

@@ -10,7 +10,7 @@ modalities have found alone (:class:`FittedModalities`) is still what training w
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,14 +21,14 @@ from threadpoolctl import threadpool_limits
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
-from mbd.formats.model import ModelRecord, TensorRecord
+from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord, recorded_training
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
-from mbd.model.lattice import Projection, Tag, on_grid, projection_name, read_projection, tags, tensor_name
+from mbd.model.lattice import Projection, Tag, chosen_tags, on_grid, projection_name, read_projection, tensor_name
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
-from mbd.randomness import stream
 from mbd.tensors import Array
+from mbd.training.lattice.folds import assign_folds, refuse_too_few_groups
 from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
 from mbd.training.trained import Trained, data_record
 
@@ -38,24 +38,64 @@ _STRENGTHS = "ridge.strengths"
 
 
 def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
-    """Train on `feature_set`. It takes seconds and keeps nothing in `work`: a killed run is run again."""
-    del work
-    manifest, rows = feature_set.manifest, feature_set.split("train").load()
-    seed, spec = params.training.seed, params.model.lattice
-    tensors, provenance, report = train_modules(rows, spec, seed=seed, classes=len(manifest.classes), progress=progress)
+    """Train on `feature_set`; in closed form it takes seconds, and nothing is kept in `work`.
+
+    Raises:
+        UsageError: There would be more modules than can be trained, or the factory of networks does not fit.
+
+    """
+    manifest, seed = feature_set.manifest, params.training.seed
+    spec, wanted = _spec(feature_set, params)
+    if spec.member:
+        from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
+
+        training = Training(feature_set.folder, manifest, spec, seed, params.training.processes, params.training.device)
+        tensors, provenance, report = train_networks(training, wanted, work=work, progress=progress)
+    else:
+        feature_set.require_vectors("lattice")
+        rows, classes = feature_set.split("train").load(), len(manifest.classes)
+        tensors, provenance, report = train_modules(
+            rows, spec, seed=seed, classes=classes, wanted=wanted, progress=progress
+        )
     record = ModelRecord(
         backbone="lattice",
-        spec=spec.model_dump(mode="json"),
+        spec=spec.to_plain(),
         task=manifest.task,
         classes=manifest.classes,
         label_range=manifest.label_range,
-        modalities=manifest.modalities,
+        modalities=feature_set.modalities,
         seed=str(seed),
         data=data_record(feature_set),
         tensors=provenance,
         sha256="",
     )
     return Trained(record, tensors, report)
+
+
+def _spec(feature_set: FeatureSet, params: Params) -> tuple[LatticeSpec, list[Tag]]:
+    """Return the specification of the lattice of a FeatureSet's modalities, and the tags of its modules.
+
+    Tags are chosen among all modalities of the data, and those with a modality that is left out fall away: the rest is
+    what a deletion leaves.
+    """
+    settings, left = params.model.lattice, feature_set.modalities
+    everything = FeatureSet.open(feature_set.folder).modalities
+    known = everything if settings.tags == "leave-one-out" or isinstance(settings.tags, tuple) else left
+    wanted = [tag for tag in chosen_tags(settings, known) if set(tag) <= set(left)]
+    spec = LatticeSpec.model_validate(settings.model_dump())
+    if known is everything:
+        spec = spec.model_copy(update={"tags": tuple("+".join(tag) for tag in wanted if len(tag) > 1)})
+    if spec.member:
+        from mbd.model.contract import load_factory, source_digest  # noqa: PLC0415 -- imports torch
+
+        spec = spec.model_copy(
+            update={
+                "shapes": feature_set.shapes,
+                "source": source_digest(load_factory(spec.member, "model.lattice.member")),
+                "training": recorded_training(params.training),
+            }
+        )
+    return spec, wanted
 
 
 @dataclass(frozen=True)
@@ -72,7 +112,7 @@ class FittedModalities:
         for m in names:
             if np.any(read_projection(tensors, m).directions * _DIRECTION_GRID % 1):
                 raise DataError(
-                    "the lattice was trained by an earlier version, with which this one shares no bytes",
+                    "the lattice was trained by an earlier version, whose bytes this version does not reproduce",
                     key=projection_name(m, "directions"),
                     hint="train the model again, without the recordings that are to be forgotten",
                 )
@@ -88,18 +128,19 @@ def train_modules(
     *,
     seed: int,
     classes: int,
+    wanted: Collection[Tag] | None = None,
     only: str | None = None,
     found: FittedModalities | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
-    """Train all modules, or those whose tag holds the modality `only`; return their tensors, provenance and report.
+    """Train the modules of `wanted` (default: as the specification says), or those of them that hold `only`.
 
     `found` is known from an earlier training with the same rows of these modalities, and is not sought again.
     """
     with threadpool_limits(limits=1):
         state = _LatticeTraining(rows, spec, seed, classes, found or FittedModalities())
-        wanted = [tag for tag in tags(rows.features) if only is None or only in tag]
-        modules = state.train(wanted, progress)
+        chosen = chosen_tags(spec, rows.features) if wanted is None else wanted
+        modules = state.train([tag for tag in chosen if only is None or only in tag], progress)
     own = {m: p for m, p in state.projections.items() if only is None or only == m}
     tensors, provenance = _named(modules, own)
     return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in modules]
@@ -122,18 +163,6 @@ def make_projection(matrix: Array, components: int) -> Projection:
     )
 
 
-def assign_folds(groups: Array, folds: int, seed: int) -> Array:
-    """Return a fold for each row: whole groups in random order, each to the fold that has the fewest rows so far."""
-    names, member = np.unique(groups, return_inverse=True)
-    counts, sizes = np.bincount(member), np.zeros(folds, np.int64)
-    fold_of = np.zeros(len(names), np.int64)
-    for group in stream(seed, "lattice", "folds").permutation(len(names)):
-        fold_of[group] = sizes.argmin()
-        sizes[fold_of[group]] += counts[group]
-    assigned: Array = fold_of[member]
-    return assigned
-
-
 class _LatticeTraining:
     """One training: the rows' coordinates, and what single modalities have found so far."""
 
@@ -141,7 +170,7 @@ class _LatticeTraining:
         self.rows, self.spec, self.seed, self.classes = rows, spec, seed, classes
         self.targets = np.eye(classes)[rows.labels] if classes else on_grid(rows.labels.astype(np.float64))[:, None]
         self.folds = assign_folds(rows.groups, spec.folds, seed)
-        _refuse_too_few_groups(self.folds, rows)
+        refuse_too_few_groups(self.folds, rows.groups)
         self.projections: dict[str, Projection] = {}
         self.points: dict[str, Array] = {}
         for m, matrix in rows.features.items():
@@ -177,16 +206,6 @@ class _LatticeTraining:
         own = ModuleRows({m: self.points[m][there] for m in tag}, self.targets[there], self.folds[there])
         start = {m: self.strengths[m] for m in tag} if len(tag) > 1 else {}
         return train_module(tag, own, self.projections, start, self.spec, seed=self.seed, classes=self.classes)
-
-
-def _refuse_too_few_groups(folds: Array, rows: Rows) -> None:
-    if len(np.unique(folds)) < 2:
-        raise DataError(
-            "the train split has a single group, and out-of-fold errors need at least two",
-            key="train",
-            value=rows.groups[0],
-            hint="give groups (speakers or videos), or set features.source.group_pattern=null",
-        )
 
 
 def _named(

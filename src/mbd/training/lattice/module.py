@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.model.lattice import Projection, Tag, mean_distances, on_grid, similarities, softmax
+from mbd.model.lattice import Projection, Tag, landmarks_name, mean_distances, on_grid, similarities, softmax
 from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
@@ -93,7 +93,7 @@ def _train_kernel(
     # more landmarks are more parameters: they want the same strength or the next
     strengths = fit.best_alone(tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1))
     weights, offset = fit.fit(strengths)
-    tensors = {f"landmarks.{m}": drawn for m, drawn in landmarks.items()}
+    tensors = {landmarks_name(m): drawn for m, drawn in landmarks.items()}
     tensors |= {"kernel.weights": weights, "kernel.offset": offset, "kernel.length": np.array(length)}
     return tensors, _out_of_fold(x, rows.folds, fit.left_out(strengths))
 

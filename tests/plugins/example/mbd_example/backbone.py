@@ -32,7 +32,7 @@ def train(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool
     options = AdditiveSettings.model_validate(params.model.options)
     manifest, rows = feature_set.manifest, feature_set.split("train").load()
     tensors, provenance = {}, {}
-    for name, dim in manifest.modalities.items():
+    for name, dim in feature_set.modalities.items():
         there = rows.available[name]
         x = np.hstack([np.asarray(rows.features[name][there], np.float64), np.ones((int(there.sum()), 1))])
         weights = np.linalg.solve(x.T @ x + options.strength * np.eye(dim + 1), x.T @ rows.labels[there])
@@ -47,7 +47,7 @@ def train(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool
         task=manifest.task,
         classes=manifest.classes,
         label_range=manifest.label_range,
-        modalities=manifest.modalities,
+        modalities=feature_set.modalities,
         seed=str(params.training.seed),
         data=data_record(feature_set),
         tensors=provenance,

@@ -16,7 +16,7 @@ function fromBase64(text, what) {
   } catch {
     throw new Refused(`${what} is not base64`);
   }
-  if (toBase64(bytes) !== text) throw new Refused(`${what} is not the one base64 form of its bytes`);
+  if (toBase64(bytes) !== text) throw new Refused(`${what} is not canonical base64`);
   return bytes;
 }
 

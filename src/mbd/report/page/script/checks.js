@@ -6,6 +6,9 @@ const passed = (name, reason) => ({ name, outcome: "passed", reason });
 const failed = (name, reason) => ({ name, outcome: "failed", reason });
 const unknown = (name, reason, required = true) => ({ name, outcome: "not checkable", reason, required });
 
+/** Checks that only the store can answer, which a page without a network never makes. */
+const STANDING = ["log consistency", "not superseded or revoked"];
+
 const missing = (file) => `${file} was not given`;
 
 /** Check the given files, by name, against the certificate that the page is about. */
@@ -26,7 +29,7 @@ async function verifyFiles(files, expected, now, progress) {
     ...log.checks,
     ...(await digestChecks(files, found, progress)),
     dateCheck(found, now),
-    unknown("not superseded or revoked", "only the store it was published in knows: mbd verify URL", false),
+    ...STANDING.map((name) => unknown(name, "only the store it was published in knows: mbd verify --store URL", false)),
     unknown("structure, budget and gate", "computed again by mbd verify, not in a browser", false),
   ];
 }
@@ -107,6 +110,7 @@ async function logChecks(envelope, proof, trust, lacking) {
   if (!head.value) return { checks: [unknown(inclusion, "the checkpoint cannot be trusted"), failed(checkpoint, head.reason)] };
   const signed = passed(checkpoint, `of ${size} ${size === 1 ? "entry" : "entries"}, signed by the log ${inWords(head.value.time)}`);
   const root = await rootByInclusion(await sha256(envelope), index, size, hashes);
+  if (head.value.added) return { checks: [failed(inclusion, "the checkpoint carries signatures that are not the log's"), signed] };
   if (!root || size !== head.value.size || !same(root, head.value.root)) {
     return { checks: [failed(inclusion, "the proof does not lead from the certificate to the log's root"), signed] };
   }
@@ -120,7 +124,7 @@ async function digestChecks(files, found, progress) {
   for (const { name, digest } of found.statement.subject) {
     const check = `digest of ${name}`;
     if (!files.has(name)) {
-      checks.push(unknown(check, missing(name), name === WEIGHTS));
+      checks.push(unknown(check, missing(name), name !== WEIGHTS));
       continue;
     }
     const file = await attempt(() => sha256File(files.get(name), progress));
@@ -138,9 +142,11 @@ function dateCheck(found, now) {
   return passed(name, `the next audit is due by ${day(due)}`);
 }
 
+/** Decide as mbd verify does: `verified` needs the answers of the store, so a page says at most `authentic`. */
 function decide(checks) {
-  if (checks.some((check) => check.outcome === "failed")) return "failed";
-  return checks.some((check) => check.required && check.outcome !== "passed") ? "not verified" : "verified";
+  if (checks.some((check) => check.outcome === "failed" || (check.required && check.outcome !== "passed"))) return "failed";
+  const right = new Set(checks.filter((check) => check.outcome === "passed").map((check) => check.name));
+  return STANDING.every((name) => right.has(name)) ? "verified" : "authentic";
 }
 
 function verdict(checks) {
@@ -148,9 +154,9 @@ function verdict(checks) {
   const wrong = checks.filter((check) => check.outcome === "failed");
   const open = checks.filter((check) => check.required && check.outcome !== "passed");
   const made = `${count("passed")} checks passed, ${wrong.length} failed, ${count("not checkable")} were not run here.`;
-  return {
-    failed: () => `Do not rely on this. Failed: ${wrong.map((check) => check.name).join(", ")}. ${made}`,
-    "not verified": () => `Not verified: more files are needed. ${open[0].name}: ${open[0].reason}. ${made}`,
-    verified: () => `Verified: the certificate is genuine, and these are the weights that it certifies. ${made}`,
-  }[decide(checks)]();
+  if (wrong.length) return `Do not rely on this. Failed: ${wrong.map((check) => check.name).join(", ")}. ${made}`;
+  if (open.length) return `Not verified: more files are needed. ${open[0].name}: ${open[0].reason}. ${made}`;
+  const weights = checks.some((check) => check.name === `digest of ${WEIGHTS}` && check.outcome === "passed");
+  const model = weights ? "these are the weights that it certifies" : "no model was given";
+  return `Authentic, standing unknown: the certificate is genuine; ${model}. Only the store knows whether it was revoked. ${made}`;
 }

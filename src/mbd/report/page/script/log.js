@@ -3,6 +3,7 @@
 const PLAIN = 0x01;
 const DATED = 0x04;
 const MOST_SIGNATURES = 32;
+const LOG_SIGNATURES = 2;
 const LATEST = 253402300799n;
 
 function readProof(bytes) {
@@ -56,7 +57,7 @@ async function verifyCheckpoint(note, trust) {
     const time = await signedAt(text, origin, signatures, key);
     if (time === null) continue;
     const refused = key.revoked ? `the log's key is revoked (${key.revoked.reason})` : refusal(key, time, null);
-    if (refused === null) return { size: Number(digits), root, time };
+    if (refused === null) return { size: Number(digits), root, time, added: signatures.length !== LOG_SIGNATURES };
     reason = refused;
   }
   throw new Refused(reason);
@@ -72,7 +73,7 @@ function readNote(note) {
   const signatures = lines.map((line) => {
     const parts = /^— ([^ ]+) ([^ ]+)$/.exec(line);
     const bytes = parts && fromBase64(parts[2], "a signature");
-    if (!parts || bytes.length < 5) throw new Refused("a signature line is not as it has to be");
+    if (!parts || bytes.length < 5) throw new Refused("a signature line is malformed");
     return { name: parts[1], id: toHex(bytes.slice(0, 4)), value: bytes.slice(4) };
   });
   if (new Set(signatures.map((one) => `${one.name} ${one.id}`)).size !== lines.length) {

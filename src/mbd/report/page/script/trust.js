@@ -5,14 +5,25 @@ const ED25519_INFO = fromHex("302a300506032b6570032100");
 
 async function readTrust(bytes) {
   const what = "the trust file";
-  const file = withKeys(parseJson(toText(bytes, what), what), ["sha256", "trust"], what);
+  const text = toText(bytes, what);
+  const file = withKeys(parseJson(text, what), ["sha256", "trust"], what);
   const trust = withKeys(file.trust, ["format", "keys", "log_origin", "threshold"], what);
   if (toHex(await sha256(utf8.encode(canonical(trust)))) !== file.sha256) throw new Refused(`${what} is damaged`);
   if (trust.format !== "missing-by-design/trust/v1") throw new Refused(`${what} is of a format that is not known here`);
   if (!Number.isInteger(trust.threshold) || trust.threshold < 1) throw new Refused(`${what} has no threshold`);
   const keys = await Promise.all(trust.keys.map(readKey));
   if (new Set(keys.map((key) => key.id)).size !== keys.length) throw new Refused(`${what} lists a key twice`);
+  if (`${JSON.stringify(inOrder(file), null, 2)}\n` !== text) throw new Refused(`${what} is not as it was written`);
   return { keys, origin: trust.log_origin, threshold: trust.threshold, digest: file.sha256 };
+}
+
+/** Return a trust file with its fields in the order in which they are written. */
+function inOrder({ trust: { format, threshold, log_origin, keys }, sha256 }) {
+  const ordered = keys.map(({ id, name, purpose, scheme, public: pem, valid_from, valid_until, revoked }) => {
+    const ended = revoked && { at: revoked.at, reason: revoked.reason, log_size: revoked.log_size };
+    return { id, name, purpose, scheme, public: pem, valid_from, valid_until, revoked: ended };
+  });
+  return { trust: { format, threshold, log_origin, keys: ordered }, sha256 };
 }
 
 async function readKey(key) {

@@ -1,0 +1,176 @@
+"""The few fields that are kept of each statement in the log, and what it does to the certificate that it is about.
+
+An audit counts as passed only by its own numbers: its attacks were made on the certified weights, they were after
+everything that was deleted, the gate decides the same again, and the next date is not out of bounds. One
+that says otherwise moves no date.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+from mbd.certificate.verdict import Check
+from mbd.formats.leakage import LeakageRecord
+from mbd.formats.statement import (
+    WEIGHTS,
+    AnyStatement,
+    DeletionStatement,
+    PurgeStatement,
+    ReauditStatement,
+    RevocationStatement,
+    SupersessionStatement,
+)
+from mbd.formats.strength import shortfalls
+from mbd.params.certificate import MOST_REAUDIT_DAYS
+
+Effect = Literal["revoked", "superseded", "refuted", "passed", "none"]
+"""what a statement does to the certificate that it is about; `passed`: an audit that sets the next date"""
+Kind = Literal["supersession", "revocation", "reaudit", "purge"]
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFacts:
+    """A certificate in the log."""
+
+    index: int
+    digest: str
+    """SHA-256 of its envelope"""
+    model: str
+    kind: str
+    """of its guarantee"""
+    scope: str
+    modalities: tuple[str, ...]
+    """what it says was deleted"""
+    revoked: tuple[str, ...]
+    """all modalities that its lineage had revoked by then"""
+    inputs: tuple[str, ...]
+    """modalities that its model takes"""
+    weights: str
+    """SHA-256 of its model's weights"""
+    epsilon: float | None
+    issued: datetime
+    reaudit_by: datetime
+    supersedes: str | None
+    spent: float | None
+    """ε that its lineage has spent; None without a budget"""
+    limit: float | None
+    run_id: str | None
+    """the pipeline run that issued it"""
+
+
+@dataclass(frozen=True, slots=True)
+class StatementFacts:
+    """A statement about a certificate in the log; a certificate that names another in `supersedes` makes one, too."""
+
+    index: int
+    digest: str
+    kind: Kind
+    about: str
+    """SHA-256 of the envelope of the certificate"""
+    effect: Effect
+    reason: str
+    """why, in words"""
+    issued: datetime
+    reaudit_by: datetime | None = None
+    """of an audit: by when the next one is due"""
+    run_id: str | None = None
+    """of an audit: the pipeline run that made it"""
+    tombstones: str | None = None
+    """of a purge: SHA-256 of the list of purged files"""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFinding:
+    """An entry of the log that does not count, or that could not be read."""
+
+    index: int
+    digest: str
+    reason: str
+    blocks: bool
+    """whether it could be a statement about any certificate, so that no state can be known"""
+
+
+def certificate_facts(index: int, digest: str, statement: DeletionStatement) -> CertificateFacts:
+    """Return what is kept of a certificate."""
+    predicate = statement.predicate
+    budget = predicate.budget.lineage if predicate.budget else None
+    return CertificateFacts(
+        index=index,
+        digest=digest,
+        model=predicate.model,
+        kind=predicate.guarantee.kind,
+        scope=predicate.deleted.scope,
+        modalities=predicate.deleted.modalities,
+        revoked=predicate.deleted.revoked,
+        inputs=tuple(predicate.structure.inputs),
+        weights=statement.digests[WEIGHTS],
+        epsilon=predicate.guarantee.epsilon,
+        issued=predicate.issued,
+        reaudit_by=predicate.reaudit_by,
+        supersedes=predicate.supersedes,
+        spent=budget.epsilon_after if budget else None,
+        limit=budget.limit if budget else None,
+        run_id=predicate.lineage.run_id,
+    )
+
+
+def statement_facts(
+    index: int, digest: str, statement: AnyStatement, certificate: CertificateFacts | None
+) -> StatementFacts | None:
+    """Return what is kept of a statement about a certificate; None if it is a certificate that replaces no other.
+
+    Args:
+        index: Its index in the log.
+        digest: SHA-256 of its envelope.
+        statement: What it states.
+        certificate: What it is about, as the log has it; None if the log has no such certificate before it.
+
+    """
+    issued = statement.predicate.issued
+    match statement:
+        case DeletionStatement():
+            other = statement.predicate.supersedes
+            reason = "replaced by another certificate"
+            return StatementFacts(index, digest, "supersession", other, "superseded", reason, issued) if other else None
+        case SupersessionStatement():
+            reason = "replaced by another certificate"
+            return StatementFacts(index, digest, "supersession", statement.certificate, "superseded", reason, issued)
+        case RevocationStatement():
+            reason = statement.predicate.reason
+            return StatementFacts(index, digest, "revocation", statement.certificate, "revoked", reason, issued)
+        case ReauditStatement():
+            effect, reason = audit_effect(statement, certificate)
+            due, run = statement.predicate.reaudit_by, statement.predicate.run_id
+            return StatementFacts(index, digest, "reaudit", statement.certificate, effect, reason, issued, due, run)
+        case PurgeStatement():
+            claim, listed = statement.predicate.erasure.claim, statement.predicate.tombstones
+            facts = StatementFacts(index, digest, "purge", statement.certificate, "none", claim, issued)
+            return replace(facts, tombstones=listed)
+
+
+def audit_effect(statement: ReauditStatement, certificate: CertificateFacts | None) -> tuple[Effect, str]:
+    """Return what an audit does to the certificate that it is about, and why."""
+    audit = statement.predicate
+    if audit.leakage.decision == "refused":
+        return "refuted", "; ".join(audit.leakage.reasons) or "no reason recorded"
+    if certificate is None:
+        return "none", "the log has no such certificate before it"
+    if wrong := audit_problem(audit.leakage, certificate):
+        return "none", wrong
+    if not timedelta(0) < audit.reaudit_by - audit.issued <= timedelta(days=MOST_REAUDIT_DAYS):
+        return "none", f"the next audit is not due within {MOST_REAUDIT_DAYS} days"
+    return "passed", "passed by its numbers"
+
+
+def audit_problem(leakage: LeakageRecord, certificate: CertificateFacts) -> str | None:
+    """Say why a leakage record that claims to have passed is no audit of a certificate; None: it is one."""
+    from mbd.certificate.verify.gate import gate_check  # noqa: PLC0415 -- its package reads histories
+
+    if leakage.models.get("after") != certificate.weights:
+        return "the attacks were made on other weights than the certified ones"
+    if sorted(leakage.modalities) != sorted(certificate.modalities):
+        return "the attacks were not after what was deleted"
+    if weak := shortfalls(leakage, certificate.kind, later=True):
+        return f"the audit was too weak: {weak[0].problem}"
+    gate: Check = gate_check(leakage, certificate.epsilon)
+    return None if gate.outcome == "passed" else gate.reason

@@ -1,0 +1,228 @@
+"""Which certificates belong to one lineage, and whether its privacy budget counts all of them.
+
+The issuer has a lineage key (32 random bytes, `lineage.key` beside the signing key). Under it a certificate commits to
+
+    lineage.id        the first model of the lineage: the same value in all certificates of the lineage
+    lineage.record    its deletion.json, so that the issuer can check a copy of it
+
+Others learn from `id` which certificates belong together, and nothing of the weights.
+
+A budget that was charged to an empty ledger states too little. So a certified deletion is compared with the log before
+it is signed and published: every charge that a certificate of the lineage states must be in the ledger, and of two
+certificates the later one must count what the earlier one has spent.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from mbd.certificate.commitments import SALT_BYTES, keyed
+from mbd.certificate.history import History
+from mbd.errors import DataError, UsageError
+from mbd.files import write_file
+from mbd.formats.deletion import DeletionRecord
+from mbd.formats.predicate import Predicate
+from mbd.formats.statement import DeletionStatement
+from mbd.params import CertificateSettings
+from mbd.privacy.ledger import Ledger, StatedCharge, read_ledger
+from mbd.storage.store import NotThereError, Store, update
+
+LINEAGE_KEY = "lineage.key"
+RECORDS = "deletions/"
+_TAG = b"missing-by-design/lineage-key/v1\0"
+_SEALING_TAG = b"missing-by-design/sealed-record/v1"
+_NONCE = 12
+_ROUNDING = 1e-9
+_RESTORE = "`mbd certificate restore-ledger --model DIR` enters what the store's certificates state; then delete again"
+
+
+@dataclass(frozen=True)
+class LineageKey:
+    """The secret under which certificates name their lineage."""
+
+    secret: bytes
+
+    @property
+    def id(self) -> str:
+        """A name of the key that reveals nothing about it."""
+        return hashlib.sha256(_TAG + self.secret).hexdigest()[:16]
+
+    def lineage(self, first: str) -> str:
+        """Return the id of a lineage; `first`: SHA-256 of the weights of its first model."""
+        return keyed(self.secret, "lineage", first).commitment
+
+    def seal(self, certificate: str, content: bytes) -> bytes:
+        """Encrypt the `deletion.json` of a certificate; the same content gives the same bytes."""
+        nonce = hmac.digest(self._sealing, certificate.encode() + content, "sha256")[:_NONCE]
+        return nonce + AESGCM(self._sealing).encrypt(nonce, content, certificate.encode())
+
+    def unseal(self, certificate: str, sealed: bytes) -> bytes:
+        """Decrypt what :meth:`seal` made; InvalidTag if it did not."""
+        return AESGCM(self._sealing).decrypt(sealed[:_NONCE], sealed[_NONCE:], certificate.encode())
+
+    @property
+    def _sealing(self) -> bytes:
+        return hmac.digest(self.secret, _SEALING_TAG, "sha256")
+
+    def record(self, sha256: str) -> str:
+        """Return the commitment to a `deletion.json` of this SHA-256."""
+        return keyed(self.secret, "deletion", sha256).commitment
+
+
+def new_lineage_key(folder: Path) -> None:
+    """Make the lineage key in a folder of keys, unless there is one."""
+    if not (folder / LINEAGE_KEY).exists():
+        write_file(folder / LINEAGE_KEY, f"{secrets.token_hex(SALT_BYTES)}\n", mode=0o600)
+
+
+def read_lineage_key(settings: CertificateSettings) -> LineageKey:
+    """Return the key in `certificate.lineage_key`; by default, `lineage.key` beside the first signing key in a file."""
+    file = _file(settings)
+    hint = "restore it from its backup; `mbd keys new --if-none` makes one where none ever was"
+    try:
+        with file.open("rb") as stream:
+            mode, mounted = os.fstat(stream.fileno()).st_mode, os.fstatvfs(stream.fileno()).f_flag & os.ST_RDONLY
+            secret = bytes.fromhex(stream.read().decode())
+    except OSError as error:
+        raise UsageError(f"the lineage key cannot be read: {error.strerror}", file=file, hint=hint) from error
+    except ValueError as error:
+        raise UsageError("this is not a lineage key", file=file, hint=hint) from error
+    if len(secret) != SALT_BYTES:
+        raise UsageError("this is not a lineage key", file=file, hint=hint)
+    if mode & 0o077 and not mounted:
+        raise UsageError("other users can read the lineage key", file=file, hint=f"chmod 600 {file}")
+    return LineageKey(secret)
+
+
+def _file(settings: CertificateSettings) -> Path:
+    if settings.lineage_key is not None:
+        return Path(settings.lineage_key)
+    for uri in (*settings.signers, settings.log_signer):
+        scheme, _, path = uri.partition(":")
+        if scheme == "file":
+            return Path(path.removeprefix("//")).parent / LINEAGE_KEY
+    raise UsageError("there is no lineage key", key="certificate.lineage_key", hint="say in which file it is")
+
+
+def keep_record(private: Store, certificate: str, deletion: Path, key: LineageKey) -> None:
+    """Keep the `deletion.json` of a certificate in the private part of the store, encrypted, for the next deletion.
+
+    It has the digests of old weights, and the ids of subjects if some were deleted.
+    """
+    content = key.seal(certificate, deletion.read_bytes())
+    update(private, RECORDS + certificate, lambda there: None if there == content else content)
+
+
+def read_record(private: Store, certificate: str, statement: DeletionStatement, key: LineageKey) -> bytes:
+    """Return the `deletion.json` that a certificate commits to.
+
+    Raises:
+        DataError: There is none, or not the one that was committed to.
+    """
+    name = RECORDS + certificate
+    hint = "publish the certificate again with the folder that `mbd delete` wrote (`mbd publish --model DIR`)"
+    try:
+        content = key.unseal(certificate, private.read(name))
+    except NotThereError as error:
+        raise DataError("the deletion record of the certificate is missing", file=name, hint=hint) from error
+    except (InvalidTag, ValueError) as error:
+        raise DataError("the deletion record of the certificate is damaged", file=name, hint=hint) from error
+    refuse_other_record(content, statement, key, name, hint)
+    return content
+
+
+def refuse_other_record(
+    content: bytes, statement: DeletionStatement, key: LineageKey, file: Path | str, hint: str | None = None
+) -> None:
+    """Raise a DataError unless this is the `deletion.json` that a certificate commits to."""
+    if key.record(hashlib.sha256(content).hexdigest()) != statement.predicate.lineage.record:
+        raise DataError("this is not the deletion record that the certificate commits to", file=file, hint=hint)
+
+
+def stated_charges(history: History, lineage: str) -> list[StatedCharge]:
+    """Return what the certificates of a lineage (by its id) state of its budget, in the log's order."""
+    found = []
+    for facts in history.certificates.values():
+        if facts.spent is not None:
+            predicate = history.certificate(facts.digest).predicate
+            if predicate.lineage.id == lineage and (charge := _charge(predicate)):
+                found.append(charge)
+    return found
+
+
+def refuse_lost_key(history: History, model: str, key: LineageKey) -> None:
+    """Refuse another lineage key than that of the last certificate of a model: its budget could not be recognised."""
+    if (certificates := history.model(model).certificates) and (
+        history.certificate(certificates[-1].digest).predicate.lineage.key != key.id
+    ):
+        raise DataError(
+            "the lineage key is not the one of the last certificate of this model",
+            key="certificate.lineage_key",
+            value=key.id,
+            hint="restore the key from its backup, or publish under another certificate.model",
+        )
+
+
+def refuse_uncounted(predicate: Predicate, stated: Iterable[StatedCharge]) -> None:
+    """Refuse a certificate whose budget does not count those that the log has of the same lineage."""
+    own = _charge(predicate)
+    for other in stated if own else ():
+        if own and other.entry != own.entry and not (_counts(own, other) or _counts(other, own)):
+            raise DataError(
+                "the privacy budget of this certificate does not count an earlier release of the same lineage: it "
+                f"states that ρ = {own.rho_before:.4g} was spent before, and the release has cost {other.rho:.4g}",
+                key="budget.lineage.rho_before",
+                value=own.rho_before,
+                hint=f"its ledger was lost or is another one: {_RESTORE}",
+            )
+
+
+def refuse_short_ledger(ledgers: Path, deletion: DeletionRecord, stated: Iterable[StatedCharge]) -> None:
+    """Refuse a ledger that lacks the charge of this deletion, or one that a certificate in the log states."""
+    ledger = read_ledger(ledgers, deletion.lineage[0])
+    own = [deletion.budget.entry] if deletion.budget else []
+    missing = [entry for entry in (*own, *(charge.entry for charge in stated)) if entry not in ledger.known]
+    if missing:
+        raise DataError(
+            f"the budget ledger of this lineage lacks {len(missing)} charges that certificates or this deletion state",
+            file=ledger.file,
+            value=missing[0],
+            hint=f"restore the file from a backup; without one, {_RESTORE}",
+        )
+
+
+def restore(ledger: Ledger, stated: Iterable[StatedCharge]) -> int:
+    """Enter into a ledger what certificates state and it lacks; return how many entries were added."""
+    before = len(ledger.entries)
+    for charge in sorted(stated, key=lambda one: one.rho_after):
+        ledger.restore(charge)
+    return len(ledger.entries) - before
+
+
+def _charge(predicate: Predicate) -> StatedCharge | None:
+    if predicate.budget is None:
+        return None
+    budget = predicate.budget.lineage
+    return StatedCharge(
+        entry=budget.entry,
+        modalities=predicate.deleted.modalities,
+        rho=predicate.budget.rho,
+        rho_before=budget.rho_before,
+        rho_after=budget.rho_after,
+        epsilon=budget.epsilon_after,
+        delta=budget.delta,
+    )
+
+
+def _counts(later: StatedCharge, earlier: StatedCharge) -> bool:
+    """Whether one charge was made on top of another, or both count each other (the first was taken up again later)."""
+    if later.rho_before >= earlier.rho_after * (1 - _ROUNDING):
+        return True
+    return later.rho_before >= earlier.rho * (1 - _ROUNDING) and earlier.rho_before >= later.rho * (1 - _ROUNDING)

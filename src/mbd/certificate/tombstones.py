@@ -1,0 +1,105 @@
+"""Tombstones: the files that purges have removed, which must not reappear.
+
+A purge statement is signed and logged, and names the SHA-256 of its list of files. The lists are in the private part of
+the store, because a digest of old weights lets anyone confirm a guess of them:
+
+    tombstones/HEX      a list, by its digest
+
+A list is believed only if a statement that verifies names it. One that is missing or damaged is reported, and stops
+nothing. Files of a current release are never among the tombstones, whatever a list says.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from mbd.certificate.history import History
+from mbd.certificate.replay import read_history
+from mbd.certificate.trust import Trust
+from mbd.errors import DataError, MbdError
+from mbd.formats.purge import Target, TombstoneList
+from mbd.formats.statement import PurgeStatement
+from mbd.storage.store import NotThereError, Store
+
+PREFIX = "tombstones/"
+
+
+@dataclass(frozen=True)
+class Tombstones:
+    """The purged files of a store."""
+
+    lists: tuple[TombstoneList, ...]
+    released: frozenset[str]
+    """SHA-256 of the files of current releases"""
+    problems: tuple[str, ...]
+    """lists that could not be read, in words"""
+
+    def of(self, certificate: str) -> Iterator[Target]:
+        """Yield the files that purges of this certificate have removed."""
+        return iter(replace(self, lists=tuple(one for one in self.lists if one.certificate == certificate)))
+
+    def __iter__(self) -> Iterator[Target]:
+        """Yield all purged files; none of a current release."""
+        return (target for one in self.lists for target in one.targets if target.sha256 not in self.released)
+
+
+def keep_list(private: Store, tombstones: TombstoneList) -> str:
+    """Store a list; return its digest, which the purge statement has to name."""
+    content = tombstones.to_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    private.create(PREFIX + digest, content)
+    return digest
+
+
+def read_list(private: Store, digest: str, certificate: str) -> TombstoneList:
+    """Return the list that a statement about a certificate names.
+
+    Raises:
+        DataError: The list is missing, has another digest, or belongs to another certificate.
+    """
+    name, hint = PREFIX + digest, "restore the object from a backup of the private part of the store"
+    try:
+        listed = TombstoneList.from_bytes(
+            private.read(name, sha256=digest), "list of purged files", file=name, hint=hint
+        )
+    except NotThereError as error:
+        raise DataError("a list of purged files is missing", file=name, hint=hint) from error
+    if listed.certificate != certificate:
+        raise DataError("the list of purged files belongs to another certificate", file=name, value=listed.certificate)
+    return listed
+
+
+def read_tombstones(store: Store, private: Store, trust: Trust) -> Tombstones:
+    """Return the purged files of a store, by the statements in its log.
+
+    Raises:
+        VerificationError: The log cannot be trusted.
+    """
+    history = read_history(store, trust)
+    lists = list[TombstoneList]()
+    problems = [f"entry {one.index} of the log: {one.reason}" for one in history.blocking]
+    for purge in (one for one in history.statements if one.kind == "purge"):
+        try:
+            statement = history.statement(purge.digest)
+        except MbdError as error:
+            problems.append(f"{error.problem}: {purge.digest}")
+            continue
+        if isinstance(statement, PurgeStatement):
+            try:
+                lists.append(read_list(private, statement.predicate.tombstones, purge.about))
+            except MbdError as error:
+                problems.append(f"{error.problem}: {PREFIX}{statement.predicate.tombstones}")
+    return Tombstones(tuple(lists), _released(history), tuple(problems))
+
+
+def _released(history: History) -> frozenset[str]:
+    """Return the SHA-256 of every file of a current release."""
+    models = {one.model for one in history.certificates.values()}
+    found = set[str]()
+    for current in (history.model(model).current for model in models):
+        if current:
+            found.add(current.weights)
+            with suppress(MbdError):  # the certificate's object was removed; `mbd log check` reports it
+                found.update(history.certificate(current.digest).digests.values())
+    return frozenset(found)

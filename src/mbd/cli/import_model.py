@@ -1,0 +1,47 @@
+"""`mbd import`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mbd.cli import options
+from mbd.cli.common import with_params
+from mbd.cli.options import JSON, features, given, print_result, report_written, suggest
+
+if TYPE_CHECKING:
+    from mbd.params import Params
+
+
+@click.command("import")
+@click.option(
+    "--weights",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="state_dict: safetensors, or what torch.save wrote.",
+)
+@features()
+@click.option(
+    "--trained-on",
+    required=True,
+    multiple=True,
+    metavar="MODALITY",
+    help="A modality that training saw; repeatable.",
+)
+@options.out("the model")
+@JSON
+@with_params
+def command(
+    params: "Params", weights: Path, features: Path, trained_on: tuple[str, ...], out: Path, as_json: bool
+) -> None:
+    """Import a model that was trained elsewhere.
+
+    model.backbone is the import path of its factory, PACKAGE.MODULE:FACTORY, and model.options its arguments
+    (docs/models.md). The FeatureSet is the data that it was trained on.
+    """
+    from mbd.steps import import_model, train
+
+    result = import_model.run(params, weights, features, trained_on, out)
+    print_result([result], train.to_text([result]), as_json=as_json)
+    report_written("model", out)
+    suggest("evaluate", "--features", given("features"), "--model", out, "--out", "EVALUATION")

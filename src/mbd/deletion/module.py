@@ -1,0 +1,213 @@
+"""The structural cut of any module, by probing: what exists for a modality alone is removed, or set to zero.
+
+Where the factory builds a smaller model, the result has its shapes; where the shape is fixed, dead entries are zero,
+and their positions are listed. Statistics that training filled from all modalities (BatchNorm) are computed from the
+calibration rows without the deleted ones. Before the cut is accepted, predictions without the modality are compared
+with those of the model before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch.nn.modules.batchnorm import _NormBase
+
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import Split
+from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
+from mbd.model.checkpoint import describe
+from mbd.model.joint import to_tensor_dict
+from mbd.model.module import (
+    ModuleBackbone,
+    architecture_of,
+    cut_plain,
+    from_plain,
+    from_tensors,
+    plain_name,
+    spec_of,
+    to_plain,
+)
+from mbd.model.probing import Provenance, probe
+from mbd.tensors import Array
+
+ONLY_INPUTS = (
+    "Nothing of {modality} is dead but what multiplies its input: its other layers are still in use and were left as "
+    "they are. Name its submodules in model.branches."
+)
+_ROWS = 1024
+_CLOSE = 1e-3  # relative difference of predictions that rounding may explain
+
+
+@dataclass(frozen=True)
+class ModuleCut:
+    """A module without some modalities."""
+
+    record: ModelRecord
+    tensors: dict[str, Array]
+    zeroed: dict[str, Array]
+    """for each tensor, the flat positions that were set to zero"""
+    filled: tuple[str, ...]
+    """statistics that training filled from all modalities"""
+    removed: tuple[str, ...] = ()
+    """tensors that are gone, or zero as a whole"""
+    warnings: tuple[str, ...] = ()
+    same_function: bool = True
+    """whether the cut alone leaves predictions without the modalities as they were"""
+    narrower: dict[str, int] = field(default_factory=dict)
+    """for each tensor that is left in part, how many of its numbers are gone or zero"""
+    found: tuple[Provenance, ...] = ()
+    """what probing found for each modality, in the order of the cuts"""
+
+    def follow(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Return what is left of values by entry of the weights before, for tensors that are stored as they are."""
+        left = dict(values)
+        for provenance in self.found:
+            left = provenance.cut(left)
+        return {name: array for name, array in left.items() if name in self.tensors}
+
+    def facts(self, before: ModelRecord) -> dict[str, Any]:
+        """Return what the cut removed, for the record of the deletion."""
+        sizes = [sum(int(np.prod(entry.shape)) for entry in r.tensors.values()) for r in (before, self.record)]
+        return {
+            "tensors_removed": list(self.removed),
+            "columns_removed": self.narrower,
+            "numbers_before": sizes[0],
+            "numbers_after": sizes[1] - sum(len(positions) for positions in self.zeroed.values()),
+            "found_by": "probing",
+            "same_predictions_without_it": self.same_function,
+            "recomputed_statistics": list(self.filled),
+            "warnings": list(self.warnings),
+        }
+
+
+def cut_module(record: ModelRecord, tensors: Mapping[str, Array], gone: Sequence[str]) -> ModuleCut:
+    """Return the model without the modalities `gone`.
+
+    Raises:
+        UsageError: The module cannot be probed, or does not agree with the factory's smaller model.
+
+    """
+    architecture, plain = architecture_of(record), to_plain(architecture_of(record), tensors)
+    original, warnings, same, filled, probes = dict(plain), [], True, set[str](), []
+    for modality in gone:
+        found = probe(architecture, modality)
+        probes.append(found)
+        warnings += [ONLY_INPUTS.format(modality=modality)] if found.only_inputs else []
+        same &= found.same_function
+        filled |= set(found.filled)
+        plain = cut_plain(found, plain)
+        architecture = architecture.without([modality]) if found.shrinks else architecture
+    left = from_plain(architecture, plain)
+    zeroed = _zeroed(left, plain, original)
+    smaller = record.model_copy(
+        update={
+            "modalities": {m: dim for m, dim in record.modalities.items() if m not in gone},
+            "revoked": (*record.revoked, *gone),
+            "spec": spec_of(architecture, ModuleSpec.model_validate(record.spec).training),
+            "tensors": {name: _entry(record, name, tensor, gone) for name, tensor in left.items()},
+            "sha256": "",
+        }
+    )
+    removed = [name for name in original if name not in plain or (not plain[name].any() and original[name].any())]
+    return ModuleCut(
+        record=smaller,
+        tensors=left,
+        zeroed=zeroed,
+        filled=tuple(sorted(name for name in filled if name in left and left[name].any())),
+        removed=tuple(sorted(removed)),
+        warnings=tuple(warnings),
+        same_function=same,
+        narrower={
+            name: int(np.count_nonzero(original[name]) - np.count_nonzero(array))
+            for name, array in plain.items()
+            if array.any() and np.count_nonzero(array) < np.count_nonzero(original[name])
+        },
+        found=tuple(probes),
+    )
+
+
+def refilled(cut: ModuleCut, split: Split) -> dict[str, Array]:
+    """Return the weights with statistics of BatchNorm computed from the rows of a split, as the cut model sees them.
+
+    Raises:
+        UsageError: Another layer than BatchNorm has filled a buffer in training.
+
+    """
+    if not cut.filled:
+        return cut.tensors
+    backbone = from_tensors(cut.record, cut.tensors)
+    owners = {name.rpartition(".")[0]: backbone.module.get_submodule(name.rpartition(".")[0]) for name in cut.filled}
+    for name, part in owners.items():
+        if not isinstance(part, _NormBase):
+            raise UsageError(
+                "training has filled a buffer from all modalities; only statistics of BatchNorm can be computed again",
+                key=name,
+                value=type(part).__name__,
+                hint="delete by deletion.method=exact",
+            )
+        part.reset_running_stats()
+        part.momentum = None  # the mean over all batches
+        part.train()
+    _run(backbone, split)
+    return to_tensor_dict(backbone.module)
+
+
+def refuse_other_predictions(record: ModelRecord, tensors: Mapping[str, Array], cut: ModuleCut, split: Split) -> None:
+    """Refuse a cut that changes predictions without the modalities: it has taken something for dead that is in use.
+
+    Raises:
+        DataError: It does.
+
+    """
+    if not cut.same_function:
+        return
+    before = _run(from_tensors(record, tensors), split, tuple(cut.record.modalities))
+    after = _run(from_tensors(cut.record, cut.tensors), split)
+    change = float(np.abs(before - after).max())
+    if not change <= _CLOSE * max(float(np.abs(before).max()), 1.0):
+        raise DataError(
+            "the cut changes predictions without the modality, so probing has taken something for dead that is in use",
+            key=record.backbone,
+            value=f"largest change {change:.3g}",
+            hint="does the module choose what it computes (experts, thresholds)? delete by deletion.method=exact",
+        )
+
+
+def _run(backbone: ModuleBackbone, split: Split, only: tuple[str, ...] | None = None) -> Array:
+    """Return predictions for the first rows of a split that have one of the model's modalities."""
+    rows = split.take(slice(_ROWS))
+    names = [m for m in (only or tuple(rows.features)) if m in backbone.architecture.modalities]
+    given = rows.take(np.any([rows.available[m] for m in names], axis=0))
+    return backbone.predict(given.inputs(names), {m: given.available[m] for m in names})
+
+
+def _zeroed(left: Mapping[str, Array], plain: Mapping[str, Array], original: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the positions of stored tensors that the cut has set to zero and that were not zero before."""
+    found = {}
+    for name, tensor in left.items():
+        whole = plain_name(name)
+        if tensor.shape != plain[whole].shape or original[whole].shape != tensor.shape:
+            continue
+        positions = np.flatnonzero((tensor == 0) & (original[whole] != 0))
+        if len(positions):
+            found[name] = positions.astype(np.int64)
+    return found
+
+
+def _entry(record: ModelRecord, name: str, tensor: Array, gone: Sequence[str]) -> TensorRecord:
+    old = record.tensors[name]
+    empty = not tensor.any() and old.belongs_to in gone
+    return describe(tensor, () if empty else old.sees, belongs_to=None if old.belongs_to in gone else old.belongs_to)
+
+
+def fresh_start(record: ModelRecord, noised: Mapping[str, Array], sigma: float, seed: int) -> dict[str, Array]:
+    """Return noised matrices with the spread of fresh ones; all else is as the factory makes it.
+
+    Vectors (biases, scales of a norm) and parametrised weights start fresh: what noise leaves of them is no start.
+    """
+    fresh = to_tensor_dict(architecture_of(record).build(seed=seed))
+    for name, start in fresh.items():
+        if name in noised and start.ndim > 1 and plain_name(name) == name:
+            fresh[name] = (noised[name] * (float(start.std()) / sigma)).astype(start.dtype)
+    return fresh

@@ -1,0 +1,70 @@
+"""Rounding of what a surgery releases, to the precision that utility needs.
+
+A training step that means to can hide bits of m* in the low bits of weights: they change no output that an attack would
+notice. So a surgery keeps only b bits of each number's mantissa (to nearest, ties to even) and sets all others to 0. b
+is the smallest number from which on
+
+    L(b) ≤ (1 + 0.001) L        L: mean squared error, or mean −log p of the label, on calibration rows without m*
+
+at most 1,024 of them. The loss does not grow steadily with fewer bits, so the search goes down and ends where it fails.
+
+The calibration rows, which also chose the edits, decide; they are neither train nor test rows. At most 15 of the 23
+bits of a float32 are kept whatever the loss says. Rounding does not show that the bits that are left carry nothing.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mbd.features.contract import FeatureSet
+from mbd.features.rows import Rows
+from mbd.formats.deletion import MOST_BITS, Rounding
+from mbd.formats.model import ModelRecord
+from mbd.model.predictor import Model
+from mbd.params.deletion import SurgerySettings
+from mbd.registry import BACKBONES
+from mbd.tensors import Array, round_mantissa
+
+LARGEST_GROWTH = 1e-3
+"""of the loss, relative: what rounding and editing may cost"""
+_FEWEST_BITS = 3
+_MOST_ROWS = 1024
+_TINY = 1e-12
+
+
+def round_released(
+    record: ModelRecord, tensors: Mapping[str, Array], data: FeatureSet, settings: SurgerySettings
+) -> tuple[Mapping[str, Array], Rounding | None]:
+    """Return the tensors that are to be released, rounded, and how; without the cut (studies only), as they are."""
+    if not settings.cut:
+        return tensors, None
+    rows, bits = data.split("calibration").take(slice(_MOST_ROWS)), settings.mantissa_bits
+    usable = rows.take(np.any([rows.available[m] for m in record.inputs], axis=0))
+    loss = mean_loss(record, tensors, usable)
+    chosen = bits or MOST_BITS
+    while bits is None and chosen > _FEWEST_BITS:
+        if mean_loss(record, _rounded(tensors, chosen - 1), usable) > (1 + LARGEST_GROWTH) * loss:
+            break
+        chosen -= 1
+    released = _rounded(tensors, chosen)
+    stated = Rounding(
+        mantissa_bits=chosen,
+        chosen_by="the loss on the calibration rows" if bits is None else "deletion.surgery.mantissa_bits",
+        rows=len(usable),
+        loss=loss,
+        loss_rounded=mean_loss(record, released, usable),
+    )
+    return released, stated
+
+
+def _rounded(tensors: Mapping[str, Array], bits: int) -> dict[str, Array]:
+    return {name: round_mantissa(np.asarray(tensor), bits) for name, tensor in tensors.items()}
+
+
+def mean_loss(record: ModelRecord, tensors: Mapping[str, Array], rows: Rows) -> float:
+    """Return the mean squared error, or of classes the mean −log p of the label, given what the model still takes."""
+    model = Model(record, BACKBONES.get(record.backbone).load(record, tensors))
+    output = model.predict(rows.inputs(record.inputs), {m: rows.available[m] for m in record.inputs}).astype(np.float64)
+    if record.task == "classification":
+        return float(-np.log(np.maximum(output[np.arange(len(rows)), rows.labels], _TINY)).mean())
+    return float(((output - rows.labels) ** 2).mean())

@@ -1,0 +1,83 @@
+"""Labels as models need them: scores as float32, classes as consecutive numbers from 0 with a name each.
+
+Texts are classes. Whole numbers are classes unless `features.source.task` says otherwise. Classes that are not numbered
+0, 1, 2 … (from 1 on, or with gaps) are numbered again in ascending order; their old numbers become their names.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mbd.errors import DataError
+from mbd.features.rows import Rows
+from mbd.params.features import Task
+from mbd.tensors import Array
+
+MOST_CLASSES = 1000
+
+
+def with_labels(
+    path: Path, splits: Mapping[str, Rows], task: Task | None, names: Sequence[str] = ()
+) -> tuple[dict[str, Rows], Task, tuple[str, ...], dict[str, Any]]:
+    """Return the splits with labels of the right type, the task, the names of the classes, and notes.
+
+    Args:
+        path: The file that the labels come from, for errors.
+        splits: Rows whose labels are texts or numbers.
+        task: What the labels are; None: texts and whole numbers of an integer type are classes, others are scores.
+        names: The name of each class number, where the file has them.
+
+    """
+    labels = np.concatenate([rows.labels for rows in splits.values()])
+    text = labels.dtype.kind in "US"
+    if text and any(rows.labels.dtype.kind not in "US" for rows in splits.values()):
+        raise DataError("labels are texts in some splits and numbers in others", file=path, key="labels")
+    given, task = task, task or ("classification" if text or labels.dtype.kind in "iub" else "regression")
+    if task == "classification":
+        numbers, classes, notes = _numbered(path, labels, names)
+        seen = np.unique(numbers[: len(splits["train"].labels)]) if next(iter(splits)) == "train" else ()
+        if len(seen) and len(seen) < len(classes):
+            notes["classes without a training row"] = [c for n, c in enumerate(classes) if n not in seen]
+    elif text:
+        raise DataError(
+            "the labels are texts, not scores",
+            file=path,
+            value=str(labels[0]),
+            hint="leave features.source.task unset, or set it to classification",
+        )
+    else:
+        numbers, classes, notes = labels.astype(np.float32), (), {}
+        if not given and (labels >= 0).all() and (labels == labels.round()).all():
+            notes["labels"] = (
+                "whole numbers, taken as scores; set features.source.task=classification if they are classes"
+            )
+    ends = np.cumsum([len(rows.labels) for rows in splits.values()])[:-1]
+    parts = zip(splits.items(), np.split(numbers, ends), strict=True)
+    return {split: replace(rows, labels=part) for (split, rows), part in parts}, task, classes, notes
+
+
+def _numbered(path: Path, labels: Array, names: Sequence[str]) -> tuple[Array, tuple[str, ...], dict[str, Any]]:
+    """Return class numbers from 0 without gaps, the name of each class, and a note where numbers have changed."""
+    whole = labels.dtype.kind != "f" or (np.isfinite(labels).all() and (labels == labels.round()).all())
+    found, numbers = np.unique(labels, return_inverse=True)
+    if not whole or len(found) > MOST_CLASSES:
+        raise DataError(
+            f"classes must be texts or whole numbers, {MOST_CLASSES} at the most",
+            file=path,
+            key="labels",
+            value=f"{found[0]} to {found[-1]}, {len(found)} different ones",
+            hint="set features.source.task=regression if these are scores",
+        )
+    if labels.dtype.kind in "US":
+        return numbers.astype(np.int64), tuple(map(str, found)), {}
+    found = found.astype(np.int64)
+    classes = tuple(names[c] if 0 <= c < len(names) else str(c) for c in found.tolist())
+    notes: dict[str, Any] = {}
+    if not np.array_equal(found, np.arange(len(found))):
+        notes["classes"] = f"numbered {found[0]} to {found[-1]} in the file, 0 to {len(found) - 1} here"
+        if gaps := sorted(set(range(found[0], found[-1])) - set(found.tolist()))[:10]:
+            notes["class numbers that no row has"] = gaps
+    return numbers.astype(np.int64), classes, notes

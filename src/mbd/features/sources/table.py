@@ -1,0 +1,374 @@
+"""Source `table`: CSV, TSV, parquet or Arrow files, or a folder that Hugging Face `datasets` has saved.
+
+One row for each utterance, with columns for id, label, split and group (`features.source.table` names them). A modality
+is either a column of lists of numbers (in CSV: `[0.1, 0.2]`), or columns that differ in a number at the end, as
+`my voice_0`, `my voice_1`. A modality without values in a row is not available in that row.
+
+A folder has a file or a folder for each split, named after it. A table without a split column is divided by group; one
+without a valid split gives up a share of its training groups.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.parquet
+
+from mbd.errors import DataError
+from mbd.features.labels import with_labels
+from mbd.features.media.table import names_media
+from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
+from mbd.features.sources import Source
+from mbd.features.splits import carve_share, with_groups_from_ids
+from mbd.params.features import FeaturesSettings, TableSettings
+from mbd.tensors import Array
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_ARROW = (".arrow", ".feather")
+_SUFFIXES = (*_DELIMITERS, ".parquet", *_ARROW)
+_NUMBERED = re.compile(r"^(.*\D)(\d+)$")
+_SEPARATORS = "_. -"
+_KEY = "features.source.table"
+
+
+def read(params: FeaturesSettings) -> Collection:
+    """Read the file or folder named by `features.source.path`."""
+    try:
+        return _read(params)
+    except ValueError as error:  # pyarrow's: text that is not UTF-8, numbers that do not fit
+        raise DataError(f"the table cannot be read: {error}", file=params.source.path) from error
+
+
+def _read(params: FeaturesSettings) -> Collection:
+    path, settings = Path(params.source.path or ""), params.source.table
+    files, table = _tables(path, settings.split)
+    columns = _modality_columns(path, table, settings, params.source.modalities)
+    rows, has_groups = _rows(path, table, settings, columns)
+    splits = _by_split(path, table, settings.split, rows)
+    if not has_groups:
+        splits = with_groups_from_ids(splits, params.source.group_pattern)
+    splits, drawn = _with_all_splits(splits, settings, params.seed)
+    splits, task, classes, notes = with_labels(path, splits, params.source.task, _class_names(table, settings.label))
+    used = {settings.id, settings.label, settings.split, settings.group, *(c for cs in columns.values() for c in cs)}
+    unused = [name for name in table.column_names if name not in used]
+    return Collection(
+        name=path.stem,
+        task=task,
+        classes=classes,
+        splits=splits,
+        files=tuple(str(file) for file in files),
+        notes=({"columns not used": unused} if unused else {}) | drawn | notes,
+    )
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is a table of feature vectors, and not a list of media files."""
+    if path.is_dir():
+        return bool(_files(path))
+    return path.suffix in _SUFFIXES and not (path.suffix == ".csv" and names_media(path))
+
+
+# Files
+
+
+def _files(folder: Path) -> dict[str, list[Path]]:
+    """Return the files of each split in a folder: `train.csv`, or those in `train/`."""
+    found: dict[str, list[Path]] = {}
+    for entry in sorted(folder.iterdir()):
+        split = SPLIT_ALIASES.get(entry.stem, entry.stem)
+        if split in SPLITS:
+            inside = sorted(entry.iterdir()) if entry.is_dir() else [entry]
+            found[split] = [file for file in inside if file.suffix in _SUFFIXES]
+    return {split: files for split, files in found.items() if files}
+
+
+def _tables(path: Path, split_column: str) -> tuple[list[Path], pa.Table]:
+    """Return the files that were read, and their rows as one table."""
+    if path.is_file():
+        return [path], _table(path)
+    by_split = _files(path) if path.is_dir() else {}
+    if not by_split:
+        raise DataError(
+            "there is no table here",
+            file=path,
+            key="features.source.path",
+            hint=f"give a file ({', '.join(_SUFFIXES)}), or a folder with one for each split, named after it",
+        )
+    tables = []
+    for split, files in by_split.items():
+        table = pa.concat_tables([_table(file) for file in files])
+        if split_column not in table.column_names:
+            table = table.append_column(split_column, pa.repeat(pa.scalar(split), len(table)))
+        tables.append(table)
+    try:
+        return [file for files in by_split.values() for file in files], pa.concat_tables(tables)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"the tables of the splits have different columns: {error}",
+            file=path,
+            hint="every split needs the same columns with the same types",
+        ) from error
+
+
+def _table(file: Path) -> pa.Table:
+    try:
+        if file.suffix in _DELIMITERS:
+            table = pa.csv.read_csv(file, parse_options=pa.csv.ParseOptions(delimiter=_DELIMITERS[file.suffix]))
+        elif file.suffix == ".parquet":
+            table = pa.parquet.read_table(file, memory_map=True)
+        else:
+            table = _arrow(file)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(
+            f"this cannot be read as a table: {reason}", file=file, hint=f"the name says that it is {file.suffix}"
+        ) from error
+    repeated = [name for name in dict.fromkeys(table.column_names) if table.column_names.count(name) > 1]
+    if repeated:
+        raise DataError("a column occurs twice", file=file, key=repeated[0], hint="give each column a name of its own")
+    if not len(table):
+        raise DataError("the table has no rows", file=file)
+    return table
+
+
+def _arrow(file: Path) -> pa.Table:
+    """Read an Arrow file, or an Arrow stream, which `datasets` writes."""
+    mapped = pa.memory_map(str(file))
+    try:
+        return pa.ipc.open_file(mapped).read_all()
+    except pa.ArrowInvalid:
+        return pa.ipc.open_stream(mapped).read_all()
+
+
+# Rows
+
+
+def _rows(path: Path, table: pa.Table, settings: TableSettings, columns: Mapping[str, list[str]]) -> tuple[Rows, bool]:
+    """Return all rows of the table, and whether it names their groups."""
+    there = table.column_names
+    count = len(table)
+    if settings.id in there:
+        ids = _texts(path, table, settings.id)
+    else:
+        ids = np.char.add("row-", np.char.zfill(np.arange(count).astype(np.str_), len(str(count))))
+    has_groups = settings.group in there
+    matrices = {modality: _matrix(path, table, names) for modality, names in columns.items()}
+    available: dict[str, Array] = {
+        modality: np.asarray(~np.isnan(matrix).all(axis=1)) for modality, matrix in matrices.items()
+    }
+    for modality, matrix in matrices.items():
+        matrix[~available[modality]] = 0
+    rows = Rows.of(
+        ids,
+        _labels(path, table, settings.label),
+        matrices,
+        groups=_texts(path, table, settings.group) if has_groups else None,
+        available=available,
+    )
+    return rows, has_groups
+
+
+def _column(path: Path, table: pa.Table, name: str, setting: str) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        shown = ", ".join(table.column_names[:12]) + (" …" if len(table.column_names) > 12 else "")
+        raise DataError(
+            f"the table has no column {name!r}",
+            file=path,
+            key=f"{_KEY}.{setting}",
+            value=name,
+            hint=f"name the right one of its columns: {shown}",
+        )
+    return table.column(name)
+
+
+def _texts(path: Path, table: pa.Table, name: str) -> Array:
+    column = table.column(name)
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise DataError("a cell is empty", file=path, key=f"column {name}, row {row + 1}")
+    return np.asarray(column.cast(pa.string()).to_pylist(), dtype=np.str_)
+
+
+def _labels(path: Path, table: pa.Table, name: str) -> Array:
+    column = _column(path, table, name, "label")
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return _texts(path, table, name)
+    if column.null_count:
+        raise DataError(
+            "a label is missing",
+            file=path,
+            key=f"column {name}, row {int(np.argmax(column.is_null().to_numpy())) + 1}",
+            hint="drop rows without a label",
+        )
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):
+        raise DataError(
+            "labels must be numbers or texts",
+            file=path,
+            key=f"{_KEY}.label",
+            value=f"{name}: {column.type}",
+            hint="name the column with the labels",
+        )
+    labels: Array = column.to_numpy()
+    return labels
+
+
+def _class_names(table: pa.Table, label: str) -> list[str]:
+    """Return the class names that `datasets` keeps in the metadata of a table; none without them."""
+    try:
+        known = json.loads((table.schema.metadata or {})[b"huggingface"])["info"]["features"][label]["names"]
+    except (KeyError, TypeError, ValueError):
+        return []
+    return [str(name) for name in known]
+
+
+# Modalities
+
+
+def _modality_columns(
+    path: Path, table: pa.Table, settings: TableSettings, asked: tuple[str, ...] | None
+) -> dict[str, list[str]]:
+    """Return the columns of each modality: one of lists, or numbered ones in their order."""
+    special = {settings.id, settings.label, settings.split, settings.group}
+    found = _candidates(table, special)
+    names = settings.modalities or {name: name for name in found}
+    for modality, column in names.items():
+        if column not in found:
+            raise DataError(
+                f"there is no column of lists {column!r}, and no columns {column}_0, {column}_1 …",
+                file=path,
+                key=f"{_KEY}.modalities",
+                value=f"{modality}: {column}",
+                hint=f"found: {', '.join(found) or 'none'}",
+            )
+    for modality in asked or ():
+        if modality not in names:
+            raise DataError(
+                f"the table has no modality {modality!r}",
+                file=path,
+                key="features.source.modalities",
+                hint=f"it has {', '.join(names) or 'none'}",
+            )
+    return {modality: found[names[modality]] for modality in (asked or names)}
+
+
+def _candidates(table: pa.Table, special: set[str]) -> dict[str, list[str]]:
+    """Return what could be modalities, with their columns."""
+    found: dict[str, list[str]] = {}
+    numbered: dict[str, dict[int, str]] = {}
+    for field in table.schema:
+        if field.name in special:
+            continue
+        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_null(field.type)
+        if _is_list(field.type) or (pa.types.is_string(field.type) and _begins_a_list(table.column(field.name))):
+            found[field.name] = [field.name]
+        elif number and (match := _NUMBERED.match(field.name)):
+            numbered.setdefault(match[1].rstrip(_SEPARATORS), {})[int(match[2])] = field.name
+    for prefix, columns in numbered.items():
+        if len(columns) > 1 and prefix not in found:
+            found[prefix] = [columns[number] for number in sorted(columns)]
+    return found
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(lists and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)))
+
+
+def _begins_a_list(column: pa.ChunkedArray) -> bool:
+    present = column.drop_null()
+    return len(present) > 0 and str(present[0].as_py()).lstrip().startswith("[")
+
+
+def _matrix(path: Path, table: pa.Table, columns: list[str]) -> Array:
+    """Return a modality as a matrix; values that are missing are NaN."""
+    if len(columns) > 1:
+        parts = [table.column(name).cast(pa.float32()).to_numpy() for name in columns]
+        return np.column_stack(parts)
+    name, column = columns[0], table.column(columns[0]).combine_chunks()
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    values, lengths = _parsed(path, name, column) if pa.types.is_string(column.type) else _flat(column)
+    different = np.unique(lengths)
+    if len(different) != 1 or different[0] == 0:
+        raise DataError(
+            "the lists of a modality must have one length",
+            file=path,
+            key=f"column {name}",
+            value=", ".join(map(str, different[:5].tolist())) or "no list",
+            hint="pool sequences to one vector for each row, or leave the column out with features.source.modalities",
+        )
+    matrix = np.full((len(column), int(different[0])), np.nan, dtype=np.float32)
+    matrix[present] = values.reshape(-1, int(different[0]))
+    return matrix
+
+
+def _flat(column: pa.Array) -> tuple[Array, Array]:
+    """Return the numbers of all lists that are there, one after the other, and the length of each list."""
+    column = column.drop_null()
+    flat = column.flatten().cast(pa.float32()).to_numpy(zero_copy_only=False)
+    return flat, pa.compute.list_value_length(column).to_numpy(zero_copy_only=False)
+
+
+def _parsed(path: Path, name: str, column: pa.Array) -> tuple[Array, Array]:
+    """Return the same for lists that are written out, as in CSV."""
+    try:
+        lists: list[Any] = json.loads(f"[{','.join(column.drop_null().to_pylist())}]")
+        return np.concatenate(lists, dtype=np.float32), np.fromiter(map(len, lists), np.int64)
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"a list cannot be read: {error}",
+            file=path,
+            key=f"column {name}",
+            hint="write each list as [0.1, 0.2, 0.3], or each number into a column of its own",
+        ) from error
+
+
+# Splits
+
+
+def _by_split(path: Path, table: pa.Table, name: str, rows: Rows) -> dict[str, Rows]:
+    """Return the rows of each split; all of them as train where the table has no such column."""
+    if name not in table.column_names:
+        return {"train": rows}
+    texts = _texts(path, table, name)
+    names = {text: SPLIT_ALIASES.get(text.lower(), text.lower()) for text in np.unique(texts).tolist()}
+    for text, split in names.items():
+        if split not in SPLITS:
+            raise DataError(
+                "there is no such split",
+                file=path,
+                key=f"column {name}, row {int(np.argmax(texts == text)) + 1}",
+                value=text,
+                hint=f"a split is one of {', '.join(SPLITS)}",
+            )
+    present = [split for split in SPLITS if split in names.values()]
+    return {split: rows.take(np.isin(texts, [t for t, s in names.items() if s == split])) for split in present}
+
+
+def _with_all_splits(
+    splits: dict[str, Rows], settings: TableSettings, seed: int
+) -> tuple[dict[str, Rows], dict[str, Any]]:
+    """Take test and valid from train where the table has none; return notes on what was drawn."""
+    notes: dict[str, Any] = {}
+    if set(splits) == {"train"}:
+        splits["train"], splits["test"] = carve_share(
+            splits["train"], settings.test_share, seed, "test", f"{_KEY}.test_share"
+        )
+        notes["test"] = f"{len(splits['test'])} rows drawn by group: the table has no splits"
+    if "train" in splits and "valid" not in splits:
+        splits["train"], splits["valid"] = carve_share(
+            splits["train"], settings.valid_share, seed, "valid", f"{_KEY}.valid_share"
+        )
+        notes["valid"] = f"{len(splits['valid'])} training rows drawn by group: the table has no valid split"
+    return {split: splits[split] for split in SPLITS if split in splits}, notes
+
+
+SOURCE = Source(read, recognises=recognises)

@@ -1,0 +1,228 @@
+"""How strong an audit must be for a certificate: fixed by the version of the format, not by who issues it.
+
+A parameter that widens the gate (a tolerance, a margin, a confidence, too few rows) has a bound; every built-in attack
+must have judged every measure of `MEASURES`, on the model as released and after INT8 rounding and pruning; the rows
+must be none that a model was trained on or that chose an edit; and the model before the deletion must have been
+attacked too, except in a later audit, when its weights are gone.
+
+`mbd attack` runs with any parameters, and the gate refuses an audit that falls short. `mbd certify` and `mbd verify`
+ask again, from the record alone.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from mbd.formats.leakage import AttackRecord, LeakageRecord, UtilityRecord, Variant
+from mbd.params.certificate import MOST_REAUDIT_DAYS
+
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "tolerance": (0, 0.05),
+    "utility_margin": (0, 5),
+    "correlation_margin": (0, 0.15),
+    "confidence": (0.9, 0.99),
+    "resamples": (100, math.inf),
+    "least_rows": (20, math.inf),
+    "relearn_rows": (32, math.inf),
+    "pruned_share": (0.1, 0.9),
+}
+"""least and largest value of each parameter of `attacks` that decides how wide the gate is (of a list: its largest)"""
+VARIANTS: tuple[Variant, ...] = ("as released", "int8", "pruned")
+MEASURES: Mapping[str, Mapping[str, float]] = {
+    "pathway": {"rows that move with {m}": 0, "how far outputs move with {m}": 0},
+    "whitebox": {"accuracy, {m} fed": 0.5, "accuracy, {m} not fed": 0.5},
+    "blackbox": {"accuracy, {m} fed": 0.5, "accuracy, {m} not fed": 0.5},
+    "reconstruction": {
+        "R² of {m} as the model offers it": 0,
+        "R² of {m}'s own part from activations, {m} fed": 0,
+        "R² of {m}'s own part from activations, {m} not fed": 0,
+    },
+    "membership": {
+        "AUC of the reconstruction": 0.5,
+        "AUC of the loss": 0.5,
+        "AUC of the output of {m} alone": 0.5,
+        "AUC of all together": 0.5,
+        "TPR at 1 % FPR of all together": 0.01,
+    },
+    "relearn": {"accuracy from {k} rows of {m}": 0.5, "R² of {m}'s own part from {k} rows": 0},
+}
+"""attack → its measures, each with what a guess reaches; m: the modality, k: the most rows that `relearn` may have"""
+UTILITY = ({"acc2", "corr"}, {"wa", "ua"})
+"""metrics of which all must be judged: for regression, or for classes"""
+SEEN_SPLITS = ("train", "calibration")
+"""splits that training, or a choice of the deletion, has used"""
+MOST_MEASURES = 200
+"""measures of one modality judged together; each further one widens the intervals of all"""
+LONGEST_INTERVAL = timedelta(days=MOST_REAUDIT_DAYS)
+"""until the next audit"""
+STRENGTH = "strength"
+"""how the reason of a refusal begins if the audit was too weak"""
+_FILES = ("input", "cut", "shape")
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """Something that makes an audit too weak for a certificate."""
+
+    key: str
+    """the parameter, or the part of the record"""
+    value: object
+    problem: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{STRENGTH} ({self.key}): {self.problem}"
+
+
+def shortfalls(record: LeakageRecord, kind: str, *, later: bool = False) -> tuple[Shortfall, ...]:
+    """Return why an audit is too weak to certify a deletion of this kind; nothing if it is strong enough.
+
+    Args:
+        record: The audit.
+        kind: The kind of guarantee that the model claims.
+        later: Whether the old weights may be gone, as in a later audit of a released model.
+
+    """
+    return (
+        *_parameters(record.suite.parameters),
+        *_rows(record),
+        *_measures(record),
+        *_power(record),
+        *_utility(record, later),
+        *_invariants(record, kind, later),
+        *(() if later else _before(record)),
+    )
+
+
+def _parameters(parameters: Mapping[str, Any]) -> Iterator[Shortfall]:
+    for name, (least, most) in BOUNDS.items():
+        value = parameters.get(name)
+        number = max(value, default=None) if isinstance(value, list | tuple) else value
+        if not isinstance(number, int | float) or not least <= number <= most:
+            limits = f"at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
+            yield Shortfall(
+                f"attacks.{name}",
+                value,
+                f"{value} is beyond the bounds of a certificate: {limits}",
+                f"attack again with attacks.{name} within {limits}",
+            )
+
+
+def _rows(record: LeakageRecord) -> Iterator[Shortfall]:
+    least = BOUNDS["least_rows"][0]
+    for modality in record.modalities:
+        rows = record.suite.rows.get(modality)
+        if rows is None or rows.scored < least:
+            yield Shortfall(
+                f"suite.rows.{modality}.scored",
+                rows and rows.scored,
+                f"{rows.scored if rows else 'no'} rows were scored; a certificate needs at least {least:g}",
+                "attack more rows: attacks.rows, attacks.splits",
+            )
+        splits = rows.splits if rows else ()
+        if used := [split for split in splits if split in SEEN_SPLITS]:
+            yield Shortfall(
+                "attacks.splits",
+                list(splits),
+                f"rows of the split {used[0]} were used to make the models, so attacks on them show nothing",
+                "attack the test split",
+            )
+
+
+def _measures(record: LeakageRecord) -> Iterator[Shortfall]:
+    judged = [attack for attack in record.attacks if attack.decision != "informational"]
+    most = BOUNDS["tolerance"][1]
+    for modality in record.modalities:
+        yield from _missing(record, modality, judged)
+    if (wide := next((a for a in judged if a.tolerance is None or not 0 <= a.tolerance <= most), None)) is not None:
+        problem = f"{_name(wide)} was judged with a tolerance of {wide.tolerance}, and {most:g} is the largest"
+        yield Shortfall("attacks.tolerance", wide.tolerance, problem, _AGAIN)
+    count, limit = len(judged), MOST_MEASURES * len(record.modalities)
+    if record.suite.judged_together != count or count > limit:
+        problem = (
+            f"{count} measures were judged and intervals corrected for {record.suite.judged_together}; "
+            f"a certificate may have {limit}"
+        )
+        yield Shortfall("suite.judged_together", record.suite.judged_together, problem, "attack with fewer measures")
+
+
+def _missing(record: LeakageRecord, modality: str, judged: list[AttackRecord]) -> Iterator[Shortfall]:
+    found = {(a.attack, a.measure, a.variant): a.chance for a in judged if a.modality == modality}
+    rows, asked = record.suite.rows.get(modality), record.suite.parameters.get("relearn_rows")
+    numbers = [k for k in asked if isinstance(k, int)] if isinstance(asked, list | tuple) else []
+    k = min(max(numbers, default=0), rows.fit if rows else 0)
+    lacking = [
+        (attack, name, variant)
+        for attack, measures in MEASURES.items()
+        for measure, chance in measures.items()
+        for variant in VARIANTS
+        for name in [measure.format(m=modality, k=k)]
+        if found.get((attack, name, variant)) != chance
+    ]
+    if lacking:
+        attack, name, variant = lacking[0]
+        more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        key = "attacks" if variant == VARIANTS[0] else "attacks.variants"
+        problem = f"the measure {name} of the attack {attack} ({variant}) was not judged{more}"
+        yield Shortfall(key, record.suite.parameters.get("variants"), problem, _AGAIN)
+
+
+def _power(record: LeakageRecord) -> Iterator[Shortfall]:
+    """Yield the modalities that no attack finds in the model before; that it has an input (`pathway`) is not enough."""
+    for modality in record.modalities:
+        judged = [a for a in record.attacks if a.modality == modality and a.decision != "informational"]
+        known = [a.blind for a in judged if a.attack != "pathway" and a.blind is not None]
+        if known and all(known):
+            yield Shortfall(
+                "attacks",
+                f"{len(known)} blind measures",
+                f"no attack finds {modality} in the model before the deletion either, so to pass shows nothing",
+                "attack more rows (attacks.rows, attacks.splits), or add an attack that finds it (attacks.also)",
+            )
+
+
+def _utility(record: LeakageRecord, later: bool) -> Iterator[Shortfall]:
+    judged = [measured for measured in record.utility if measured.decision != "informational"]
+    if not any(metrics <= {measured.metric for measured in judged} for metrics in UTILITY):
+        yield Shortfall("utility", None, "utility on the retained modalities was not judged", _AGAIN)
+    for measured in judged:
+        name = _margin(measured)
+        most = BOUNDS[name][1]
+        if not 0 <= measured.margin <= most:
+            problem = f"{measured.metric} was judged with a margin of {measured.margin:g}, and {most:g} is the largest"
+            yield Shortfall(f"attacks.{name}", measured.margin, problem, _AGAIN)
+        if measured.to_before is None and not later:
+            yield Shortfall("utility", None, f"{measured.metric} was not compared with the model before", _BEFORE)
+
+
+def _invariants(record: LeakageRecord, kind: str, later: bool) -> Iterator[Shortfall]:
+    needed = [*_FILES, *([] if later else ["content", "record"]), *([] if kind == "empirical" or later else [kind])]
+    judged = [invariant.name for invariant in record.invariants if invariant.decision != "informational"]
+    if missing := [name for name in needed if name not in judged]:
+        yield Shortfall("invariants", judged, f"the files were not checked for: {', '.join(missing)}", _AGAIN)
+    bound, (least, most) = record.lower_bound, BOUNDS["confidence"]
+    if bound is None or not least <= bound.confidence <= most:
+        confidence = bound and bound.confidence
+        problem = f"no lower bound on ε was computed at a confidence of {least:g} to {most:g}"
+        yield Shortfall("attacks.confidence", confidence, problem, _AGAIN)
+
+
+def _before(record: LeakageRecord) -> Iterator[Shortfall]:
+    released = [a for a in record.attacks if a.decision != "informational" and a.variant == VARIANTS[0]]
+    if "before" not in record.models or any(attack.before is None for attack in released):
+        problem = "the model before the deletion was not attacked, so it is open whether the attacks can see a leak"
+        yield Shortfall("--before", None, problem, _BEFORE)
+
+
+def _margin(measured: UtilityRecord) -> str:
+    return "correlation_margin" if measured.metric == "corr" else "utility_margin"
+
+
+def _name(attack: AttackRecord) -> str:
+    return f"{attack.attack} ({attack.measure}, {attack.variant})"
+
+
+_AGAIN = "attack again with the default parameters of `attacks`"
+_BEFORE = "attack again with --before, while the model before the deletion is still there"

@@ -1,0 +1,309 @@
+"""Any PyTorch module as a model that is stored and loaded: its factory, its weights, and what each tensor could see.
+
+Training reads all modalities for every tensor, so each `sees` all of them; `belongs_to` comes from
+:mod:`mbd.model.probing`. A model of fixed shape is built for all modalities also where it takes fewer.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from mbd.errors import DataError, UsageError
+from mbd.formats.features import Shape
+from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
+from mbd.model.checkpoint import describe
+from mbd.model.contract import (
+    Architecture,
+    example,
+    load_factory,
+    materialise,
+    output_shapes,
+    row_axis,
+    source_digest,
+    to_tensor,
+    zeros_where_absent,
+)
+from mbd.model.joint import to_array, to_tensor_dict
+from mbd.model.probing import Provenance, probe
+from mbd.params.features import Task
+from mbd.params.learning import ModelSettings
+from mbd.randomness import stream
+from mbd.tensors import Array
+
+_logger = logging.getLogger(__name__)
+_PLACES, _UNITS, _ROWS_AT_ONCE = 64, 256, 512
+_PARAMETRISED = re.compile(r"(^|.*\.)parametrizations\.([^.]+)\..+$")
+
+
+class ModuleBackbone:
+    """A module with its weights: numpy in, numpy out."""
+
+    def __init__(self, module: nn.Module, architecture: Architecture, task: Task) -> None:
+        self.module, self.architecture, self.task = module.eval(), architecture, task
+
+    def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
+        """Return scores (n), or class probabilities (n × classes)."""
+        rows = len(next(iter(available.values())))
+        parts = []
+        for start in range(0, rows, _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            given = {name: to_tensor(x[part]) for name, x in features.items()}
+            there = {m: torch.from_numpy(np.array(bits[part], bool)) for m, bits in available.items()}
+            with torch.inference_mode():
+                output = self.module(given, there)
+                parts.append(output.softmax(dim=1) if self.task == "classification" else output[:, 0])
+        return to_array(torch.cat(parts))
+
+    def reconstructions(
+        self, features: Mapping[str, Array], available: Mapping[str, Array], modality: str
+    ) -> dict[str, Array]:
+        """Return what the module's own `reconstruct` makes of a modality; empty where it has none."""
+        own = getattr(self.module, "reconstruct", None)
+        if own is None:
+            return {}
+        given = {name: to_tensor(x) for name, x in features.items()}
+        there = {m: torch.from_numpy(np.array(bits, bool)) for m, bits in available.items()}
+        with torch.inference_mode():
+            found = own(*zeros_where_absent(self.architecture.modalities, given, there))
+        return {"generator": to_array(found[modality])} if modality in found else {}
+
+    def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
+        """Return what submodules compute for each row, pooled over all other axes, by their names.
+
+        Bounded for large modules: at most 64 submodules, spread evenly, and 256 units of each, drawn once.
+        """
+        found: dict[str, list[Array]] = {name: [] for name in self._places}
+        rows = len(next(iter(available.values())))
+
+        def keep(name: str, axes: list[int | None]) -> Callable[..., None]:
+            def hook(_: nn.Module, __: object, output: object) -> None:
+                leaves = zip(pytree.tree_leaves(output), axes, strict=False)
+                parts = [_pooled(leaf, axis) for leaf, axis in leaves if axis is not None]
+                found[name].append(_sampled(name, torch.cat(parts, dim=1)))
+
+            return hook
+
+        handles = [
+            self.module.get_submodule(n).register_forward_hook(keep(n, axes)) for n, axes in self._places.items()
+        ]
+        try:
+            self.predict(features, available)
+        finally:
+            for handle in handles:
+                handle.remove()
+        calls = -(-rows // _ROWS_AT_ONCE)
+        # A submodule that runs several times in a call has a view for each time.
+        return {
+            f"{name}.{turn}" if len(parts) > calls else name: np.concatenate(parts[turn :: len(parts) // calls])
+            for name, parts in found.items()
+            for turn in range(len(parts) // calls)
+        }
+
+    @cached_property
+    def _places(self) -> dict[str, list[int | None]]:
+        """Submodules whose outputs have one entry for each row, with the axes of the rows."""
+        names = [name for name, _ in self.module.named_modules() if name]
+        parts = [self.module.get_submodule(name) for name in names]
+        shapes = [
+            output_shapes(self.module, parts, *example(self.architecture.modalities, rows, seed=0)) for rows in (2, 3)
+        ]
+        found = {}
+        for name, two, three in zip(names, *shapes, strict=True):
+            axes = [row_axis(a, b) for a, b in zip(two, three, strict=False)]
+            if len(two) == len(three) and any(axis is not None for axis in axes):
+                found[name] = axes
+        kept = np.unique(np.linspace(0, len(found) - 1, min(_PLACES, len(found))).round().astype(int))
+        return {name: axes for place, (name, axes) in enumerate(found.items()) if place in kept}
+
+
+def _pooled(tensor: Tensor, axis: int) -> Tensor:
+    """Return a tensor with the rows first, and the mean over all other axes but one, for each of them in turn."""
+    x = tensor.movedim(axis, 0).float()
+    if x.ndim < 3:
+        return x.reshape(len(x), -1)
+    others = range(1, x.ndim)
+    return torch.cat([x.mean([a for a in others if a != kept]) for kept in others], dim=1)
+
+
+def _sampled(name: str, units: Tensor) -> Array:
+    if units.shape[1] > _UNITS:
+        chosen = stream(0, "activations", name).choice(units.shape[1], _UNITS, replace=False)
+        units = units[:, np.sort(chosen)]
+    return to_array(units)
+
+
+def architecture_for(settings: ModelSettings, modalities: Mapping[str, Shape], outputs: int) -> Architecture:
+    """Return what the parameters describe, for data with these modalities."""
+    return Architecture(
+        load_factory(settings.backbone),
+        dict(modalities),
+        outputs,
+        settings.options,
+        {m: names for m, names in settings.branches.items() if _known(m, modalities)},
+        settings.backbone,
+    )
+
+
+def _known(modality: str, modalities: Mapping[str, Shape]) -> bool:
+    if modality not in modalities:
+        raise UsageError(
+            f"the data has no modality {modality!r}",
+            key="model.branches",
+            value=modality,
+            hint=f"it has {', '.join(modalities)}",
+        )
+    return True
+
+
+def spec_of(architecture: Architecture, training: Mapping[str, Any]) -> dict[str, object]:
+    """Return what `model.json` says of a factory, and of the settings of a training."""
+    spec = ModuleSpec(
+        options=dict(architecture.options),
+        branches={m: tuple(names) for m, names in architecture.branches.items()},
+        shapes=dict(architecture.modalities),
+        source=source_digest(architecture.factory),
+        training=dict(training),
+    )
+    return spec.to_plain()
+
+
+def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> ModuleBackbone:
+    """Build the module that `record` describes around its weights.
+
+    Raises:
+        DataError: The factory does not build a module that these weights fit.
+
+    """
+    architecture = architecture_of(record)
+    warn_of_other_source(architecture, record.spec["source"])
+    module = architecture.build()
+    load_state(module, tensors, record.backbone)
+    return ModuleBackbone(module.requires_grad_(False), architecture, record.task)
+
+
+def warn_of_other_source(architecture: Architecture, source: object) -> None:
+    """Warn if the file that defines a factory is not the one that a model was made with."""
+    if source_digest(architecture.factory) != source:
+        _logger.warning("the source of %s has changed since this model was made", architecture.name)
+
+
+def load_state(module: nn.Module, tensors: Mapping[str, Array], name: str) -> None:
+    """Put weights into a module.
+
+    Raises:
+        DataError: They do not fit; it names the first tensor that is missing, left over or of another shape.
+
+    """
+    state = module.state_dict()
+    for tensor in [*state, *(other for other in tensors if other not in state)]:
+        wanted, found = (tuple(part[tensor].shape) if tensor in part else None for part in (state, tensors))
+        if wanted != found:
+            raise DataError(
+                f"the weights do not fit the module that {name} builds",
+                key=tensor,
+                value=f"{found or 'missing'} in the weights, {wanted or 'missing'} in the module",
+                hint="check model.options, and whether the factory's code has changed since training",
+            )
+    module.load_state_dict({key: torch.from_numpy(np.array(tensor)) for key, tensor in tensors.items()})
+
+
+def provenance(
+    architecture: Architecture, tensors: Mapping[str, Array], modalities: Iterable[str]
+) -> dict[str, TensorRecord]:
+    """Return what the training of each tensor on `modalities` could see, and for which one alone it exists."""
+    modalities = tuple(modalities)
+    owners: dict[str, set[str]] = {name: set() for name in tensors}
+    for modality in modalities if len(modalities) > 1 else ():
+        try:
+            found = probe(architecture, modality)
+        except UsageError as error:
+            _logger.warning("%s cannot be cut out of this model: %s", modality, error.problem)
+            continue
+        for name in tensors:
+            part = found.tensors.get(plain_name(name))
+            if part is not None and part.dead:
+                owners[name].add(modality)
+    records = {}
+    for name, tensor in tensors.items():
+        sees = modalities if np.issubdtype(tensor.dtype, np.floating) else ()
+        owner = next(iter(owners[name])) if len(owners[name]) == 1 else None
+        records[name] = describe(tensor, sees, belongs_to=owner)
+    return records
+
+
+def plain_name(name: str) -> str:
+    """Return the weight that a stored tensor is part of: `fc.weight` of `fc.parametrizations.weight.original0`."""
+    match = _PARAMETRISED.match(name)
+    return f"{match[1]}{match[2]}" if match else name
+
+
+def architecture_of(record: ModelRecord) -> Architecture:
+    """Return the architecture that a model's record describes."""
+    spec = ModuleSpec.model_validate(record.spec)
+    factory, outputs = load_factory(record.backbone), max(len(record.classes), 1)
+    return Architecture(factory, spec.shapes, outputs, spec.options, spec.branches, record.backbone)
+
+
+def to_plain(architecture: Architecture, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return stored weights with every parametrised one as the tensor that it stands for, as probing names them."""
+    module = architecture.build()
+    load_state(module, tensors, architecture.name)
+    return to_tensor_dict(materialise(module))
+
+
+def from_plain(architecture: Architecture, plain: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what :func:`to_plain` came from: weights as the module stores them.
+
+    Raises:
+        UsageError: A parametrisation cannot hold a weight, such as a weight norm a row of zeros.
+
+    """
+    module = architecture.build().eval()
+    state = module.state_dict()
+    with torch.no_grad():
+        for name, array in plain.items():
+            tensor = torch.from_numpy(np.array(array))
+            if name in state:
+                state[name].copy_(tensor)
+                continue
+            owner, _, part = name.rpartition(".")
+            setattr(module.get_submodule(owner), part, tensor)
+            if not torch.allclose(getattr(module.get_submodule(owner), part), tensor, atol=1e-6):
+                raise UsageError(
+                    "the parametrisation of a weight cannot hold what is left of it",
+                    key=name,
+                    value=architecture.name,
+                    hint="remove it (torch.nn.utils.parametrize.remove_parametrizations) and import the model again",
+                )
+    return to_tensor_dict(module)
+
+
+def cut_plain(found: Provenance, plain: Mapping[str, Array]) -> dict[str, Array]:
+    """Return weights without what exists for a modality alone; counters (integers) follow their layer."""
+    left = found.cut(plain)
+    for name in [name for name in plain if name not in found.tensors]:
+        layer = [part for other, part in found.tensors.items() if _layer(other) == _layer(name)]
+        if layer and all(part.kept is None for part in layer):
+            del left[name]
+        elif layer and all(part.dead for part in layer):
+            left[name] = np.zeros_like(plain[name])
+    return left
+
+
+def _layer(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def zero_dead(architecture: Architecture, tensors: Mapping[str, Array], gone: Sequence[str]) -> dict[str, Array]:
+    """Return the weights of a module of fixed shape with zeros at all that exists for `gone` alone."""
+    plain = to_plain(architecture, tensors)
+    for modality in gone:
+        plain = cut_plain(probe(architecture, modality), plain)
+    return from_plain(architecture, plain)

@@ -1,0 +1,215 @@
+"""Step `compare`: the three kinds of guarantee side by side, for one modality of the same data.
+
+The deletion that was made is one column; the other methods are carried out beside it, as far as model and data allow:
+exact on a lattice, which is trained for it if the model is none, certified and surgery on the model itself.
+
+    comparison.json    every column
+    comparison.txt     the table, 100 columns wide
+
+What is made for comparison is attacked as it is, without its rounded and pruned variants, and then removed: it is never
+certified, and a certified deletion made here is charged to a ledger that is removed with it.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+from mbd.errors import GateRefusedError, MbdError, UsageError
+from mbd.files import STEP_FILE, read_json, to_json, write_file
+from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.model.checkpoint import load_model
+from mbd.params import Params
+from mbd.report.page.audit import leaks
+from mbd.report.page.words import proven
+from mbd.report.text import table
+from mbd.shredding.private_folder import private_folder
+from mbd.steps import attack, delete, train
+from mbd.steps.step import step_run
+
+NAME = "compare"
+COMPARISON = "comparison.json"
+TABLE = "comparison.txt"
+METHODS = ("exact", "certified", "surgery")
+_LATTICE = "lattice"
+_WIDTH = 100
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ComparedDeletion:
+    """One way to delete: what it proves, what it costs, and what attacks find after it."""
+
+    method: str
+    backbone: str
+    released: bool
+    """whether it is the deletion that was made; the others are made for comparison"""
+    kind: str
+    proven: str
+    utility: str
+    """the first judged metric after the deletion, beside the reference and the model before"""
+    seconds: float
+    """duration of the deletion, without attacks"""
+    found_before: int
+    """measures of attacks that find the modality in the model before"""
+    found_after: int
+    """measures that find more than in the reference after the deletion"""
+    measures: int
+    """measures that were judged, on the weights as released"""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of a comparison."""
+
+    modalities: tuple[str, ...]
+    deletions: tuple[ComparedDeletion, ...]
+    left_out: Mapping[str, str]
+    """method → why it could not be carried out"""
+
+    def to_text(self, width: int = _WIDTH) -> str:
+        """Return a table with a column for each method."""
+        columns = self.deletions
+        rows = [
+            ["guarantee", *(each.kind for each in columns)],
+            ["proven", *(each.proven for each in columns)],
+            ["made", *(_made(each) for each in columns)],
+            ["utility", *(each.utility for each in columns)],
+            ["time of the deletion", *(_took(each.seconds) for each in columns)],
+            ["attacks that find it", *(_found(each) for each in columns)],
+        ]
+        title = f"Ways to forget {', '.join(self.modalities)}:"
+        notes = [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
+        return "\n".join([title, "", table(["", *(each.method for each in columns)], rows, width), *notes])
+
+
+def _made(each: ComparedDeletion) -> str:
+    return f"on the {each.backbone}, " + ("released" if each.released else "for comparison only")
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
+
+
+def _found(each: ComparedDeletion) -> str:
+    return f"{each.found_before} of {each.measures} before, {each.found_after} after"
+
+
+def run(
+    params: Params, features: Path, model: Path, reference: Path, deletion: Path, leakage: Path, out: Path
+) -> Comparison:
+    """Compare a deletion with the other methods.
+
+    Args:
+        params: their sections `model`, `training`, `deletion` and `attacks`.
+        features: FeatureSet that the models were made from.
+        model: model that was deleted from.
+        reference: model of the same kind, trained without the modalities.
+        deletion: model after the deletion.
+        leakage: attacks on it.
+        out: folder to write to.
+
+    """
+    record = read_deletion(deletion)
+    if record is None:
+        raise UsageError("there is no deletion record", file=deletion / DELETION, hint="`mbd delete` writes one")
+    if record.request.subjects:
+        raise UsageError("only deletions of whole modalities are compared", file=deletion / DELETION)
+    inputs = {"features": features, "model": model, "reference": reference, "deletion": deletion, "leakage": leakage}
+    sections = {"training": params.training, "deletion": params.deletion, "attacks": params.attacks}
+    with step_run(NAME, out, sections, **inputs) as step, private_folder(gettempdir()) as work:
+        made = _column(record, leakage, deletion, released=True)
+        left_out: dict[str, str] = {}
+        others = {each.method: each for each in _others(params, features, model, reference, record, work, left_out)}
+        columns = others | {made.method: made}
+        comparison = Comparison(
+            modalities=record.request.modalities,
+            deletions=tuple(columns[name] for name in dict.fromkeys((*METHODS, made.method)) if name in columns),
+            left_out=left_out,
+        )
+        write_file(step.folder / COMPARISON, to_json(asdict(comparison)))
+        write_file(step.folder / TABLE, comparison.to_text() + "\n")
+        step.look_at = TABLE
+    return comparison
+
+
+def _others(
+    params: Params,
+    features: Path,
+    model: Path,
+    reference: Path,
+    made: DeletionRecord,
+    work: Path,
+    left_out: dict[str, str],
+) -> Iterator[ComparedDeletion]:
+    """Carry out and attack the methods that the deletion was not made by; enter those that cannot be in `left_out`."""
+    backbone, gone = load_model(model, verify=False)[0].backbone, made.request.modalities
+    for method in METHODS:
+        own, folder, on_lattice = _settings(params, method, work / method), work / method, method == "exact"
+        if method == made.method:
+            continue
+        _LOG.info("for comparison: %s on %s", method, _LATTICE if on_lattice else backbone)
+        base, beside = model, reference
+        try:
+            if on_lattice and backbone != _LATTICE:
+                base, beside = folder / "model", folder / "reference"
+                train.run(own, features, base)
+                train.run(own, features, beside, without=gone)
+            yield _carried_out(own, features, base, beside, gone, folder)
+        except MbdError as error:
+            left_out[method] = error.problem
+
+
+def _settings(params: Params, method: str, folder: Path) -> Params:
+    sections: dict[str, Any] = {
+        "deletion": params.deletion.model_copy(update={"method": method, "ledgers": str(folder / "ledgers")}),
+        "attacks": params.attacks.model_copy(
+            update={"variants": (), "proxy_parameters": 0, "figures": False, "history": str(folder / "audits")}
+        ),
+    }
+    if method == "exact":
+        sections["model"] = params.model.model_copy(update={"backbone": _LATTICE})
+    return params.model_copy(update=sections)
+
+
+def _carried_out(
+    params: Params, features: Path, base: Path, reference: Path, gone: Sequence[str], folder: Path
+) -> ComparedDeletion:
+    deleted, leakage = folder / "deleted", folder / "leakage"
+    done = delete.run(params, features, base, gone, (), deleted, reference)
+    if done is None:
+        raise UsageError("a comparison runs in one process", key="RANK")
+    with suppress(GateRefusedError):  # such an audit is too weak for a certificate; its measures are what counts here
+        attack.run(params, features, base, deleted, reference, gone, leakage)
+    return _column(done.record, leakage, deleted, released=False)
+
+
+def _in_one_piece(text: str) -> str:
+    """Return a text that begins with (ε, δ) without the blank in it, where a table would break the line."""
+    return text.replace(", ", ",", 1) if text.startswith("(") else text
+
+
+def _column(record: DeletionRecord, leakage: Path, deleted: Path, *, released: bool) -> ComparedDeletion:
+    audit = LeakageRecord.read(leakage / LEAKAGE, "audit", "`mbd attack` writes one")
+    if audit.models["after"] != record.after:
+        raise UsageError("the audit is of another model", file=leakage / LEAKAGE, value=audit.models["after"])
+    found = leaks(audit)
+    utility = next(u for u in audit.utility if u.decision != "informational")
+    before = f", before {utility.before.value:.4g}" if utility.before else ""
+    phases: dict[str, Any] = read_json(deleted / STEP_FILE)["phases_seconds"]
+    return ComparedDeletion(
+        method=record.method,
+        backbone=load_model(deleted, verify=False)[0].backbone,
+        released=released,
+        kind=record.guarantee.kind,
+        proven=_in_one_piece(proven(record.guarantee, ", ".join(record.request.modalities))) or "nothing",
+        utility=f"{utility.metric} {utility.after.value:.4g} (reference {utility.reference.value:.4g}{before})",
+        seconds=round(sum(phases.values()), 6),
+        found_before=found.before,
+        found_after=found.after,
+        measures=found.measures,
+    )

@@ -1,0 +1,64 @@
+"""Step `import`: a model folder from a `state_dict` that was trained elsewhere.
+
+The factory of the parameters builds the module. Which modalities training saw has to be said, because the weights do
+not show it, and all that deletion and certificate claim rests on it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from mbd.errors import MissingExtraError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.files import canonical_digest, to_json, write_file
+from mbd.model.checkpoint import WEIGHTS, save_model
+from mbd.model.predictor import load
+from mbd.params import Params
+from mbd.registry import BACKBONES
+from mbd.steps.step import step_run
+from mbd.steps.train import METRICS, TrainingResult, test_metrics
+
+NAME = "import"
+
+
+def run(params: Params, weights: Path, features: Path, trained_on: Sequence[str], out: Path) -> TrainingResult:
+    """Write the model with these weights, which training on some modalities of `features` gave, to `out`."""
+    if not BACKBONES.is_path(params.model.backbone):
+        raise UsageError(
+            "the factory of the module has to be named",
+            key="model.backbone",
+            value=params.model.backbone,
+            hint="--set model.backbone=PACKAGE.MODULE:FACTORY",
+        )
+    everything = FeatureSet.open(features, verify=True).modalities
+    if unknown := [m for m in trained_on if m not in everything]:
+        raise UsageError(
+            f"the data has no modality {unknown[0]!r}", key="--trained-on", hint=f"it has {', '.join(everything)}"
+        )
+    data = FeatureSet.open(features, without=tuple(m for m in everything if m not in trained_on))
+    with step_run(NAME, out, {"model": params.model}) as step:
+        step.read("weights", weights)
+        step.inputs["features"] = {"path": str(features), "digest": canonical_digest(data.digests())}
+        try:
+            from mbd.model.state_dict import read_state  # noqa: PLC0415 -- imports torch
+            from mbd.training.module import imported  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("a model of one's own", "train", error.name or "torch") from error
+        model = imported(data, params, read_state(weights))
+        record = save_model(step.folder, model.record, model.tensors)
+        step.known_digests[WEIGHTS] = record.sha256
+        with threadpool_limits(1):
+            metrics = test_metrics(load(step.folder, verify=False), data)
+        write_file(step.folder / METRICS, to_json(metrics))
+        step.look_at = METRICS
+    return TrainingResult(
+        backbone=record.backbone,
+        seed=record.seed,
+        task=record.task,
+        modalities=record.modalities,
+        without=tuple(m for m in everything if m not in trained_on),
+        parameters=sum(tensor.size for tensor in model.tensors.values()),
+        sha256=record.sha256,
+        metrics=metrics,
+    )

@@ -1,0 +1,150 @@
+"""The training loop of every network: epochs with snapshots, and the one that was best on the valid split.
+
+The best epoch is the one of least MAE (cross-entropy for classes) on the valid rows as they are. What an epoch does is
+said by :class:`TrainingRun`'s subclasses, one for each objective.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mbd import __version__
+from mbd.errors import MbdError
+from mbd.features.contract import FeatureSet
+from mbd.files import canonical_digest
+from mbd.logs import progress_bar
+from mbd.model.contract import evaluating
+from mbd.model.joint import to_tensor_dict
+from mbd.model.losses import task_loss
+from mbd.params import params_digest
+from mbd.params.features import Task
+from mbd.params.learning import TrainingSettings
+from mbd.tensors import Array
+from mbd.training.data import RawRows
+from mbd.training.distributed import ProcessGroup
+from mbd.training.optimiser import Optimiser
+from mbd.training.resume import Snapshots, TrainingState
+
+_ROWS_AT_ONCE = 1024
+
+
+class TrainingRun(ABC):
+    """One training: a network, its optimiser, the valid rows, and its progress."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimiser: Optimiser,
+        valid: RawRows,
+        task: Task,
+        training: TrainingSettings,
+        group: ProcessGroup,
+    ) -> None:
+        self.network, self.optimiser, self.valid = network, optimiser, valid
+        self.task, self.training, self.group = task, training, group
+        self.device = valid.labels.device
+        self.state = TrainingState()
+
+    @abstractmethod
+    def epoch(self, number: int) -> dict[str, float]:
+        """Train one epoch; return the mean of every term of the loss over its rows."""
+
+    def key(self, model: object, feature_set: FeatureSet) -> str:
+        """Return the digest of everything that a snapshot depends on."""
+        return canonical_digest(
+            {
+                "model": model,
+                "training": params_digest(self.training),
+                "data": feature_set.digests(),
+                "processes": self.group.size,
+                "device": self.device.type,
+                "versions": [__version__, torch.__version__, np.__version__],
+            }
+        )
+
+    @property
+    def criterion(self) -> str:
+        """The error on the valid split by which an epoch is chosen."""
+        return "valid_cross_entropy" if self.task == "classification" else "valid_mae"
+
+    @property
+    def mixed(self) -> bool:
+        """Whether products are taken in bfloat16."""
+        return self.training.mixed_precision and self.device.type == "cuda"
+
+    def start(self, snapshots: Snapshots) -> None:
+        """Continue from the snapshot, if every process has the same one."""
+        found = snapshots.load()
+        done = len(found.history) if found else 0
+        least, most = self.group.smallest(done, self.device), -self.group.smallest(-done, self.device)
+        if found and least == most:
+            self.network.load_state_dict(as_tensors(found.weights))
+            self.optimiser.restore(found.momentum)
+            self.state = found
+
+    def finish(self, snapshots: Snapshots, progress: bool) -> None:
+        """Train the epochs that are left."""
+        done, epochs = len(self.state.history), self.training.epochs
+        shown = progress and self.group.rank == 0
+        with progress_bar(total=epochs, initial=done, desc="training", unit="epoch", shown=shown) as bar:
+            for epoch in range(done, epochs):
+                row = {"epoch": epoch, **self.epoch(epoch), self.criterion: self._valid_score(epoch)}
+                best = min((old[self.criterion] for old in self.state.history), default=float("inf"))
+                self.state.history.append(row)
+                if row[self.criterion] < best:
+                    self.state.best = to_tensor_dict(self.network)
+                if (epoch + 1) % self.training.snapshot_epochs == 0 and epoch + 1 < epochs and self.group.rank == 0:
+                    self.state.weights = to_tensor_dict(self.network)
+                    self.state.momentum = self.optimiser.momentum()
+                    snapshots.save(self.state)
+                bar.set_postfix({name: f"{row[name]:.3g}" for name in ("total", "task", self.criterion)}, refresh=False)
+                bar.update()
+
+    def _valid_score(self, epoch: int) -> float:
+        with evaluating(self.network), torch.inference_mode():
+            errors = torch.cat([self._errors(part) for part in self.valid.parts(_ROWS_AT_ONCE)])
+        score = float(errors.mean())
+        if not np.isfinite(score):
+            raise _not_finite(f"the error on the valid split ({self.criterion})", f"after epoch {epoch}", score)
+        return score
+
+    def _errors(self, rows: RawRows) -> Tensor:
+        output: Tensor = self.network(rows.features, rows.available)
+        if self.task == "classification":
+            return task_loss(output, rows.labels, self.task)
+        return (output[:, 0] - rows.labels).abs()
+
+
+def as_tensors(arrays: dict[str, Array]) -> dict[str, Tensor]:
+    """Return copies of arrays as tensors, by the same names."""
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def mean_of_terms(table: Array, sizes: Sequence[int], terms: Sequence[str], epoch: int) -> dict[str, float]:
+    """Return the mean of each term (column) over the steps (rows), weighted by their sizes.
+
+    Raises:
+        MbdError: A term is not a finite number; it names the first step, and in it the term.
+
+    """
+    bad = ~np.isfinite(table)
+    if not bad.any():
+        return dict(zip(terms, np.average(table, axis=0, weights=sizes).tolist(), strict=True))
+    step = int(bad.any(axis=1).argmax())
+    causes = [name for name, is_bad in zip(terms, bad[step], strict=True) if is_bad]
+    parts = [name for name in causes if name not in ("total", "property")] or causes  # sums come last
+    raise _not_finite(
+        f"the loss ({', '.join(parts)})", f"epoch {epoch}, step {step}", table[step, terms.index(parts[0])]
+    )
+
+
+def _not_finite(what: str, where: str, value: float) -> MbdError:
+    return MbdError(
+        f"{what} is not a finite number",
+        key=where,
+        value=value,
+        hint="lower training.learning_rate or training.clip_norm, or raise training.warmup_steps",
+    )

@@ -1,0 +1,206 @@
+"""Every object of a store, one at a time: removed, replaced by an older version of itself, or by another object.
+
+A store has certificates that are valid and certificates that are not: revoked, superseded, refuted, overdue, or of a
+model that takes a modality which was revoked for its name. Each has a model name of its own, which says what is true of
+it. After each change, verify, guard, list and exporter are asked, as readers that see the store for the first time.
+They may be unable to tell; they must never call valid what is not.
+
+    python -m tests.certificate.campaign [CERTIFICATES]
+"""
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate import history as history_module
+from mbd.certificate import reader
+from mbd.certificate.guard import admit
+from mbd.certificate.history import History
+from mbd.certificate.layout import proof_name
+from mbd.certificate.log.inclusion import Inclusion
+from mbd.certificate.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
+from mbd.certificate.reader import parse_envelope
+from mbd.certificate.replay import read_history
+from mbd.certificate.state import status_in, store_status
+from mbd.certificate.verify import from_store, inputs, verify_bundle
+from mbd.errors import MbdError
+from mbd.formats.receipt import LatestPointer
+from mbd.monitoring import metrics
+from mbd.records import now
+from mbd.storage.store import NotThereError, StoredObject
+from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now
+from tests.monitoring.page import ExporterPage
+
+VALID = "valid"
+KINDS = (VALID, "revoked", "superseded", "refuted", "overdue", "returned")
+
+
+def fill(golden_store: GoldenStore, count: int) -> dict[str, str]:
+    """Publish `count` certificates with statements about them; return what is true of each, by digest."""
+    golden_store.files("surgery", "exact", "subjects")
+    truth = {}
+    for number in range(count):
+        kind = KINDS[number % len(KINDS)]
+        truth[_publish(golden_store, kind, f"{kind}-{number}")] = kind
+    return truth
+
+
+def _publish(golden_store: GoldenStore, kind: str, model: str) -> str:
+    if kind == VALID:
+        digest = golden_store.certificate("exact", model=model)
+        golden_store.audit(digest, kind="exact")
+    elif kind == "overdue":
+        late = {"issued": days_from_now(-40), "reaudit_by": days_from_now(-1)}
+        digest = golden_store.certificate("surgery", model=model, **late)  # type: ignore[arg-type]
+        golden_store.audit(digest, models={"after": "0" * 64})  # of other weights: it moves no date
+    elif kind == "returned":
+        digest = golden_store.certificate("subjects", model=model)
+        golden_store.certificate("exact", model=model)
+    else:
+        digest = golden_store.certificate("surgery", model=model)
+        if kind == "revoked":
+            golden_store.revoke(digest)
+        elif kind == "refuted":
+            golden_store.audit(digest, decision="refused", reasons=("it leaks",))
+        else:
+            golden_store.certificate("exact", model=model, supersedes=digest)
+    pointer = LatestPointer(certificate=digest, index=0)
+    golden_store.store.create(f"latest/{model}/audio", pointer.to_bytes())
+    return digest
+
+
+@dataclass
+class Campaign:
+    """A store, what is true of its certificates, and what readers have said."""
+
+    golden_store: GoldenStore
+    truth: dict[str, str]
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def run(self, work: Path) -> None:
+        """Make every change, ask all readers, and put the object back."""
+        self.ask("nothing", work)
+        assert self.counts["valid"], "readers that call nothing valid are none"
+        for name, what, content in list(self.changes()):
+            before = self.golden_store.store.read(name)
+            self._write(name, content)
+            try:
+                self.ask(f"{name} {what}", work)
+            finally:
+                self._write(name, before)
+            self.counts[what] += 1
+
+    def changes(self) -> Iterator[tuple[str, str, bytes | None]]:
+        """Yield the name of an object, what happens to it, and its content then; None: it is removed."""
+        store = self.golden_store.store
+        names = [stored.name for stored in store.list()]
+        for name, neighbour in zip(names, [*names[1:], names[0]], strict=True):
+            yield name, "removed", None
+            if (content := store.read(neighbour)) != store.read(name):
+                yield name, "replaced by another", content
+        for stored in store.list(OLD_CHECKPOINTS):
+            yield CHECKPOINT, "replaced by an older one", store.read(stored.name)
+
+    def ask(self, change: str, work: Path) -> None:
+        """Ask all readers."""
+        try:
+            history = read_history(self.golden_store.store, self.golden_store.trust, cached=False)
+        except MbdError:
+            self.counts["log refused"] += 1
+        else:
+            self.counts["log blocked"] += bool(history.blocking)
+            self._ask_list(change, history)
+            self._ask_verify(change, history, work)
+            self._ask_guard(change, history)
+        self._ask_exporter(change)
+
+    def _ask_list(self, change: str, history: History) -> None:
+        for digest, certificate in history.certificates.items():
+            state = status_in(history, certificate, now()).state
+            assert state != VALID or self.truth.get(digest, VALID) == VALID, f"list, {change}"
+
+    def _ask_verify(self, change: str, history: History, work: Path) -> None:
+        for digest, kind in self.truth.items():
+            if not self._may_be_verified(digest, history):
+                continue
+            try:
+                given = from_store(self.golden_store.store, digest, work)
+            except MbdError:
+                continue
+            verdict = verify_bundle(given, self.golden_store.trust, history=history)
+            assert not verdict.verified or kind == VALID, f"verify, {change}: {kind}"
+            self.counts["valid"] += verdict.verified
+
+    def _may_be_verified(self, digest: str, history: History) -> bool:
+        """Ask for the checks that need the log; the others cannot make up for one that was not passed."""
+        store, trust = self.golden_store.store, self.golden_store.trust
+        try:
+            inclusion = Inclusion.from_bytes(store.read(proof_name(digest)), "proof of inclusion")
+        except MbdError:
+            return False
+        checks = store_status(digest, inclusion, store, trust, now(), history=history).checks
+        return all(check.outcome == "passed" for check in checks)
+
+    def _ask_guard(self, change: str, history: History) -> None:
+        for kind, admissible in (("surgery", False), ("exact", True), ("subjects", False)):
+            store, trust = self.golden_store.store, self.golden_store.trust
+            try:
+                admission = admit(GOLDEN / kind / "model", store, trust, history=history)
+            except MbdError:
+                continue
+            assert admissible, f"guard, {change}: {kind}"
+            assert self.truth.get(admission.certificate, VALID) == VALID, f"guard, {change}"
+            self.counts["admitted"] += 1
+
+    def _ask_exporter(self, change: str) -> None:
+        monitor = self.golden_store.monitor()
+        monitor.scan()
+        page = ExporterPage(monitor.text())
+        for (model, _, state), count in page[metrics.CERTIFICATES].items():
+            if state == VALID and count:
+                others = {"superseded": 1, "returned": 1}.get(model.partition("-")[0], 0)  # the certificate after it
+                assert count <= int(model.startswith(VALID)) + others, f"exporter, {change}: {model}"
+
+    def _write(self, name: str, content: bytes | None) -> None:
+        store = self.golden_store.store
+        try:
+            _, tag = store.read_tagged(name)
+        except NotThereError:
+            tag = None
+        if content is not None:
+            store.replace(name, content, expected=tag)
+        elif tag is not None:
+            store.delete([StoredObject(name, 0, tag)])
+
+
+def remember_parsed_envelopes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parse the same bytes once: this is what takes most of the time, and it depends on nothing else."""
+    remembered = lru_cache(maxsize=None)(parse_envelope)
+    for module in (reader, history_module, inputs):
+        monkeypatch.setattr(module, "parse_envelope", remembered)
+
+
+def main(count: int = 50) -> None:
+    """Run the whole campaign on a folder, and print what was found."""
+    remember_parsed_envelopes(pytest.MonkeyPatch())
+    with tempfile.TemporaryDirectory() as temporary:
+        golden_store, start = GoldenStore.open(Path(temporary)), time.perf_counter()
+        campaign = Campaign(golden_store, fill(golden_store, count))
+        objects = sum(1 for _ in golden_store.store.list())
+        size = read_history(golden_store.store, golden_store.trust, cached=False).size
+        print(f"{count} certificates, {size} entries of the log, {objects} objects", flush=True)
+        campaign.run(Path(temporary) / "work")
+        for what, number in sorted(campaign.counts.items()):
+            print(f"{what}: {number}")
+        print(f"nothing was called valid that is not, in {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,196 @@
+"""All three methods on modules of one's own: by a cut that probing found, with noise, and by replacement."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mbd.deletion import certified, exact, surgery
+from mbd.deletion.cut import cut
+from mbd.deletion.module import ONLY_INPUTS
+from mbd.deletion.module_calibration import aliases
+from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
+from mbd.formats.deletion import DeletionTarget
+from mbd.formats.model import ModuleSpec
+from mbd.model.module import from_tensors
+from mbd.model.predictor import Model
+from mbd.params import Params, load_params
+from mbd.training.module import train_module
+from mbd.training.trained import Trained
+from tests.features.build import synthetic_set
+from tests.model.modules import MIXED, Perception
+
+MODULES = {
+    "late fusion": ("mbd.model.examples.late_fusion:LateFusion", "model.options={hidden: 8}"),
+    "tensor fusion": ("mbd.model.examples.tensor_fusion:TensorFusion", "model.options={code: 2, hidden: 8}"),
+    "transformer": (
+        "mbd.model.examples.crossmodal:CrossModalTransformer",
+        "model.options={width: 8, heads: 2, layers: 1}",
+    ),
+    "batch norm, weight norm": ("tests.model.modules:Concatenation", "model.options={hidden: 8}"),
+    "fixed shape": (
+        "tests.model.modules:FixedVectors",
+        "model.branches={audio: [encoders.audio], visual: [encoders.visual]}",
+    ),
+}
+AUDIO = DeletionTarget(modalities=("audio",))
+FINE = "deletion.surgery.mantissa_bits=15"
+"""rounding that hardly moves a prediction"""
+CUT_ALONE = "deletion.surgery.budget=1e-9"
+"""a budget of less than one weight"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic_set(tmp_path_factory.mktemp("module") / "data")
+
+
+def params_of(name: str, *settings: str) -> Params:
+    backbone, options = MODULES[name]
+    loop = ("training.epochs=2", "training.optimiser=adamw", "training.learning_rate=0.01")
+    return load_params(None, [f"model.backbone={backbone}", options, *loop, *settings])
+
+
+def trained_on(data: Path, name: str, *without: str) -> Trained:
+    feature_set = FeatureSet.open(data, without=without)
+    return train_module(feature_set, params_of(name), work=data / "none", progress=False)
+
+
+_TRAINED: dict[tuple[str, ...], Trained] = {}
+
+
+@pytest.fixture
+def before(data: Path, request: pytest.FixtureRequest) -> ModelBefore:
+    name = str(request.param)
+    if (name,) not in _TRAINED:
+        _TRAINED[(name,)] = trained_on(data, name)
+    trained = _TRAINED[(name,)]
+    return ModelBefore(trained.record, trained.tensors, FeatureSet.open(data))
+
+
+every_module = pytest.mark.parametrize(("before", "name"), [(name, name) for name in MODULES], indirect=["before"])
+late_fusion = pytest.mark.parametrize("before", ["late fusion"], indirect=True)
+
+
+def model_of(outcome: DeletionOutcome) -> Model:
+    return Model(outcome.record, from_tensors(outcome.record, outcome.tensors))
+
+
+def predictions(outcome: DeletionOutcome, data: FeatureSet) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    rows = data.split("test").load()
+    names = outcome.record.inputs
+    return model_of(outcome).predict({m: rows.features[m] for m in names}, {m: rows.available[m] for m in names})
+
+
+@every_module
+def test_surgery_gives_the_shapes_of_the_reference_and_the_predictions_without_the_modality(
+    before: ModelBefore, name: str, data: Path
+) -> None:
+    outcome = surgery.delete(AUDIO, before, params_of(name, FINE, CUT_ALONE))
+    reference = trained_on(data, name, "audio")
+    assert {n: t.shape for n, t in outcome.tensors.items()} == {n: t.shape for n, t in reference.tensors.items()}
+    assert outcome.record.spec == reference.record.spec
+    assert outcome.record.revoked == ("audio",)
+    assert not [n for n, entry in outcome.record.tensors.items() if entry.belongs_to == "audio"]
+    assert all(not outcome.tensors[n].ravel()[positions].any() for n, positions in outcome.indices.items())
+    if outcome.facts["cut"]["recomputed_statistics"]:
+        return  # predictions change with them
+    old = Model(before.record, from_tensors(before.record, before.tensors))
+    rows = before.data.split("test").load()
+    retained = {m: rows.features[m] for m in ("text", "visual")}
+    there = {m: rows.available[m] for m in retained}
+    assert np.allclose(predictions(outcome, before.data), old.predict(retained, there), atol=1e-3)
+
+
+@every_module
+def test_salient_weights_are_edited_as_far_as_the_loss_allows(before: ModelBefore, name: str) -> None:
+    outcome = surgery.delete(AUDIO, before, params_of(name, FINE))
+    found = outcome.facts["selection"]
+    assert 0 < found["salient"] <= found["parameters"]
+    assert found["chosen"] <= found["limit"] <= 0.03 * found["parameters"]
+    assert found["chosen"] <= sum(len(positions) for positions in outcome.indices.values())
+    assert all(not outcome.tensors[n].ravel()[positions].any() for n, positions in outcome.indices.items())
+    alone = surgery.delete(AUDIO, before, params_of(name, FINE, CUT_ALONE))
+    assert alone.facts["selection"]["chosen"] == 0
+    assert outcome.rounding
+    assert alone.rounding
+    assert outcome.rounding.loss <= 1.001 * alone.rounding.loss
+
+
+def test_a_tied_weight_is_edited_under_all_its_names() -> None:
+    network = Perception(MIXED, 1)
+    assert aliases(network)["words.weight"] == ("words.weight", "mixing.weight")
+
+
+@every_module
+def test_exact_releases_the_bytes_of_training_without_the_modality(before: ModelBefore, name: str, data: Path) -> None:
+    outcome = exact.delete(AUDIO, before, params_of(name))
+    reference = trained_on(data, name, "audio")
+    assert all(np.array_equal(tensor, outcome.tensors[n]) for n, tensor in reference.tensors.items())
+    assert outcome.record.tensors == reference.record.tensors
+    assert not [n for n, entry in outcome.record.tensors.items() if "audio" in entry.sees]
+    assert outcome.record.guarantee.kind == "exact"
+
+
+@every_module
+def test_certified_leaves_a_model_that_predicts_without_the_modality(
+    before: ModelBefore, name: str, tmp_path: Path
+) -> None:
+    settings = (f"deletion.ledgers={tmp_path}", "deletion.certified.finetune_epochs=2")
+    outcome = certified.delete(AUDIO, before, params_of(name, *settings))
+    assert outcome.record.guarantee.epsilon == 1.0
+    assert np.isfinite(predictions(outcome, before.data)).all()
+    floating = {n for n, t in before.tensors.items() if np.issubdtype(t.dtype, np.floating)}
+    # What the cut of a fixed shape has set to zero needs no noise.
+    assert not [n for n in outcome.facts["tensors_without_noise"] if n in floating and outcome.tensors[n].any()]
+    same = [n for n, t in outcome.tensors.items() if n in floating and t.any() and np.array_equal(t, before.tensors[n])]
+    assert not same
+
+
+@pytest.mark.parametrize("before", ["batch norm, weight norm"], indirect=True)
+def test_statistics_are_computed_from_retained_data(before: ModelBefore) -> None:
+    outcome = surgery.delete(AUDIO, before, params_of("batch norm, weight norm", FINE))
+    calibration = before.data.split("calibration").load()
+    expected = calibration.features["text"][calibration.available["text"]].mean(0)
+    assert np.allclose(outcome.tensors["norms.text.running_mean"], expected, atol=1e-4)
+
+
+@late_fusion
+def test_a_given_reference_is_released_without_training(before: ModelBefore, data: Path) -> None:
+    reference = trained_on(data, "late fusion", "audio")
+    given = ModelBefore(before.record, before.tensors, before.data, (reference.record, reference.tensors))
+    outcome = exact.delete(AUDIO, given, params_of("late fusion"))
+    assert outcome.facts == {"replaced_by": "the reference"}
+    assert "train" not in outcome.phases.seconds
+    with pytest.raises(DataError, match="the reference takes"):
+        exact.delete(
+            AUDIO,
+            ModelBefore(before.record, before.tensors, before.data, (before.record, before.tensors)),
+            params_of("late fusion"),
+        )
+
+
+@late_fusion
+def test_modalities_can_go_one_after_the_other_or_both_at_once(before: ModelBefore) -> None:
+    one, weights = cut(before.record, before.tensors, ["audio"])
+    after, both = cut(before.record, before.tensors, ["visual", "audio"]), cut(one, weights, ["visual"])
+    assert {n: t.tolist() for n, t in after[1].items()} == {n: t.tolist() for n, t in both[1].items()}
+    assert list(both[0].modalities) == ["text"]
+
+
+def test_a_fixed_shape_without_branches_is_warned_about(data: Path) -> None:
+    params = load_params(None, ["model.backbone=tests.model.modules:FixedVectors", "training.epochs=1"])
+    trained = train_module(FeatureSet.open(data), params, work=data / "none", progress=False)
+    outcome = surgery.delete(AUDIO, ModelBefore(trained.record, trained.tensors, FeatureSet.open(data)), params)
+    warning = ONLY_INPUTS.format(modality="audio")
+    assert outcome.facts["cut"]["warnings"] == [warning]
+    assert outcome.record.guarantee.assumptions[0] == warning
+    assert "audio" in ModuleSpec.model_validate(outcome.record.spec).shapes
+
+
+@late_fusion
+def test_surgery_without_the_cut_is_refused(before: ModelBefore) -> None:
+    with pytest.raises(UsageError, match="without the cut"):
+        surgery.delete(AUDIO, before, params_of("late fusion", "deletion.surgery.cut=false"))

@@ -1,0 +1,83 @@
+"""Saliency of modules: closed forms give what torch.func gives, sample by sample, and what is measured is of m*."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mbd.deletion.module_calibration import ModuleCalibration
+from mbd.deletion.saliency import Saliency, saliency
+from mbd.features.contract import FeatureSet
+from mbd.formats.features import Shape
+from mbd.model.joint import to_tensor_dict
+from mbd.model.module import architecture_for
+from mbd.params import load_params
+from mbd.training.module import imported
+from tests.features.build import synthetic_set
+from tests.model.modules import Tensors
+
+TRANSFORMER = "mbd.model.examples.crossmodal:CrossModalTransformer"
+LATE, TENSOR = "mbd.model.examples.late_fusion:LateFusion", "mbd.model.examples.tensor_fusion:TensorFusion"
+SIZES = {
+    TRANSFORMER: "{width: 8, heads: 2, layers: 1}",
+    LATE: "{hidden: 8}",
+    TENSOR: "{code: 2, hidden: 8}",
+    "tests.deletion.test_module_calibration:Reconstructing": "{}",
+}
+
+
+class Reconstructing(nn.Module):
+    """A module that makes audio from text, by a weight that no prediction uses."""
+
+    def __init__(self, modalities: dict[str, Shape], outputs: int) -> None:
+        super().__init__()
+        width = sum(s.width for s in modalities.values())
+        self.names = list(modalities)
+        self.head = nn.Linear(width, outputs)
+        if "audio" in modalities:
+            self.generator = nn.Linear(modalities["text"].width, modalities["audio"].width)
+
+    def forward(self, features: Tensors, available: Tensors) -> Tensor:
+        scores: Tensor = self.head(torch.cat([features[m] for m in self.names], dim=1))
+        return scores
+
+    def reconstruct(self, features: Tensors, available: Tensors) -> Tensors:
+        return {"audio": self.generator(features["text"])}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> FeatureSet:
+    return FeatureSet.open(synthetic_set(tmp_path_factory.mktemp("saliency") / "data"))
+
+
+def measure(data: FeatureSet, backbone: str) -> Saliency:
+    """The saliency of audio in a module with random weights."""
+    params = load_params(None, [f"model.backbone={backbone}", f"model.options={SIZES[backbone]}"])
+    weights = to_tensor_dict(architecture_for(params.model, data.shapes, 1).build(seed=3))
+    model = imported(data, params, weights)
+    return saliency(ModuleCalibration.of(model.record, model.tensors, data.split("calibration")), ["audio"])
+
+
+@pytest.mark.parametrize("backbone", [TRANSFORMER, LATE, TENSOR])
+def test_closed_forms_give_what_vmap_gives(data: FeatureSet, backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = measure(data, backbone)
+    monkeypatch.setattr("mbd.deletion.gradients.with_closed_form", lambda network, rows: set())
+    by_vmap = measure(data, backbone)
+    assert len(closed.by_vmap) < len(by_vmap.by_vmap)
+    assert not by_vmap.unknown
+    for name, values in by_vmap.values.items():
+        np.testing.assert_allclose(
+            closed.values[name], values, rtol=1e-3, atol=1e-6 + 1e-5 * values.max(), err_msg=name
+        )
+
+
+def test_positions_of_a_transformer_have_no_closed_form_and_all_its_layers_have(data: FeatureSet) -> None:
+    found = measure(data, TRANSFORMER)
+    assert found.by_vmap == ("positions.audio", "positions.text", "positions.visual")
+    assert found.values["encoder.layers.0.self_attn.in_proj_weight"].all()
+
+
+def test_a_module_that_reconstructs_is_measured_by_that(data: FeatureSet) -> None:
+    found = measure(data, "tests.deletion.test_module_calibration:Reconstructing")
+    assert found.values["generator.weight"].any()
+    assert not found.values["head.weight"].any()

@@ -1,0 +1,81 @@
+"""What a person with write access to a bucket and no key can make a worker do, on real S3: nothing that counts.
+
+The same bodies run on a folder in `tests/steps/test_request.py`, `tests/certificate/test_lineage.py`.
+"""
+
+import tempfile
+import uuid
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate.keys import make_keys
+from mbd.params import load_params
+from mbd.requests.request_store import RequestStore
+from mbd.steps import features, train
+from mbd.steps.request import Worker
+from mbd.storage import open_private
+from tests.certificate.authority import CertificateAuthority, key_settings
+from tests.certificate.budgets import Releases, check_a_lost_ledger_is_noticed_and_can_be_restored
+from tests.certificate.build import make_home
+from tests.integration.servers.rgw import S3
+from tests.requests.disclosed import check_only_what_is_disclosed_is_published
+from tests.requests.planted import (
+    carried_out,
+    check_a_decision_of_another_batch_is_not_published,
+    check_a_planted_base_model_is_ignored,
+    check_lost_objects_bring_nothing_back,
+)
+from tests.requests.small import SETTINGS
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture
+def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new bucket that keeps versions, and its credentials in the environment."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    name = f"attacked-{uuid.uuid4().hex[:8]}"
+    s3.client().create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    return name
+
+
+@pytest.fixture
+def worker(s3: S3, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    make_keys(tmp_path / "keys", "signer")
+    url = f"s3://{bucket}/mbd"
+    own = (*key_settings(tmp_path), f"store.url={url}", f"store.endpoint={s3.endpoint}", "store.lock_mode=null")
+    params = load_params(None, [*SETTINGS, *own])
+    features.run(params, tmp_path / "features")
+    train.run(params, tmp_path / "features", tmp_path / "model")
+    requests = RequestStore(open_private(url, params.store))
+    return Worker(params, requests, url, tmp_path / "features", tmp_path / "model", "worker")
+
+
+def test_a_planted_base_model_is_ignored(worker: Worker, tmp_path: Path) -> None:
+    params = load_params(None, [*SETTINGS, "features.seed=7", "training.seed=7"])
+    features.run(params, tmp_path / "other-features")
+    train.run(params, tmp_path / "other-features", tmp_path / "other")
+    check_a_planted_base_model_is_ignored(worker, tmp_path / "other")
+
+
+def test_lost_objects_bring_nothing_back(worker: Worker) -> None:
+    check_lost_objects_bring_nothing_back(worker)
+
+
+def test_a_decision_of_another_batch_is_not_published(worker: Worker) -> None:
+    check_a_decision_of_another_batch_is_not_published(worker, carried_out(worker, "audio"))
+
+
+def test_only_what_is_disclosed_is_published(worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    check_only_what_is_disclosed_is_published(worker, tmp_path / "work", tmp_path, caplog)
+
+
+def test_a_lost_ledger_is_noticed_and_can_be_restored(s3: S3, bucket: str, tmp_path: Path) -> None:
+    authority = CertificateAuthority.make(make_home(tmp_path / "home"), tmp_path / "authority")
+    settings = (f"store.endpoint={s3.endpoint}",)
+    releases = Releases(authority, tmp_path, f"s3://{bucket}/released", settings)
+    check_a_lost_ledger_is_noticed_and_can_be_restored(releases, f"s3://{bucket}/elsewhere")
