@@ -53,6 +53,22 @@ def test_a_bad_pointer_does_not_stop_the_guard(golden_store: GoldenStore) -> Non
     revocations.a_bad_pointer_does_not_stop_the_guard(golden_store)
 
 
+def test_an_old_head_is_not_believed(golden_store: GoldenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    revocations.an_old_head_is_not_believed(golden_store, monkeypatch)
+
+
+def test_an_audit_by_a_stranger_moves_no_date(golden_store: GoldenStore) -> None:
+    revocations.an_audit_by_a_stranger_moves_no_date(golden_store)
+
+
+def test_junk_does_not_look_like_a_log(golden_store: GoldenStore) -> None:
+    revocations.junk_does_not_look_like_a_log(golden_store)
+
+
+def test_a_planted_claim_brings_nothing_back(golden_store: GoldenStore) -> None:
+    revocations.a_planted_claim_brings_nothing_back(golden_store)
+
+
 def test_after_a_backup_was_restored_nothing_is_published_until_the_log_is_whole(golden_store: GoldenStore) -> None:
     store = golden_store.folder / "store"
     golden_store.files("exact", "subjects")

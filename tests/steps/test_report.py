@@ -72,13 +72,16 @@ def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
     authority: SmallOffice, tmp_path: Path
 ) -> None:
     digest = authority.publish("exact", reaudit_by=now() + timedelta(days=90)).name
-    for name, days in (("early", 1), ("late", 91)):
+    certificate = authority.params.certificate.model_copy(update={"checkpoint_days": 100})
+    patient = authority.params.model_copy(update={"certificate": certificate})
+    for name, days, params in (("early", 1, patient), ("late", 91, patient), ("frozen", 8, authority.params)):
         clock = _stopped(now() + timedelta(days=days))
-        report.of_store(authority.params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
+        report.of_store(params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
     early, late = file_digests(tmp_path / "early"), file_digests(tmp_path / "late")
     assert early[f"certificates/{digest}.html"] == late[f"certificates/{digest}.html"]
     assert "1 valid" in (tmp_path / "early" / "index.md").read_text()
     assert "1 overdue" in (tmp_path / "late" / "index.md").read_text()
+    assert "1 unknown" in (tmp_path / "frozen" / "index.md").read_text()
 
 
 def test_a_certificate_lists_the_requests_it_answers(authority: SmallOffice, tmp_path: Path) -> None:

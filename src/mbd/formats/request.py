@@ -7,6 +7,7 @@ Nothing personal is in a request: the requester is a reference that only the peo
 """
 
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
@@ -77,10 +78,17 @@ class DeletionRequest(Record):
         return self.model_copy(update={"state": state, "history": (*self.history, event), "lease": None, **changes})
 
 
+def _no_file_is_a_folder(files: dict[str, str]) -> dict[str, str]:
+    for name in files:
+        if found := next((str(folder) for folder in PurePosixPath(name).parents if str(folder) in files), None):
+            raise ValueError(f"{found!r} is a file, and a folder of {name!r}")
+    return files
+
+
 class Files(Record):
     """A model folder in the store: the SHA-256 of each file by name."""
 
-    files: dict[RelativePath, Digest]
+    files: Annotated[dict[RelativePath, Digest], AfterValidator(_no_file_is_a_folder)]
 
 
 class ModelLease(Record):
