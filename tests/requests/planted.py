@@ -105,10 +105,17 @@ def check_bad_objects_block_no_request(worker: Worker) -> None:
     for name in ("requests/junk", f"requests/{DEAD}.json", f"models/{model}.json", "batches/junk", "tombstones/junk"):
         private.create(name, b"junk")
     private.create("requests/large.json", large)
+    honest = submitted(worker, "audio").model_dump(mode="json")
+    for number, wrong in enumerate(
+        ({"received": "2026-01-01T00:00:00.5Z"}, {"due": "2026-01-01T00:00:00+01:00"}, {"due": "1999-01-01T00:00:00Z"})
+    ):
+        planted = {**honest, "id": f"{number + 1:016x}", **wrong}
+        private.create(f"requests/{planted['id']}.json", json.dumps(planted).encode())
     store.create(f"latest/{model}/audio", b"junk")
     store.create(f"certificates/{'c' * 64}/certificate.json", large)
-    assert carried_out(worker, "audio").state == "certified"
-    assert len(list(worker.request_store.all())) == 1
+    everything = submitted(worker, "audio", "text", "visual").id
+    states = {done.id: done.state for done, _ in worker.run()}
+    assert states == {honest["id"]: "certified", everything: "refused"}
 
 
 def check_lost_objects_bring_nothing_back(worker: Worker) -> None:

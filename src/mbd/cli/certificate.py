@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mbd import logs
 from mbd.cli import options
 from mbd.cli.common import CommandGroup, with_params
 from mbd.cli.options import (
@@ -92,7 +93,7 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
         opened, trusted = existing_store(params, store), trusted_keys(trust)
         found = entry(opened, certificate, trusted, now(), max_age=params.certificate.checkpoint_age)
         page, statement = store_page(Log(opened, trusted), opened.url, found), found.statement
-    click.echo(to_payload(statement).decode() if as_json else f"{to_text(page)}{note}")
+    click.echo(logs.visible(to_payload(statement).decode() if as_json else f"{to_text(page)}{note}"))
 
 
 @command.command()

@@ -12,7 +12,7 @@ otherwise the requests are carried out again.
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from mbd.certificate.layout import object_name
 from mbd.certificate.log.reader import LogDamagedError
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
-from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
+from mbd.errors import DataError, GateRefusedError, MbdError, VerificationError
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Files, Lease
@@ -110,10 +110,11 @@ class Worker:
         with private_folder(gettempdir()) as work:
             model = base.fetch(work / "base")
             record, _ = load_model(model)
-            pending = list(self._without_answered(batches, lease, claimed, record, base.history))
+            again = base.returned(record.inputs)
+            answered = self._without_answered(batches, lease, claimed, record, base.history)
+            pending = list(self._without_the_last_modality(batches, lease, answered, record, again))
             if not pending:
                 return
-            again = base.returned(record.inputs)
             try:
                 decision = batches.decide(self._certified(work, model, record, lease, pending, again))
             except MbdError as error:
@@ -148,6 +149,23 @@ class Worker:
             else:
                 yield request
 
+    def _without_the_last_modality(
+        self,
+        batches: Batches,
+        lease: Lease,
+        requests: Iterable[DeletionRequest],
+        record: ModelRecord,
+        again: Sequence[str],
+    ) -> Iterator[DeletionRequest]:
+        """Refuse the requests that would leave the model without any modality; yield the others."""
+        taken = set(again)
+        for request in requests:
+            if set(record.inputs) <= taken.union(request.modalities):
+                batches.end(lease.batch, [request.id], "refused", note="it would leave the model without any modality")
+            else:
+                taken.update(request.modalities)
+                yield request
+
     def _certified(
         self,
         work: Path,
@@ -163,8 +181,6 @@ class Worker:
         """
         asked = {*again, *(m for request in pending for m in request.modalities)}
         modalities = [m for m in record.inputs if m in asked]
-        if len(modalities) == len(record.inputs):
-            raise UsageError("these requests would leave the model without any modality", value=", ".join(modalities))
         params, data = self.params, self.features
         reference, deleted = work / "reference", work / "deleted"
         train.run(params, data, reference, without=(*record.revoked, *modalities))

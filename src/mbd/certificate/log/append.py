@@ -85,20 +85,21 @@ def complete(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | None
         head, tag = read_head(store, trust)
         size = head.size if head else 0
         start = size if start is None else start
-        left = len(pending(store, size))
+        left = len(pending(store, size, MOST_AT_ONCE))
         if not left:
             return size - start
         advance(store, head, tag, size + left - 1, signer, trust, check)
 
 
-def pending(store: Store, size: int) -> list[bytes]:
-    """Return the leaves that have claimed a place after the head but are not in the log yet."""
+def pending(store: Store, size: int, most: int | None = None) -> list[bytes]:
+    """Return the leaves, at most so many, that have claimed a place after the head but are not in the log yet."""
     leaves: list[bytes] = []
-    while True:
+    while most is None or len(leaves) < most:
         try:
             leaves.append(read_claim(store, size + len(leaves)))
         except NotThereError:
-            return leaves
+            break
+    return leaves
 
 
 def _claim(store: Store, leaf: bytes, place: int) -> int:
