@@ -87,7 +87,7 @@ def _check_budget(publisher: Publisher, envelope: bytes) -> None:
     """Compare the budget that a certificate states with those of its lineage that are published."""
     statement = parse_envelope(envelope).require()
     if isinstance(statement, DeletionStatement) and statement.predicate.budget:
-        history = read_history(publisher.store, publisher.trust)
+        history = read_history(publisher.store, publisher.trust).require()
         refuse_uncounted(statement.predicate, stated_charges(history, statement.predicate.lineage.id))
 
 
