@@ -19,12 +19,7 @@ from pathlib import Path
 from mbd.certificate.envelope import certificate_digest
 from mbd.certificate.reader import parse_envelope
 from mbd.errors import DataError
-from mbd.formats.deletion import INDICES
-from mbd.formats.leakage import LEAKAGE
-from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, AnyStatement
-
-FILES = (CERTIFICATE, MODEL, INDICES, LEAKAGE, REPORT)
-"""what a bundle holds; which of them the certificate is about, its subjects say"""
+from mbd.formats.statement import CERTIFICATE, AnyStatement
 
 
 @dataclass(frozen=True)

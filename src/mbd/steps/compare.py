@@ -63,7 +63,7 @@ class ComparedDeletion:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """The result of a comparison."""
 
     modalities: tuple[str, ...]
@@ -101,7 +101,7 @@ def _found(each: ComparedDeletion) -> str:
 
 def run(
     params: Params, features: Path, model: Path, reference: Path, deletion: Path, leakage: Path, out: Path
-) -> Comparison:
+) -> MethodComparison:
     """Compare a deletion with the other methods.
 
     Args:
@@ -126,7 +126,7 @@ def run(
         left_out: dict[str, str] = {}
         others = {each.method: each for each in _others(params, features, model, reference, record, work, left_out)}
         columns = others | {made.method: made}
-        comparison = Comparison(
+        comparison = MethodComparison(
             modalities=record.request.modalities,
             deletions=tuple(columns[name] for name in dict.fromkeys((*METHODS, made.method)) if name in columns),
             left_out=left_out,
