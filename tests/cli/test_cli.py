@@ -11,7 +11,7 @@ import pytest
 
 from mbd.cli import COMMANDS, group, run_command
 from mbd.errors import EXIT_CODES, ExitCode
-from tests.features.build import npz_arrays, small_collection, write_npz
+from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
 HEAVY = ("torch", "kfp", "dvc", "boto3", "transformers", "numpy", "pydantic", "scipy", "sklearn", "h5py")
 
@@ -215,6 +215,13 @@ def test_what_to_do_next_has_the_same_parameters_as_what_was_done(tmp_path: Path
     settings = (f"features.source.path={file}", "features.calibration.share=0.5", "model.backbone=lattice")
     result = mbd("features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
     assert f"next: mbd train --features {tmp_path / 'out'} --out MODEL --set model.backbone=lattice\n" in result.stderr
+
+
+def test_after_a_reference_a_method_that_suits_it_is_suggested(tmp_path: Path) -> None:
+    data = synthetic_set(tmp_path / "set")
+    train = ("train", "--features", str(data), "--without", "audio", "--out", str(tmp_path / "model"))
+    result = mbd(*train, "--set", "model.backbone=lattice", "--set", "model.lattice.landmarks=0")
+    assert " --set deletion.method=exact --out DELETED" in result.stderr
 
 
 def test_a_full_disk_is_an_error_with_a_hint_and_leaves_nothing(tmp_path: Path) -> None:
