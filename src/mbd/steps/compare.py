@@ -88,7 +88,7 @@ class MethodComparison:
 
 
 def _made(each: ComparedDeletion) -> str:
-    return f"on the {each.backbone}, " + ("released" if each.released else "for comparison only")
+    return f"{each.backbone} backbone, " + ("released" if each.released else "for comparison only")
 
 
 def _took(seconds: float) -> str:
