@@ -117,7 +117,7 @@ def limits(predicate: Predicate) -> PageSection:
 def commands(predicate: Predicate, url: str | None = None) -> Iterator[Block]:
     """Yield how to verify the certificate from a terminal; `url`: where it is published, if known."""
     yield Command(
-        purpose="Verify signatures, log inclusion, digests, the structure of the weights, the arithmetic and the state in the store:",
+        purpose="Verify signatures, log, digests, the structure of the weights, the arithmetic and the current state:",
         command="mbd verify BUNDLE --model DIR --trust FILE --store URL",
     )
     if url:
