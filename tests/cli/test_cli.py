@@ -232,6 +232,7 @@ def test_a_full_disk_is_an_error_with_a_hint_and_leaves_nothing(tmp_path: Path) 
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert result.returncode == ExitCode.FAILURE
     assert result.stderr.startswith("error: cannot write: File too large")
+    assert f"  file: {out}\n" in result.stderr
     assert "hint: free some space" in result.stderr
     assert "Traceback" not in result.stderr
     assert not list(tmp_path.iterdir())
