@@ -9,7 +9,7 @@
 
 (*) not where subjects were forgotten exactly: nothing is attacked there, the same bits come out of training again.
 
-`step.json`, where there is one, says how the bundle came about here; it is not published. What opens the commitments of
+`step.json`, where there is one, records how the bundle was made; it is not published. What opens the commitments of
 a certificate is never in its bundle (`certificate.private`).
 """
 

@@ -1,7 +1,7 @@
 """Step `compare`: the three kinds of guarantee side by side, for one modality of the same data.
 
 The deletion that was made is one column; the other methods are carried out beside it, as far as model and data allow:
-exact on a lattice, which is trained for it if the model is none, certified and surgery on the model itself.
+exact on a lattice (trained for it if the model is not a lattice), certified and surgery on the model itself.
 
     comparison.json    every column
     comparison.txt     the table, 100 columns wide

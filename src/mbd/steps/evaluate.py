@@ -1,4 +1,4 @@
-"""Step `evaluate`: what models are worth when modalities are missing or damaged, beside ridge on the same rows.
+"""Step `evaluate`: utility of models when modalities are missing or damaged, beside ridge on the same rows.
 
 Each model folder is one method; it holds a model, or one for each seed in `seed-0`, `seed-1`, …. All methods are judged
 on the test rows and on the modalities that all of them take: a model without m, or with m revoked, is never shown m,
