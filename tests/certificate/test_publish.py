@@ -125,7 +125,7 @@ def test_what_does_not_verify_is_not_published(prepared: CertificateAuthority, t
     assert not (tmp_path / "store").exists()
 
 
-def test_a_log_key_that_nobody_trusts_is_refused(
+def test_an_untrusted_log_key_is_refused(
     prepared: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     stranger = CertificateAuthority.make(model_workspace, tmp_path / "stranger")

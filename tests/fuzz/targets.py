@@ -75,9 +75,9 @@ def _npz() -> list[bytes]:
 
 def _table() -> list[bytes]:
     rows = [
-        f"r{row}_0,{row / 2},{'train' if row < 6 else 'valid' if row < 9 else 'test'},0.5,1.5,2" for row in range(12)
+        f"r{row}_0,{row / 2},{'train' if row < 6 else 'valid' if row < 9 else 'test'},0.5,1.5,2,3" for row in range(12)
     ]
-    return ["\n".join(["id,label,split,text_0,text_1,audio_0", *rows, ""]).encode()]
+    return ["\n".join(["id,label,split,text_0,text_1,audio_0,audio_1", *rows, ""]).encode()]
 
 
 def _mmsa() -> list[bytes]:

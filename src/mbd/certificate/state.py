@@ -313,4 +313,6 @@ def _consistency(history: History, digest: str, inclusion: Inclusion, trust: Tru
         return failed(CONSISTENCY, error.problem)
     if history.indices.get(digest) != inclusion.index:
         return failed(CONSISTENCY, "the store's log no longer has this certificate at its index")
-    return passed(CONSISTENCY, f"the log now has {log.size} entries; the first {inclusion.tree_size} are unchanged")
+    return passed(
+        CONSISTENCY, f"the log of size {inclusion.tree_size} is unchanged in the current one, of size {log.size}"
+    )

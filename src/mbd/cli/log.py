@@ -118,7 +118,11 @@ def renew(params: "Params", store: str | None, trust: Path | None, as_json: bool
     publisher = Publisher(opened, params.store, load_signer(params.certificate.log_signer, trusted), trusted)
     head = publisher.renew()
     result = {"size": head.size if head else 0, "time": f"{head.time:%Y-%m-%dT%H:%M:%SZ}" if head else None}
-    text = f"{head.size} entries, signed {head.time:%Y-%m-%d %H:%M:%SZ}" if head else "nothing has been logged here yet"
+    text = (
+        f"log of size {head.size}, signed {head.time:%Y-%m-%d %H:%M:%SZ}"
+        if head
+        else "nothing has been logged here yet"
+    )
     print_result(result, text, as_json=as_json)
 
 

@@ -43,15 +43,19 @@ def command(
     if results:  # under torchrun only the first process has some
         print_result(results, train.to_text(results), as_json=as_json)
         report_written(f"model{'s' * (len(results) > 1)}", out)
-        _suggest(out, without)
+        _suggest(params, out, without)
 
 
-def _suggest(out: Path, without: tuple[str, ...]) -> None:
-    """Suggest to measure a model and to train its reference; after a reference, to delete."""
+def _suggest(params: "Params", out: Path, without: tuple[str, ...]) -> None:
+    """Suggest to measure a model and to train its reference; after a reference, to delete by a method that suits it."""
+    from mbd.deletion.methods import methods_for
+
     data = ("--features", given("features"))
     if without:
-        gone = repeated("--modality", without)
-        suggest("delete", *data, "--model", "MODEL", *gone, "--reference", out, "--out", "DELETED")
+        gone, suited = repeated("--modality", without), methods_for(params.model.backbone)
+        unsuited = params.deletion.method not in suited
+        method = repeated("--set", [f"deletion.method={name}" for name in suited[:1] if unsuited])
+        suggest("delete", *data, "--model", "MODEL", *gone, "--reference", out, *method, "--out", "DELETED")
     else:
         suggest("evaluate", *data, "--model", out, "--out", "EVALUATION")
         suggest("train", *data, "--without", "MODALITY", "--out", "REFERENCE")

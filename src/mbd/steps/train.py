@@ -48,7 +48,7 @@ class TrainingResult:
     without: tuple[str, ...]
     """modalities of the data that it never saw"""
     parameters: int
-    """how many numbers its weights are"""
+    """number of parameters"""
     sha256: str
     """of the weights"""
     metrics: Mapping[str, Mapping[str, float]]
@@ -70,7 +70,7 @@ def to_text(results: Sequence[TrainingResult]) -> str:
         for split in first.metrics:
             values = [[result.metrics[split][name] for result in results] for name in names]
             rows.append([f"{split}, mean", *(f"{mean(v):.2f} ± {stdev(v):.2f}" for v in values)])
-    head = f"{first.backbone}: {first.task}, {modalities}{without}; {first.parameters:,} numbers"
+    head = f"{first.backbone}: {first.task}, {modalities}{without}; {first.parameters:,} parameters"
     return f"{head}\n\n{table(['', *names], rows)}"
 
 

@@ -1,4 +1,4 @@
-"""The gate's decision is made again from the numbers: a decision that they do not carry is noticed."""
+"""The gate's decision is computed again: one that does not follow from the numbers is noticed."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_evidence_that_passes(evidence: LeakageRecord) -> None:
         ("lower_bound", {"claimed": 5.0}, "held against ε = 5.0, and the certificate claims 1.0"),
     ],
 )
-def test_a_number_that_does_not_carry_the_decision(
+def test_a_decision_that_does_not_follow_from_the_numbers_is_found(
     evidence: LeakageRecord, part: str, change: dict[str, Any], said: str
 ) -> None:
     check = gate_check(changed(evidence, part, **change), 1.0)
@@ -65,7 +65,7 @@ def test_a_number_that_does_not_carry_the_decision(
     assert said in check.reason
 
 
-def test_a_closed_gate_is_closed(evidence: LeakageRecord) -> None:
+def test_a_gate_that_refused_is_reported(evidence: LeakageRecord) -> None:
     refused = evidence.model_copy(update={"decision": "refused", "reasons": ("it leaks",)})
     assert "it leaks" in gate_check(refused, 1.0).reason
     assert gate_check(evidence.model_copy(update={"decision": "refused"}), 1.0).outcome == "failed"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mbd.evaluation.metrics import ERRORS, TITLES
-from mbd.formats.leakage import AttackRecord, EarlierAudits, Interval, LeakageRecord, LowerBound, UtilityRecord
+from mbd.formats.leakage import AttackRecord, EarlierAudits, LeakageRecord, LowerBound
 from mbd.formats.predicate import Evidence
 from mbd.formats.strength import power_in_words
 from mbd.report.page.content import (
@@ -265,10 +265,6 @@ def _method(record: LeakageRecord) -> PageSection:
         *(Fact(name=f"weights {role} (SHA-256)", value=digest, code=True) for role, digest in record.models.items()),
     )
     return PageSection(id="method", title="Setup", blocks=(Items(items=tuple(items)), Facts(facts=facts)))
-
-
-def _by_role(record: AttackRecord | UtilityRecord) -> dict[str, Interval]:
-    return {role: found for role in ROLES if (found := getattr(record, role)) is not None}
 
 
 def _percent(value: float | None) -> str:
