@@ -65,7 +65,7 @@ def test_the_old_weights_put_back_give_the_old_answers_of_a_cut_model(workspace:
 def test_activations_are_seen_by_white_box_attacks(workspace: ModelWorkspace) -> None:
     rows = mbd.FeatureSet.open(workspace["data"]).split("test").load()
     seen = open_target(workspace["model"], "before").extract(rows, "audio", fed=True)
-    assert {"encoders.audio.0", "project.a"} & set(seen.activations)
+    assert {"encoders.audio.0", "encoders.audio", "project.a"} & set(seen.activations)
     assert all(len(values) == len(rows) for values in seen.activations.values())
 
 
