@@ -51,6 +51,6 @@ def _parts(platform: PlatformSettings) -> Any:  # noqa: ANN401
         with dsl.ParallelFor(items=numbers, name="each-part") as number:
             own = train_part(params=params, dataset=dataset, seed=seed, number=number, count=len(numbers))
             trained = place(own, platform, trains=True)
-        return dsl.Collected(trained.outputs["part"])
+        return dsl.Collected(trained.outputs["part"])  # type: ignore[no-any-return]
 
     return train_parts
