@@ -32,7 +32,7 @@ from mbd.registry import BACKBONES
 from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store
 from mbd.tensors import save_tensors
-from mbd.training.trained import recorded_params
+from mbd.training.trained import recorded_params, training_is_recorded
 from mbd.urls import without_credentials
 
 _PLACE = re.compile(
@@ -167,7 +167,7 @@ def _trained_again(record: ModelRecord, params: Params, features: Path) -> str:
         MbdError: The data is not what the model was made from, or what trains the model is not here.
 
     """
-    if not (record.backbone == "lattice" or record.spec.get("training")):
+    if not training_is_recorded(record):
         raise DataError(f"with which settings the {record.backbone} model was trained is not part of its certificate")
     try:
         data = open_for(record, features)
