@@ -62,7 +62,7 @@ def to_text(results: Sequence[TrainingResult]) -> str:
     first = results[0]
     modalities = ", ".join(f"{name} {dim}" for name, dim in first.modalities.items())
     without = f", without {', '.join(first.without)}" if first.without else ""
-    head = f"{first.backbone}: {first.task}, {modalities}{without}; {first.parameters:,} numbers"
+    head = f"{first.backbone}: {first.task}, {modalities}{without}; {first.parameters:,} parameters"
     if not first.metrics:
         return head
     names = list(first.metrics["test"])
