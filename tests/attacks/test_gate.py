@@ -95,12 +95,12 @@ def test_a_leak_that_is_called_detectable_is_refused_as_often_as_is_said() -> No
 def test_fewer_rows_detect_larger_leaks_only_and_few_enough_none() -> None:
     def detectable(rows: int) -> float | None:
         rng = np.random.default_rng(0)
-        found = {
-            "before": guesses(0.9, rng, rows),
-            "after": guesses(0.5, rng, rows),
-            "reference": guesses(0.5, rng, rows),
-        }
-        (record,) = judge_attacks([GateFinding("audio", "as released", found)], PARAMS)
+        one = GateFinding(
+            "audio",
+            "as released",
+            {"before": guesses(0.9, rng, rows), "after": guesses(0.5, rng, rows), "reference": guesses(0.5, rng, rows)},
+        )
+        (record,) = judge_attacks([one], PARAMS)
         return record.detectable
 
     many, some, few = detectable(3000), detectable(300), detectable(12)
