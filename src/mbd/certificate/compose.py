@@ -258,9 +258,8 @@ def _disclosures(deletion: DeletionRecord) -> tuple[str, ...]:
         f"from, {names} among them as it was before the deletion: anyone who has such a file can recognise it."
     )
     attacks = (
-        f"The figures of the attacks were computed with recordings of {names} that were still there at the time, and "
-        "those marked before with the weights before the deletion. They are averages over rows, and no guarantee "
-        "covers them."
+        f"The attacks used recordings of {names} that existed at the time; numbers in the column before are of the "
+        "weights before the deletion. All of them are averages over rows, and no guarantee covers them."
     )
     disclosed = (
         "Digests of the old weights and of the data are disclosed: anyone who has these files can recognise them."
