@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError, UsageError
+from mbd.features.availability import MANY_MODALITIES
 from mbd.features.contract import FeatureSet
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.files import file_digests, sha256_file
@@ -114,6 +115,6 @@ def test_data_without_the_modality_to_revoke_are_refused_at_the_first_step(tmp_p
 
 
 def test_many_modalities_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    names = ", ".join(f"m{n}: 2" for n in range(features.MANY_MODALITIES + 1))
+    names = ", ".join(f"m{n}: 2" for n in range(MANY_MODALITIES + 1))
     synthetic_set(tmp_path / "set", f"features.source.synthetic.dims={{{names}}}")
     assert "7 modalities have 127 sets" in caplog.text

@@ -15,6 +15,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.evaluation.baseline import ridge_baselines
+from mbd.features.availability import MANY_MODALITIES
 from mbd.features.check import check_collection
 from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.corruption import corrupt, corrupted_rows
@@ -33,8 +34,6 @@ NAME = "features"
 SUMMARY = "summary.json"
 METRICS = "metrics.json"
 HISTOGRAM = "label_histogram.csv"
-MANY_MODALITIES = 6
-"""with more, steps that work on every set of modalities are slow"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -189,8 +188,8 @@ def _check_modalities(source: Collection, to_revoke: str | None) -> None:
         )
     if len(source.modalities) > MANY_MODALITIES:
         _LOG.warning(
-            "%d modalities have %s sets: a lattice trains a module and an evaluation has a pattern for each; "
-            "features.source.modalities takes only some",
+            "%d modalities have %s sets: a lattice trains a module for each, and evaluations show each modality alone, "
+            "all but one, and all; features.source.modalities takes only some",
             len(source.modalities),
             f"{2 ** len(source.modalities) - 1:,}",
         )
