@@ -32,9 +32,12 @@ def model_before(folder: Path, *without: str) -> ModelBefore:
     return ModelBefore(trained.record, trained.tensors, data)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> ModelBefore:
-    return model_before(synthetic_set(tmp_path_factory.mktemp("exact") / "set"))
+SKEWED = ("features.source.synthetic.classes=7", "features.source.synthetic.skew=0.8")
+
+
+@pytest.fixture(scope="module", params=[(), SKEWED], ids=["regression", "classes"])
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModelBefore:
+    return model_before(synthetic_set(tmp_path_factory.mktemp("exact") / "set", *request.param))
 
 
 @pytest.mark.parametrize("gone", [c for size in (1, 2) for c in combinations(NAMES, size)], ids="+".join)

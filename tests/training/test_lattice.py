@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError
-from mbd.evaluation.metrics import classification_metrics, regression_metrics
+from mbd.evaluation.baseline import PatternRidge
+from mbd.evaluation.metrics import classification_metrics, regression_metrics, task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, tags
@@ -22,6 +23,8 @@ from mbd.training.lattice.folds import assign_folds
 from mbd.training.trained import Trained
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
+SKEWED = ("features.source.synthetic.classes=7", "features.source.synthetic.skew=0.8")
+WITHOUT = [c for size in (1, 2) for c in combinations(("text", "audio", "visual"), size)]
 PARAMS = load_params(None, ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"])
 
 
@@ -43,19 +46,30 @@ def whole(data: Path) -> Trained:
     return train(data)
 
 
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic_set(tmp_path_factory.mktemp("classes") / "set", *SKEWED)
+
+
+@pytest.fixture(scope="module")
+def whole_of_classes(classes: Path) -> Trained:
+    return train(classes)
+
+
 def test_there_is_a_module_for_every_set(whole: Trained) -> None:
     assert len(tags("abcd")) == 15
     modules = {name.split(".")[1] for name in whole.tensors if name.startswith("module.")}
     assert modules == {"+".join(tag) for tag in tags(["text", "audio", "visual"])}
 
 
-@pytest.mark.parametrize(
-    "without", [c for size in (1, 2) for c in combinations(("text", "audio", "visual"), size)], ids="+".join
-)
+@pytest.mark.parametrize("task", ["regression", "classes"])
+@pytest.mark.parametrize("without", WITHOUT, ids="+".join)
 def test_training_without_a_modality_gives_the_same_bytes_for_all_that_is_left(
-    data: Path, whole: Trained, without: tuple[str, ...]
+    request: pytest.FixtureRequest, task: str, without: tuple[str, ...]
 ) -> None:
-    never_exposed = train(data, *without)
+    folder, trained = ("data", "whole") if task == "regression" else ("classes", "whole_of_classes")
+    whole = request.getfixturevalue(trained)
+    never_exposed = train(request.getfixturevalue(folder), *without)
     left = {n: t for n, t in whole.tensors.items() if not set(whole.record.tensors[n].sees) & set(without)}
     assert left.keys() == never_exposed.tensors.keys()
     for name, tensor in left.items():
@@ -87,7 +101,8 @@ def test_coordinates_of_a_row_do_not_depend_on_its_company(data: Path, whole: Tr
     assert alone.tobytes() == projection(rows).tobytes() == projection(rows[::-1])[::-1].tobytes()
 
 
-def test_one_thread_or_two_give_the_same_bytes(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", ["data", "classes"])
+def test_one_thread_or_more_give_the_same_bytes(request: pytest.FixtureRequest, task: str, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tests.training.test_lattice import train\n"
         "from mbd.model.checkpoint import save_model\n"
@@ -95,9 +110,9 @@ def test_one_thread_or_two_give_the_same_bytes(data: Path, tmp_path: Path) -> No
         "print(save_model(out, t.record, t.tensors).sha256)\n"
     )
     digests = set()
-    for threads in ("1", "2"):
+    for threads in ("1", "2", "4"):
         environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "PATH": ""}
-        command = [sys.executable, "-c", script, str(data), str(tmp_path / threads)]
+        command = [sys.executable, "-c", script, str(request.getfixturevalue(task)), str(tmp_path / threads)]
         repository = Path(__file__).parents[2]
         digests.add(subprocess.check_output(command, env=environment, text=True, cwd=repository))
     assert len(digests) == 1
@@ -141,6 +156,21 @@ def test_classes_have_probabilities(tmp_path: Path) -> None:
     probabilities = model.predict(test.features)
     np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
     assert classification_metrics(test.labels, probabilities.argmax(1))["wa"] > 45
+
+
+def test_the_common_class_is_not_answered_more_often_than_it_is_true(tmp_path: Path) -> None:
+    """Squared loss on skewed classes answers the most frequent one; the logistic member and the discount do not."""
+    rows = "features.source.synthetic.rows={train: 900, valid: 20, test: 1500, calibration: 20}"
+    folder = synthetic_set(tmp_path / "set", *SKEWED, rows)
+    trained = train(folder, params=load_params(None, ["model.backbone=lattice", "model.lattice.landmarks=64"]))
+    model, test = model_of(trained), FeatureSet.open(folder).split("test").load()
+    ridge = PatternRidge(FeatureSet.open(folder).split("train").load(), 7)
+    ours, theirs = model.predict(test.features), ridge.predict(test.features)
+    found, beside = (task_metrics("classification", test.labels, outputs) for outputs in (ours, theirs))
+    assert all(found[metric] > beside[metric] + 3 for metric in ("wa", "ua", "f1"))
+    assert found["ece"] < 5
+    true, answered = (float((labels == 0).mean()) for labels in (test.labels, ours.argmax(1)))
+    assert abs(answered - true) < 0.06 < (theirs.argmax(1) == 0).mean() - true
 
 
 @pytest.mark.parametrize("dims", ["{a: 3, b: 5}", "{text: 4, audio: 3, visual: 2, pulse: 9}"])

@@ -12,7 +12,11 @@ A row that has the modalities S is answered by all modules T ⊆ S together, wei
 
     w_T ∝ exp(−κ n (σ_T² / min σ² − 1) / 2)             n: the fewest rows one of them was trained on
 
-so that a modality that only adds noise adds little of it. Classes: the same on probabilities softmax(c_T f_T).
+so that a modality that only adds noise adds little of it. Classes: f_S and a logistic member on p^S are added up, the
+prior π of the classes discounted, and the probabilities of modules are blended:
+
+    L_S = p^S W' + b',   z_S = s_f f_S + s_L L_S − t log π,   softmax z_S
+
 Where too few rows had S in training there is no module for it, and those below answer.
 
 No tensor of a tag has seen a modality outside it, so revoking m is dropping every tensor that has seen m.
@@ -196,6 +200,13 @@ class Module:
         blended: Array = (1 - gamma) * ridge + gamma * kernel
         return blended
 
+    def logits(self, scores: Array, points: Mapping[str, Array]) -> Array:
+        """Return z_S from f_S (n × classes)."""
+        logistic = np.hstack([points[m] for m in self.tag]) @ self.tensors["logistic.weights"]
+        of_scores, of_logistic = self.tensors["calibration.scales"]
+        found: Array = of_scores * scores + of_logistic * (logistic + self.tensors["logistic.offset"])
+        return found + self.tensors["calibration.shift"]
+
 
 class AnyModule(Protocol):
     """What the blend needs to know of a module."""
@@ -271,7 +282,7 @@ class LatticeBackbone(Blend[Module]):
     def answer(self, module: Module, inputs: Mapping[str, Array]) -> Array:
         """Return f_S, or its probabilities."""
         scores = module.scores(inputs, self.projections)
-        return softmax(float(module.tensors["sharpness"]) * scores) if self.classes else scores
+        return softmax(module.logits(scores, inputs)) if self.classes else scores
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Return coordinates p^m, kernel features φ and scores f_S of all modules; zero in rows that lack an input."""

@@ -76,13 +76,13 @@ def _lattice(
         yield projection_name(modality, "directions"), (dim, kept[modality])
         yield projection_name(modality, "variances"), (kept[modality],)
     for tag in module_tensors(record.modalities, present):
-        for part, shape in _module({m: kept[m] for m in tag}, spec, outputs):
+        for part, shape in _module({m: kept[m] for m in tag}, spec, outputs, bool(record.classes)):
             yield tensor_name(tag, part), shape
-        if record.classes:
-            yield tensor_name(tag, "sharpness"), ()
 
 
-def _module(coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int) -> Iterator[tuple[str, Shape]]:
+def _module(
+    coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int, classes: bool
+) -> Iterator[tuple[str, Shape]]:
     yield "ridge.weights", (sum(coordinates.values()), outputs)
     yield "ridge.offset", (outputs,)
     yield "ridge.strengths", (len(coordinates),)
@@ -93,5 +93,10 @@ def _module(coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int) -> 
         yield "kernel.offset", (outputs,)
         yield "kernel.length", ()
         yield "gamma", ()
+    if classes:
+        yield "logistic.weights", (sum(coordinates.values()), outputs)
+        yield "logistic.offset", (outputs,)
+        yield "calibration.scales", (2,)
+        yield "calibration.shift", (outputs,)
     yield "sigma", ()
     yield "rows", ()

@@ -1,21 +1,22 @@
 """Training of one module, from the rows that have its tag and from strengths found for smaller tags only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.model.lattice import Projection, Tag, landmarks_name, mean_distances, on_grid, similarities, softmax
+from mbd.model.lattice import Projection, Tag, landmarks_name, mean_distances, on_grid, similarities
 from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
-from mbd.training.lattice.ridge import Fit, FoldedRidge
+from mbd.training.lattice.classes import calibrate, train_logistic
+from mbd.training.lattice.logistic import LogisticRows
+from mbd.training.lattice.ridge import FoldedRidge, out_of_fold
 
 _LEADING = 96  # principal directions of each modality with which strengths are chosen
 _FEW_LANDMARKS = 64  # with which the length and about which strength is chosen
 _KERNEL_STRENGTHS = (-4.0, -3.0, -2.0, -1.0, 0.0)
 _PULL = 0.05  # towards γ = ½, as a share of the labels' variance
-_SHARPNESS = tuple((2.0 ** np.arange(0, 6.01, 0.25)).tolist())
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def train_module(
         "ridge.offset": offset,
         "ridge.strengths": np.array(strengths),
     }
-    scores = _out_of_fold(points, rows.folds, ridge.left_out(strengths))
+    scores = out_of_fold(points, rows.folds, ridge.left_out(strengths))
     report = {"rows": float(len(points)), "ridge_rmse": _rmse(rows.targets, scores)}
     if params.landmarks:
         kernel, kernel_scores = _train_kernel(tag, rows, projections, params, seed)
@@ -65,10 +66,15 @@ def train_module(
         report |= {"kernel_rmse": _rmse(rows.targets, kernel_scores), "gamma": gamma}
         scores = (1 - gamma) * scores + gamma * kernel_scores
         tensors |= kernel | {"gamma": np.array(gamma)}
+    if classes:
+        logistic = LogisticRows(points, rows.targets, rows.folds, ridge.blocks)
+        (weights, offset), logits = train_logistic(logistic, strengths)
+        calibration = calibrate(rows.targets, rows.folds, scores, logits)
+        scores = calibration.probabilities(scores, logits)
+        tensors |= {"logistic.weights": weights, "logistic.offset": offset}
+        tensors |= {"calibration.scales": calibration.scales, "calibration.shift": calibration.shift}
     report["rmse"] = _rmse(rows.targets, scores)
     tensors |= {"sigma": np.array(max(report["rmse"], 1e-12)), "rows": np.array(len(points))}
-    if classes:
-        tensors["sharpness"] = np.array(_sharpness(rows.targets, scores))
     return TrainedModule(tag, tensors, report)
 
 
@@ -95,16 +101,7 @@ def _train_kernel(
     weights, offset = fit.fit(strengths)
     tensors = {landmarks_name(m): drawn for m, drawn in landmarks.items()}
     tensors |= {"kernel.weights": weights, "kernel.offset": offset, "kernel.length": np.array(length)}
-    return tensors, _out_of_fold(x, rows.folds, fit.left_out(strengths))
-
-
-def _out_of_fold(features: Array, folds: Array, fits: Sequence[Fit]) -> Array:
-    """Return for each row the prediction of the fit that left its fold out."""
-    predicted = np.empty((len(features), fits[0][1].size))
-    for fold, (weights, offset) in zip(np.unique(folds), fits, strict=True):
-        own = folds == fold
-        predicted[own] = features[own] @ weights + offset
-    return predicted
+    return tensors, out_of_fold(x, rows.folds, fit.left_out(strengths))
 
 
 def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
@@ -112,15 +109,6 @@ def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
     difference, pull = kernel - ridge, _PULL * float(targets.var(axis=0).mean())
     gain, energy = float((difference * (targets - ridge)).mean()), float((difference**2).mean())
     return float(np.clip((gain + 0.5 * pull) / max(energy + pull, 1e-12), 0, 1))
-
-
-def _sharpness(targets: Array, scores: Array) -> float:
-    """Return the c at which softmax(c f) gives the true class the greatest out-of-fold likelihood."""
-
-    def loss(sharpness: float) -> float:
-        return float(-np.log(np.maximum((softmax(sharpness * scores) * targets).sum(1), 1e-12)).mean())
-
-    return float(min(_SHARPNESS, key=loss))
 
 
 def _rmse(targets: Array, scores: Array) -> float:
