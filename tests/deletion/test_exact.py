@@ -17,7 +17,7 @@ from mbd.formats.deletion import DeletionTarget
 from mbd.model.checkpoint import save_model
 from mbd.model.lattice import from_tensors
 from mbd.model.predictor import Model
-from mbd.params import Params, load_params
+from mbd.params import load_params
 from mbd.tensors import Array
 from mbd.training.lattice import train_lattice, train_modules
 from tests.features.build import synthetic_set
@@ -97,7 +97,7 @@ def test_forgetting_subjects_is_training_without_their_recordings(whole: ModelBe
     subjects = first_subjects(whole)
     outcome = delete(DeletionTarget(modalities=(modality,), subjects=subjects), whole, PARAMS)
     rows = whole.data.split("train").load()
-    assert bits(outcome.tensors) == bits(_trained(without_recordings(rows, modality, subjects), PARAMS))
+    assert bits(outcome.tensors) == bits(_trained(without_recordings(rows, modality, subjects), whole))
     changed = {n for n, t in outcome.tensors.items() if t.tobytes() != whole.tensors[n].tobytes()}
     assert changed
     assert all(modality in whole.record.tensors[name].sees for name in changed)
@@ -121,8 +121,9 @@ def test_forgetting_subjects_and_deleting_modalities_go_in_any_order(whole: Mode
     assert one.record.tensors == other.record.tensors
 
 
-def _trained(rows: Rows, params: Params) -> dict[str, Array]:
-    return train_modules(rows, params.model.lattice, seed=params.training.seed, classes=0)[0]
+def _trained(rows: Rows, like: ModelBefore) -> dict[str, Array]:
+    classes = len(like.record.classes)
+    return train_modules(rows, PARAMS.model.lattice, seed=PARAMS.training.seed, classes=classes)[0]
 
 
 def test_a_lattice_of_an_earlier_version_is_not_mixed_with_modules_of_this_one(whole: ModelBefore) -> None:

@@ -14,6 +14,7 @@ from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import classification_metrics, regression_metrics, task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import load_model, save_model
+from mbd.model.coordinates import softmax
 from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, tags
 from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
@@ -111,9 +112,10 @@ def test_one_thread_or_more_give_the_same_bytes(request: pytest.FixtureRequest, 
     )
     digests = set()
     for threads in ("1", "2", "4"):
-        environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "PATH": ""}
-        command = [sys.executable, "-c", script, str(request.getfixturevalue(task)), str(tmp_path / threads)]
         repository = Path(__file__).parents[2]
+        limits = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        environment = {**limits, "PATH": "", "PYTHONPATH": str(repository / "src")}
+        command = [sys.executable, "-c", script, str(request.getfixturevalue(task)), str(tmp_path / threads)]
         digests.add(subprocess.check_output(command, env=environment, text=True, cwd=repository))
     assert len(digests) == 1
 
@@ -188,6 +190,38 @@ def test_each_row_is_scored_by_what_it_has(data: Path, whole: Trained) -> None:
     np.testing.assert_array_equal(mixed[even], model.predict(test.features)[even])
     without = {m: x for m, x in test.features.items() if m != "audio"}
     np.testing.assert_array_equal(mixed[~even], model.predict(without)[~even])
+
+
+@pytest.mark.parametrize("task", ["regression", "classes"])
+@pytest.mark.parametrize("shown", [("audio",), ("audio", "text"), ("audio", "text", "visual")], ids="+".join)
+def test_a_folded_prediction_is_that_of_the_modules_one_by_one(
+    request: pytest.FixtureRequest, task: str, shown: tuple[str, ...]
+) -> None:
+    folder, trained = ("data", "whole") if task == "regression" else ("classes", "whole_of_classes")
+    model = model_of(request.getfixturevalue(trained))
+    test = FeatureSet.open(request.getfixturevalue(folder)).split("test").load()
+    backbone = model.backbone
+    assert isinstance(backbone, LatticeBackbone)
+    everything = {m: np.ones(len(test), bool) for m in backbone.modalities}
+    inside = backbone.activations(test.features, everything)
+    expected = sum(
+        weight * (softmax(scores) if task == "classes" else scores)
+        for tag, weight in backbone.weights(shown).items()
+        for scores in [inside[f"module.{'+'.join(tag)}.scores"]]
+    )
+    found = model.predict({m: test.features[m] for m in shown})
+    np.testing.assert_allclose(found.reshape(len(test), -1), expected, atol=3e-3)
+
+
+def test_large_numbers_of_rows_are_predicted_as_single_ones_are(classes: Path, whole_of_classes: Trained) -> None:
+    model, test = model_of(whole_of_classes), FeatureSet.open(classes).split("test").load()
+    many = {m: np.resize(x, (20_000, x.shape[1])) for m, x in test.features.items()}
+    alone = np.vstack([model.predict({m: x[row : row + 1] for m, x in test.features.items()}) for row in range(9)])
+    found = model.predict(many)
+    np.testing.assert_allclose(found[:9], alone, atol=1e-5)
+    np.testing.assert_allclose(found[len(test) : 2 * len(test)], found[: len(test)], atol=1e-5)
+    in_doubles = model.predict({m: x.astype(np.float64) for m, x in test.features.items()})
+    np.testing.assert_allclose(in_doubles, found[: len(test)], atol=1e-4)
 
 
 def test_a_saved_model_predicts_as_the_trained_one(data: Path, whole: Trained, tmp_path: Path) -> None:

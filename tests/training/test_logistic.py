@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from mbd.evaluation.metrics import calibration_error, classification_metrics
-from mbd.model.lattice import on_grid, softmax
+from mbd.model.coordinates import on_grid, softmax
 from mbd.tensors import Array
 from mbd.training.lattice import logistic
 from mbd.training.lattice.classes import calibrate, train_logistic

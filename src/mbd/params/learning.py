@@ -69,8 +69,10 @@ class LatticeSettings(Settings):
     """folds of the cross-validation by which everything is chosen"""
     components: Count = 256
     """principal directions kept of each modality"""
-    landmarks: Annotated[int, Field(ge=0)] = 256
+    landmarks: Annotated[int, Field(ge=0)] = 64
     """landmarks of the kernel ridge, drawn at random; 0: ridge alone"""
+    kernel_components: Count = 16
+    """leading principal directions of each modality in which the landmarks lie"""
     lengths: tuple[Positive, ...] = (1.0, 2.0)
     """kernel lengths ℓ to choose from"""
     trust: NonNegative = 0.05

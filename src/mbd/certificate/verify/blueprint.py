@@ -88,7 +88,7 @@ def _module(
     yield "ridge.strengths", (len(coordinates),)
     if spec.landmarks:
         for modality, count in coordinates.items():
-            yield landmarks_name(modality), (spec.landmarks, count)
+            yield landmarks_name(modality), (spec.landmarks, min(count, spec.kernel_components))
         yield "kernel.weights", (spec.landmarks, outputs)
         yield "kernel.offset", (outputs,)
         yield "kernel.length", ()

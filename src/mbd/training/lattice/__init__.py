@@ -24,7 +24,8 @@ from mbd.features.rows import Rows
 from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord, recorded_training
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
-from mbd.model.lattice import Projection, Tag, chosen_tags, on_grid, projection_name, read_projection, tensor_name
+from mbd.model.coordinates import Projection, on_grid
+from mbd.model.lattice import Tag, chosen_tags, projection_name, read_projection, tensor_name
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array

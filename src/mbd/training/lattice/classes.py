@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from mbd.model.lattice import softmax
+from mbd.model.coordinates import softmax
 from mbd.tensors import Array
 from mbd.training.lattice.logistic import LogisticRows
 from mbd.training.lattice.ridge import Fit, Strengths, out_of_fold

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.model.lattice import Projection, Tag, landmarks_name, mean_distances, on_grid, similarities
+from mbd.model.coordinates import Projection, mean_distances, on_grid, similarities
+from mbd.model.lattice import Tag, landmarks_name
 from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
@@ -84,7 +85,7 @@ def _train_kernel(
     draw = stream(seed, "lattice", "landmarks", *tag)
     landmarks = {
         m: on_grid(draw.standard_normal((params.landmarks, len(v))) * np.sqrt(v)).astype(np.float32)
-        for m, v in ((m, projections[m].variances) for m in tag)
+        for m, v in ((m, projections[m].variances[: params.kernel_components]) for m in tag)
     }
     distances = mean_distances({m: rows.points[m] for m in tag}, landmarks, projections)
 
