@@ -19,10 +19,11 @@ from mbd.model.lattice import from_tensors
 from mbd.model.predictor import Model
 from mbd.params import load_params
 from mbd.tensors import Array
-from mbd.training.lattice import train_lattice, train_modules
+from mbd.training.lattice import train_lattice, train_modules, training_rows
 from tests.features.build import synthetic_set
 
-PARAMS = load_params(None, ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"])
+SMALL = ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"]
+PARAMS = load_params(None, SMALL)
 NAMES = ("text", "audio", "visual")
 
 
@@ -102,6 +103,18 @@ def test_forgetting_subjects_is_training_without_their_recordings(whole: ModelBe
     assert changed
     assert all(modality in whole.record.tensors[name].sees for name in changed)
     assert outcome.facts["recordings_forgotten"] == np.isin(rows.groups, subjects).sum()
+
+
+def test_subjects_of_valid_rows_are_forgotten_where_these_were_trained_on(whole: ModelBefore) -> None:
+    both = load_params(None, [*SMALL, "model.lattice.splits=train+valid"])
+    trained = train_lattice(whole.data, both, work=whole.data.folder, progress=False)
+    subjects = (str(whole.data.split("valid").groups[0]),)
+    before = ModelBefore(trained.record, trained.tensors, whole.data)
+    outcome = delete(DeletionTarget(modalities=("audio",), subjects=subjects), before, both)
+    rows = without_recordings(training_rows(whole.data, both.model.lattice), "audio", subjects)
+    assert bits(outcome.tensors) == bits(_trained(rows, whole))
+    with pytest.raises(DataError, match="no train row belongs to this subject"):
+        delete(DeletionTarget(modalities=("audio",), subjects=subjects), whole, PARAMS)
 
 
 def test_forgetting_subjects_and_deleting_modalities_go_in_any_order(whole: ModelBefore) -> None:

@@ -9,24 +9,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.errors import DataError
+from mbd.errors import DataError, UsageError
 from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import classification_metrics, regression_metrics, task_metrics
 from mbd.features.contract import FeatureSet
+from mbd.features.rows import Rows
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.coordinates import softmax
 from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, tags
 from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features
+from mbd.steps.train import test_metrics as step_metrics
 from mbd.training.lattice import FittedModalities, train_lattice, train_modules
 from mbd.training.lattice.folds import assign_folds
+from mbd.training.lattice.module import _median_shift
 from mbd.training.trained import Trained
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
 SKEWED = ("features.source.synthetic.classes=7", "features.source.synthetic.skew=0.8")
 WITHOUT = [c for size in (1, 2) for c in combinations(("text", "audio", "visual"), size)]
-PARAMS = load_params(None, ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"])
+SMALL = ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"]
+PARAMS = load_params(None, SMALL)
 
 
 def train(folder: Path, *without: str, params: Params = PARAMS) -> Trained:
@@ -150,6 +154,50 @@ def test_more_modalities_help_and_chance_is_beaten(tmp_path: Path) -> None:
 
     assert acc2("audio", "text", "visual") > acc2("text") > acc2("audio") + 5
     assert acc2("audio") > 57
+
+
+def skewed_errors(rows: Rows) -> Rows:
+    """The rows with labels whose noise is far above the median as often as a little below."""
+    noise = np.random.default_rng(0).exponential(2, len(rows)).astype(np.float32)
+    return replace(rows, labels=rows.labels + noise)
+
+
+def test_the_median_of_errors_is_centred_where_they_are_skewed(tmp_path: Path) -> None:
+    rows = "features.source.synthetic.rows={train: 900, valid: 20, test: 1500, calibration: 20}"
+    data = FeatureSet.open(synthetic_set(tmp_path / "set", rows))
+    train_rows, test = (skewed_errors(data.split(split).load()) for split in ("train", "test"))
+    found = {}
+    for centre in ("mean", "median"):
+        spec = PARAMS.model.lattice.model_copy(update={"centre": centre})
+        tensors, _, report = train_modules(train_rows, spec, seed=0, classes=0)
+        record = train(data.folder).record
+        outputs = Model(record, from_tensors(record, tensors)).predict(test.features)
+        found[centre] = regression_metrics(test.labels, outputs), report
+    assert found["median"][0]["mae"] < 0.97 * found["mean"][0]["mae"]
+    assert found["median"][0]["corr"] == pytest.approx(found["mean"][0]["corr"], abs=0.01)
+    errors = {centre: [float(line["rmse"]) for line in report] for centre, (_, report) in found.items()}
+    assert np.all(np.array(errors["median"]) > errors["mean"])
+
+
+def test_a_median_that_could_be_chance_moves_nothing() -> None:
+    folds = np.arange(500) % 5
+    errors = np.random.default_rng(1).standard_normal((500, 1))
+    assert abs(_median_shift(errors, folds)) < 0.03
+    assert 0.8 < _median_shift(errors + 1, folds) < 1.05
+    assert _median_shift(errors - np.median(errors) + 0.01, folds) == 0
+
+
+def test_valid_rows_can_be_trained_on(data: Path) -> None:
+    both = load_params(None, [*SMALL, "model.lattice.splits=train+valid"])
+    found = FeatureSet.open(data)
+    trained = train(data, params=both)
+    assert trained.tensors["module.text.rows"] == len(found.split("train")) + len(found.split("valid"))
+    without = train(data, "audio", params=both)
+    for name, tensor in without.tensors.items():
+        assert tensor.tobytes() == trained.tensors[name].tobytes(), name
+    assert {"valid", "test"} - step_metrics(model_of(trained), found).keys() == {"valid"}
+    with pytest.raises(UsageError, match="networks choose their epoch by valid rows"):
+        load_params(None, ["model.lattice.splits=train+valid", "model.lattice.member=a.b:C"])
 
 
 def test_classes_have_probabilities(tmp_path: Path) -> None:

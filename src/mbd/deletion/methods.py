@@ -68,5 +68,5 @@ EXACT = Method(
     lazy("mbd.deletion.exact:delete", "deletion", "train"),
     kind="exact",
     backbones=("lattice", "joint"),
-    reads_for_subjects=("train",),
+    reads_for_subjects=("train", "valid"),
 )

@@ -54,7 +54,7 @@ def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progre
         tensors, provenance, report = train_networks(training, wanted, work=work, progress=progress)
     else:
         feature_set.require_vectors("lattice")
-        rows, classes = feature_set.split("train").load(), len(manifest.classes)
+        rows, classes = training_rows(feature_set, spec), len(manifest.classes)
         tensors, provenance, report = train_modules(
             rows, spec, seed=seed, classes=classes, wanted=wanted, progress=progress
         )
@@ -97,6 +97,11 @@ def _spec(feature_set: FeatureSet, params: Params) -> tuple[LatticeSpec, list[Ta
             }
         )
     return spec, wanted
+
+
+def training_rows(feature_set: FeatureSet, spec: LatticeSettings) -> Rows:
+    """Return the rows that modules in closed form are trained on."""
+    return Rows.joined([feature_set.split(split).load() for split in spec.splits.split("+")])
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,11 @@ def train_module(
         scores = calibration.probabilities(scores, logits)
         tensors |= {"logistic.weights": weights, "logistic.offset": offset}
         tensors |= {"calibration.scales": calibration.scales, "calibration.shift": calibration.shift}
+    elif params.centre == "median":
+        shift = _median_shift(rows.targets - scores, rows.folds)
+        scores = scores + shift
+        for name in {"ridge.offset", "kernel.offset"} & tensors.keys():
+            tensors[name] = tensors[name] + shift
     report["rmse"] = _rmse(rows.targets, scores)
     tensors |= {"sigma": np.array(max(report["rmse"], 1e-12)), "rows": np.array(len(points))}
     return TrainedModule(tag, tensors, report)
@@ -96,7 +101,7 @@ def _train_kernel(
     tried = [(fit.error((s,)), length, s) for length, fit in fits.items() for s in _KERNEL_STRENGTHS]
     _, length, strength = min(tried)
     x = similarities(distances, length)
-    fit = ridge(x)
+    fit = fits[length] if x.shape[1] <= _FEW_LANDMARKS else ridge(x)
     # more landmarks are more parameters: they want the same strength or the next
     strengths = fit.best_alone(tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1))
     weights, offset = fit.fit(strengths)
@@ -110,6 +115,13 @@ def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
     difference, pull = kernel - ridge, _PULL * float(targets.var(axis=0).mean())
     gain, energy = float((difference * (targets - ridge)).mean()), float((difference**2).mean())
     return float(np.clip((gain + 0.5 * pull) / max(energy + pull, 1e-12), 0, 1))
+
+
+def _median_shift(errors: Array, folds: Array) -> float:
+    """Return the median of the out-of-fold errors, brought nearer to zero by its standard error over folds."""
+    medians = [np.median(errors[folds == fold]) for fold in np.unique(folds)]
+    median, standard_error = np.median(errors), np.std(medians, ddof=1) / np.sqrt(len(medians))
+    return float(np.sign(median) * max(abs(median) - standard_error, 0.0))
 
 
 def _rmse(targets: Array, scores: Array) -> float:
