@@ -2,11 +2,13 @@
 
 Modules log with ``logging.getLogger(__name__)``; results go to standard output and never through a logger. A program
 that imports `mbd` sets up logging by itself; the command line and the tasks of a pipeline call :func:`configure`.
-Credentials in URLs are removed from every line. Names of subjects are never passed to a logger.
+Credentials in URLs are removed from every line, and control characters are shown. Names of subjects are never passed to
+a logger.
 """
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -18,6 +20,16 @@ if TYPE_CHECKING:
 
 LogFormat = Literal["text", "json"]
 _ROOT = logging.getLogger("mbd")
+_HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""control characters but line breaks and tabs, and those that change the direction of text"""
+
+
+def visible(text: str) -> str:
+    """Return a text in which control characters are written as in JSON.
+
+    Texts from files and stores are printed, too, and must not be able to rewrite what a terminal shows.
+    """
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class _Text(logging.Formatter):
@@ -25,7 +37,7 @@ class _Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        return without_credentials(level + super().format(record))
+        return visible(without_credentials(level + super().format(record)))
 
 
 class _Json(logging.Formatter):
@@ -39,7 +51,7 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             **({"traceback": self.formatException(record.exc_info)} if record.exc_info else {}),
         }
-        return without_credentials(json.dumps(fields, ensure_ascii=False))
+        return visible(without_credentials(json.dumps(fields, ensure_ascii=False)))
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

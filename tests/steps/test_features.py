@@ -36,6 +36,15 @@ def test_the_folder_holds_the_set_its_summary_and_how_it_came_about(tmp_path: Pa
     assert record["duration_seconds"] > 0
 
 
+def test_the_summary_counts_rows_and_groups_of_each_split(tmp_path: Path) -> None:
+    file = write_npz(tmp_path / "data.npz", npz_arrays(small_collection()))
+    params = load_params(None, [f"features.source.path={file}", "features.calibration.share=0.5"])
+    summary = features.run(params, tmp_path / "out")
+    opened = FeatureSet.open(tmp_path / "out")
+    assert summary.groups == {name: len(set(opened.split(name).load().groups)) for name in opened.manifest.splits}
+    assert summary.to_text().splitlines()[2].split()[:3] == ["split", "rows", "groups"]
+
+
 def test_the_same_parameters_give_the_same_bytes(tmp_path: Path) -> None:
     assert path_digest(synthetic_set(tmp_path / "a")) == path_digest(synthetic_set(tmp_path / "b"))
     assert path_digest(synthetic_set(tmp_path / "c", "features.seed=1")) != path_digest(tmp_path / "a")

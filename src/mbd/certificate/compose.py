@@ -169,7 +169,7 @@ def _concealed(value: Any, hidden: Mapping[str, str]) -> Any:  # noqa: ANN401 --
 
 
 def _parameters(deletion: DeletionRecord) -> dict[str, Any]:
-    """Return the parameters that had a say; no paths."""
+    """Return the parameters that the result depends on; no paths."""
     used: dict[str, Any] = {}
     for key in METHODS.get(deletion.method).parameters:
         section, _, name = key.partition(".")

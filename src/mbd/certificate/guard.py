@@ -77,7 +77,7 @@ def admit(
     refused: list[str] = []
     about = [one for one in history.certificates.values() if one.weights == digests[WEIGHTS]]
     for certificate in reversed(about):
-        status = status_in(history, certificate, at)
+        status = status_in(history, certificate, at, max_age=max_age)
         if status.state != "valid":
             refused.append(status.reason)
             continue

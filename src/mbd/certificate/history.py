@@ -106,6 +106,11 @@ class History:
         """Return what the statements about a certificate do to it."""
         return {one.effect for one in self._about.get(digest, ())}
 
+    def shows(self, digest: str | None, model: str, modalities: Iterable[str]) -> bool:
+        """Return whether a certificate in the log states that these modalities of a model were deleted."""
+        found = self.certificates.get(digest or "")
+        return found is not None and found.model == model and set(modalities) <= set(found.revoked)
+
     def statement(self, digest: str) -> AnyStatement:
         """Return a statement of the log as it was signed, out of the store.
 

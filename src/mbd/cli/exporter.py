@@ -31,7 +31,7 @@ def command(params: "Params", store: str | None, port: int, address: str, trust:
     file = trust or Path(params.certificate.trust)
     read_trust(file)  # a wrong file is an error at once, not a metric
     opened = existing_store(params, store)
-    scanner = StoreScanner(opened, open_private(opened.url, params.store), file)
+    scanner = StoreScanner(opened, open_private(opened.url, params.store), file, params.certificate.checkpoint_age)
     monitor = StoreMonitor(scanner, params.monitoring.scan_seconds)
     if once:
         monitor.scan()

@@ -71,7 +71,7 @@ def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> Dele
             update={
                 "modalities": {m: d for m, d in before.record.modalities.items() if m not in gone},
                 "revoked": (*before.record.revoked, *request.modalities),
-                "spec": _spec_without(before.record, gone),
+                "spec": BACKBONES.get(before.record.backbone).spec_without(before.record.spec, gone),
                 "data": _without(before.record.data, gone),
                 "guarantee": _guarantee(),
                 "tensors": kept,
@@ -207,13 +207,6 @@ def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:
             hint="drop these rows from the data and train again",
         )
     return theirs
-
-
-def _spec_without(record: ModelRecord, gone: set[str]) -> dict[str, object]:
-    """Return the specification that training without these modalities gives."""
-    if record.backbone != "lattice":
-        return record.spec
-    return LatticeSpec.model_validate(record.spec).without(gone).to_plain()
 
 
 def _without(data: DataRecord, gone: set[str]) -> DataRecord:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mbd.errors import DataError
 from mbd.evaluation.baseline import ridge_baselines
 from mbd.features.check import check_collection
@@ -46,6 +48,8 @@ class FeaturesSummary:
     """name → dimension of a vector, else its shape"""
     rows: Mapping[str, int]
     """split → number of rows"""
+    groups: Mapping[str, int]
+    """split → number of groups (speakers or videos) that its rows are of"""
     available_percent: Mapping[str, Mapping[str, float]]
     """split → modality → share of the rows that have it"""
     labels: Mapping[str, Mapping[str, Any]]
@@ -56,8 +60,10 @@ class FeaturesSummary:
     def to_text(self) -> str:
         """Return it as tables for a terminal."""
         dims = ", ".join(f"{name} {dim}" for name, dim in self.modalities.items())
-        header = ["split", "rows", *(f"{m} there %" for m in self.modalities)]
-        rows = [[split, n, *self.available_percent[split].values()] for split, n in self.rows.items()]
+        header = ["split", "rows", "groups", *(f"% with {m}" for m in self.modalities)]
+        rows = [
+            [split, n, self.groups[split], *self.available_percent[split].values()] for split, n in self.rows.items()
+        ]
         parts = [
             f"{self.name}: {self.task}, {dims}",
             table(header, rows),
@@ -211,6 +217,7 @@ def _summary(collection: Collection) -> FeaturesSummary:
         task=collection.task,
         modalities={m: s.width if s.kind == "vector" else str(s) for m, s in collection.shapes.items()},
         rows={split: len(rows) for split, rows in collection.splits.items()},
+        groups={split: len(np.unique(rows.groups)) for split, rows in collection.splits.items()},
         available_percent=availability(collection),
         labels=label_statistics(collection),
         ridge={name: {k: round(v, 3) for k, v in metrics.items()} for name, metrics in baselines.items()},

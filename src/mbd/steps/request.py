@@ -12,7 +12,7 @@ otherwise the requests are carried out again.
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,10 @@ from typing import Literal
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.history import WITHDRAWN, History
 from mbd.certificate.layout import object_name
-from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
+from mbd.certificate.log.reader import LogDamagedError
+from mbd.certificate.replay import read_history
+from mbd.certificate.trust import read_trust
+from mbd.errors import DataError, GateRefusedError, MbdError, VerificationError
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Files, Lease
@@ -57,6 +60,7 @@ class Worker:
     def run(self) -> Iterator[tuple[DeletionRequest, str]]:
         """Carry out open requests until there are none; yield each with its outcome in words."""
         batches = Batches(self.request_store, self.params.certificate.model)
+        self._reopen()
         tried: set[str] = set()
         while any(r.model == batches.model and r.id not in tried for r in self.request_store.open_requests()):
             lease = batches.take(self.name, self.params.requests.lease_seconds)
@@ -64,6 +68,7 @@ class Worker:
                 return  # another worker holds the lease
             try:
                 with _renewed(batches, lease, self.params.requests.lease_seconds):
+                    self._check_log()
                     for decision in batches.abandon_undecided():
                         self._finish_or_report(batches, decision)
                     base = find_base(self.params, self.store_url, self.model)
@@ -74,14 +79,42 @@ class Worker:
                 batches.release(lease)
             yield from ((done, _in_words(done)) for done in map(self.request_store.get, (r.id for r in claimed)))
 
+    def _check_log(self) -> None:
+        """Refuse to begin while nothing can be logged: each attempt would spend privacy budget for nothing."""
+        publisher = publish.open_publisher(self.params, self.store_url)
+        publisher.check_head()
+        publisher.complete()
+
+    def _reopen(self) -> None:
+        """Open the requests of the model again that are marked as certified while the log does not show it.
+
+        Anyone who can write to the store can mark a request, and it must not be lost by that.
+        """
+        model = self.params.certificate.model
+        marked = [one for one in self.request_store.all() if one.model == model and one.state == "certified"]
+        if not marked:
+            return
+        history = read_history(self._published, read_trust(Path(self.params.certificate.trust))).require()
+
+        def opened(request: DeletionRequest) -> DeletionRequest:
+            if request.state != "certified" or history.shows(request.certificate, model, request.modalities):
+                return request
+            _log.warning("request %s was marked as certified, and no certificate in the log shows it", request.id)
+            note = "no certificate in the log shows this deletion"
+            return request.moved("failed", self.name, self.request_store.clock(), note, certificate=None)
+
+        for request in marked:
+            self.request_store.change(request.id, opened)
+
     def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], base: BaseModel) -> None:
         with private_folder(gettempdir()) as work:
             model = base.fetch(work / "base")
             record, _ = load_model(model)
-            pending = list(self._without_answered(batches, lease, claimed, record, base.history))
+            again = base.returned(record.inputs)
+            answered = self._without_answered(batches, lease, claimed, record, base.history)
+            pending = list(self._without_the_last_modality(batches, lease, answered, record, again))
             if not pending:
                 return
-            again = base.returned(record.inputs)
             try:
                 decision = batches.decide(self._certified(work, model, record, lease, pending, again))
             except MbdError as error:
@@ -116,6 +149,23 @@ class Worker:
             else:
                 yield request
 
+    def _without_the_last_modality(
+        self,
+        batches: Batches,
+        lease: Lease,
+        requests: Iterable[DeletionRequest],
+        record: ModelRecord,
+        again: Sequence[str],
+    ) -> Iterator[DeletionRequest]:
+        """Refuse the requests that would leave the model without any modality; yield the others."""
+        taken = set(again)
+        for request in requests:
+            if set(record.inputs) <= taken.union(request.modalities):
+                batches.end(lease.batch, [request.id], "refused", note="it would leave the model without any modality")
+            else:
+                taken.update(request.modalities)
+                yield request
+
     def _certified(
         self,
         work: Path,
@@ -131,8 +181,6 @@ class Worker:
         """
         asked = {*again, *(m for request in pending for m in request.modalities)}
         modalities = [m for m in record.inputs if m in asked]
-        if len(modalities) == len(record.inputs):
-            raise UsageError("these requests would leave the model without any modality", value=", ".join(modalities))
         params, data = self.params, self.features
         reference, deleted = work / "reference", work / "deleted"
         train.run(params, data, reference, without=(*record.revoked, *modalities))
@@ -156,9 +204,12 @@ class Worker:
         """Finish the batch of an earlier worker; one that cannot be published is reported, and its requests stay open.
 
         Anyone who can write to the store can leave such a decision, and it must not block the requests of the model.
+        A damaged log is another matter: the decision is kept until it is repaired.
         """
         try:
             self._finish(batches, decision)
+        except LogDamagedError:
+            raise
         except (DataError, VerificationError) as error:
             _log.warning(
                 "batch %s cannot be published, so its requests are carried out again: %s", decision.batch, error
@@ -247,9 +298,9 @@ def _renewed(batches: Batches, lease: Lease, lease_seconds: int) -> Iterator[Non
 
 def _certified_before(request: DeletionRequest, history: History) -> str | None:
     """Return the last certificate in force that states that the modalities of a request were deleted."""
-    for certificate in reversed(history.model(request.model).certificates):
-        if set(request.modalities) <= set(certificate.revoked) and not history.effects(certificate.digest) & WITHDRAWN:
-            return certificate.digest
+    for one in reversed(history.model(request.model).certificates):
+        if history.shows(one.digest, request.model, request.modalities) and not history.effects(one.digest) & WITHDRAWN:
+            return one.digest
     return None
 
 
