@@ -28,7 +28,7 @@ from mbd.features.rows import Rows
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.features import MANIFEST
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.model import DataRecord, LatticeSpec, TensorRecord
+from mbd.formats.model import DataRecord, LatticeSpec, ModelRecord, TensorRecord
 from mbd.model.compatible import refuse_other_data
 from mbd.model.lattice import chosen_tags
 from mbd.params import Params
@@ -138,7 +138,7 @@ def _delete_subjects(request: DeletionTarget, before: ModelBefore, params: Param
         )
     modality, phases, record = request.modalities[0], Phases(), before.record
     with phases.phase("read"):
-        rows = before.data.split("train").load()
+        rows = _training_rows(record, before.data)
         theirs = _recordings(rows, modality, request.subjects)
         available = {**rows.available, modality: rows.available[modality] & ~theirs}
         rows = replace(rows, available=available)
@@ -179,6 +179,12 @@ def _retrained(
             return train_networks(training, tags, work=Path(work), lacking=(modality, theirs))[:2]
     found = FittedModalities.in_model(before.tensors, [m for m in record.modalities if m != modality])
     return train_modules(rows, spec, seed=seed, classes=len(record.classes), only=modality, found=found)[:2]
+
+
+def _training_rows(record: ModelRecord, data: FeatureSet) -> Rows:
+    from mbd.training.lattice import training_rows  # noqa: PLC0415 -- dropping modules needs no training
+
+    return training_rows(data, LatticeSpec.model_validate(record.spec))
 
 
 def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:

@@ -65,5 +65,5 @@ CERTIFIED = Method(
 EXACT = Method(
     lazy("mbd.deletion.exact:delete", "deletion", "train"),
     kind="exact",
-    reads_for_subjects=("train",),
+    reads_for_subjects=("train", "valid"),
 )

@@ -176,6 +176,8 @@ def load(folder: Path | str, *, verify: bool = True) -> Model:
 
 def zero_where_absent(array: Array, available: Array) -> Array:
     """Return an array with zeros in the rows that are not available."""
+    if available.all():
+        return array
     return np.where(available.reshape(-1, *[1] * (array.ndim - 1)), array, array.dtype.type(0))
 
 
@@ -212,7 +214,8 @@ def _of_lengths(name: str, lengths: Array, shape: Shape) -> Array:
 
 
 def _refuse_not_finite(name: str, array: Array, available: Array) -> None:
-    if array.dtype.kind != "f" or np.isfinite(array.sum(dtype=np.float64)):  # a sum is finite only if all of it is
+    flat = array.reshape(-1)
+    if array.dtype.kind != "f" or np.isfinite(flat @ flat):  # a sum of squares is finite only if all of it is
         return
     wrong = ~np.isfinite(array) & available.reshape(-1, *[1] * (array.ndim - 1))
     if wrong.any():

@@ -193,9 +193,9 @@ def _run_one(call: tuple[Params, Path, Path, tuple[str, ...], bool]) -> Training
 
 
 def test_metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
-    """Return the metrics of a model on the valid and the test split."""
-    metrics = {}
-    for split in ("valid", "test"):
+    """Return the metrics of a model on the valid and the test split, as far as it was not trained on them."""
+    metrics, trained_on = {}, str(model.record.spec.get("splits", "train")).split("+")
+    for split in (split for split in ("valid", "test") if split not in trained_on):
         found = data.split(split)
         rows = found.take(np.any(list(found.available.values()), axis=0))
         values = task_metrics(model.record.task, rows.labels, model.predict(rows.inputs(), rows.available))

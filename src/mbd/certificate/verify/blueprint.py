@@ -73,23 +73,28 @@ def _lattice(record: ModelRecord, outputs: int, present: Mapping[str, Shape]) ->
         yield projection_name(modality, "directions"), (dim, kept[modality])
         yield projection_name(modality, "variances"), (kept[modality],)
     for tag in module_tensors(record.modalities, present):
-        for part, shape in _module({m: kept[m] for m in tag}, spec, outputs):
+        for part, shape in _module({m: kept[m] for m in tag}, spec, outputs, bool(record.classes)):
             yield tensor_name(tag, part), shape
-        if record.classes:
-            yield tensor_name(tag, "sharpness"), ()
 
 
-def _module(coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int) -> Iterator[tuple[str, Shape]]:
+def _module(
+    coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int, classes: bool
+) -> Iterator[tuple[str, Shape]]:
     yield "ridge.weights", (sum(coordinates.values()), outputs)
     yield "ridge.offset", (outputs,)
     yield "ridge.strengths", (len(coordinates),)
     if spec.landmarks:
         for modality, count in coordinates.items():
-            yield landmarks_name(modality), (spec.landmarks, count)
+            yield landmarks_name(modality), (spec.landmarks, min(count, spec.kernel_components))
         yield "kernel.weights", (spec.landmarks, outputs)
         yield "kernel.offset", (outputs,)
         yield "kernel.length", ()
         yield "gamma", ()
+    if classes:
+        yield "logistic.weights", (sum(coordinates.values()), outputs)
+        yield "logistic.offset", (outputs,)
+        yield "calibration.scales", (2,)
+        yield "calibration.shift", (outputs,)
     yield "sigma", ()
     yield "rows", ()
 

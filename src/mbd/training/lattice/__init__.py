@@ -24,7 +24,8 @@ from mbd.features.rows import Rows
 from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord, recorded_training
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
-from mbd.model.lattice import Projection, Tag, chosen_tags, on_grid, projection_name, read_projection, tensor_name
+from mbd.model.coordinates import Projection, on_grid
+from mbd.model.lattice import Tag, chosen_tags, projection_name, read_projection, tensor_name
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
@@ -78,7 +79,7 @@ def train_lattice(
                 hint="leave --part and --join (on Kubeflow: platform.training_tasks) out",
             )
         feature_set.require_vectors("lattice")
-        rows, classes = feature_set.split("train").load(), len(manifest.classes)
+        rows, classes = training_rows(feature_set, spec), len(manifest.classes)
         tensors, provenance, report = train_modules(
             rows, spec, seed=seed, classes=classes, wanted=wanted, progress=progress
         )
@@ -121,6 +122,11 @@ def _spec(feature_set: FeatureSet, params: Params) -> tuple[LatticeSpec, list[Ta
             }
         )
     return spec, wanted
+
+
+def training_rows(feature_set: FeatureSet, spec: LatticeSettings) -> Rows:
+    """Return the rows that modules in closed form are trained on."""
+    return Rows.joined([feature_set.split(split).load() for split in spec.splits.split("+")])
 
 
 @dataclass(frozen=True)
