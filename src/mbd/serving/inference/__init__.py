@@ -5,7 +5,7 @@
     service.instruments.text()                   # metrics for Prometheus
 
 A request goes through `routes` (HTTP), `protocol` (tensors), `served` (which release, and does it take this) and
-`batching` (together with others of its kind) to `Model.predict`. Beside that, `poller` follows the log through `releases`.
+`batching` (together with others of its kind) to `Model.predict`. Beside that, `poller` follows the log (`releases`).
 """
 
 from mbd.serving.inference.routes import router
