@@ -133,7 +133,7 @@ def test_a_revoked_modality_is_refused_with_the_certificate(client: Client) -> N
         reply = client.infer("joint", {name: np.zeros((1, 6), np.float32)})
         assert (reply.status, reply.document["reason"]) == (422, "revoked_modality")
         assert reply.document["certificate"] == CERTIFICATE
-        assert "audio was revoked" in reply.document["error"]
+        assert f"audio was revoked by certificate {CERTIFICATE}" in reply.document["error"]
     assert client.get("/v2/models/joint").document["parameters"] == {"revoked": {"audio": CERTIFICATE}}
 
 

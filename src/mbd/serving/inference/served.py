@@ -39,7 +39,7 @@ class Serving:
             if certificate := self.revoked.get(modality):
                 raise InferenceError(
                     "revoked_modality",
-                    f"{modality} was revoked: {self.release.name} takes no {modality} input",
+                    f"{modality} was revoked by certificate {certificate}: the model takes no {modality} input",
                     key=name,
                     hint="the certificate says since when, and what was deleted; leave this input out",
                     certificate=certificate,
