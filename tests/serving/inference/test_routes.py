@@ -133,6 +133,8 @@ def test_a_revoked_modality_is_refused_with_the_certificate(client: Client) -> N
         reply = client.infer("joint", {name: np.zeros((1, 6), np.float32)})
         assert (reply.status, reply.document["reason"]) == (422, "revoked_modality")
         assert reply.document["certificate"] == CERTIFICATE
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert (reply.document["status"], reply.document["detail"]) == (422, reply.document["error"])
         assert f"audio was revoked by certificate {CERTIFICATE}" in reply.document["error"]
     assert client.get("/v2/models/joint").document["parameters"] == {"revoked": {"audio": CERTIFICATE}}
 
@@ -231,4 +233,4 @@ def test_the_openapi_document_has_every_answer(service: InferenceService) -> Non
     answers = paths["/v2/models/{name}/infer"]["post"]["responses"]
     assert set(answers) == {"200", "400", "404", "413", "422", "500", "503"}
     assert set(answers["200"]["content"]) == {"application/json", "application/octet-stream"}
-    assert "error" in answers["422"]["content"]["application/json"]["schema"]["properties"]
+    assert "error" in answers["422"]["content"]["application/problem+json"]["schema"]["properties"]

@@ -25,6 +25,7 @@ _STATUS: dict[Reason, HTTPStatus] = {
     "overloaded": HTTPStatus.SERVICE_UNAVAILABLE,
     "failed": HTTPStatus.INTERNAL_SERVER_ERROR,
 }
+MEDIA_TYPE = "application/problem+json"
 _LONGEST = 100
 
 
@@ -51,10 +52,18 @@ class InferenceError(MbdError):
         """Status of the answer."""
         return _STATUS[self.reason]
 
-    def to_plain(self) -> dict[str, str]:
-        """Return the body of the answer; the protocol asks for `error` alone."""
-        facts = {"input": self.key, "value": self.value, "hint": self.hint, "certificate": self.certificate}
-        return {"error": self.problem, "reason": self.reason} | {k: str(v) for k, v in facts.items() if v is not None}
+    def to_plain(self) -> dict[str, str | int]:
+        """Return the body of the answer: a problem (RFC 9457) with the member `error`, which the protocol asks for."""
+        problem: dict[str, str | int] = {
+            "type": f"urn:missing-by-design:problem:{self.reason.replace('_', '-')}",
+            "title": self.status.phrase,
+            "status": int(self.status),
+            "detail": self.problem,
+            "error": self.problem,
+            "reason": self.reason,
+        }
+        facts = {"key": self.key, "value": self.value, "hint": self.hint, "certificate": self.certificate}
+        return problem | {name: str(fact) for name, fact in facts.items() if fact is not None}
 
 
 def invalid(error: MbdError) -> InferenceError:

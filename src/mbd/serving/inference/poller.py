@@ -21,7 +21,7 @@ from mbd.errors import MbdError, VerificationError
 from mbd.model import predictor
 from mbd.model.predictor import Model
 from mbd.serving.inference.instruments import Instruments
-from mbd.serving.inference.releases import LogState, Release, ReleaseLog
+from mbd.serving.inference.releases import LogState, NotAdmittedError, Release, ReleaseLog
 from mbd.serving.inference.served import ServedModel, ServedModels, Serving, Unavailable
 from mbd.serving.inference.signature import Signature
 
@@ -68,8 +68,9 @@ class Poller:
         try:
             state = self._releases.read()
         except VerificationError as error:
+            _log.error("the log cannot be trusted: %s", error.problem)
             for model in self._models:
-                self._take_out(model, error.problem)
+                self._take_out(model, "the log in the store does not verify, or not all of it can be read")
             self._before = None
         except Exception as error:  # the next look may succeed, whatever the reason
             _log.warning("the log cannot be read: %s", _text(error))
@@ -103,7 +104,9 @@ class Poller:
             except Exception as error:  # the old one may stay, whatever the reason
                 self._instruments.failed_loads.labels(model.name).inc()
                 _log.warning("release %s of %s is not loaded: %s", current.statement[:16], model.name, _text(error))
-                self._keep(model, state, f"its current release is not loaded: {_text(error)}")
+                # Clients learn what the guard says; other errors can name paths.
+                why = error.problem if isinstance(error, NotAdmittedError) else "the server's log says why"
+                self._keep(model, state, f"its current release is not loaded: {why}")
         elif ask:
             self._keep(model, state)
 

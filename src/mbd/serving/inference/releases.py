@@ -7,6 +7,7 @@ was fetched is loaded only if the guard admits it under its name.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from mbd.certificate.guard import Admission, admit
@@ -14,9 +15,14 @@ from mbd.certificate.history import WITHDRAWN, History
 from mbd.certificate.layout import object_name
 from mbd.certificate.replay import LogReplay
 from mbd.certificate.trust import Trust, read_trust
+from mbd.errors import VerificationError
 from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.records import now
 from mbd.storage.store import Store
+
+
+class NotAdmittedError(VerificationError):
+    """The guard does not admit a model."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,12 @@ class LogState:
             self.history.store.fetch(object_name(digests[name]), folder / name, sha256=digests[name])
 
     def admit(self, name: str, folder: Path) -> Admission:
-        """Ask the guard whether the model in a folder may be loaded under a name; VerificationError: it may not."""
-        return admit(
-            folder,
-            self.history.store,
-            self.trust,
-            at=now(),
-            max_age=self.max_age,
-            history=self.history,
-            name=name,
-        )
+        """Ask the guard whether the model in a folder may be loaded under a name; NotAdmittedError: it may not."""
+        ask = partial(admit, folder, self.history.store, self.trust, history=self.history, name=name)
+        try:
+            return ask(at=now(), max_age=self.max_age)
+        except VerificationError as error:
+            raise NotAdmittedError(error.problem) from error
 
     def same_as(self, other: "LogState | None") -> bool:
         """Return whether nothing was logged since another state, and the same keys are trusted."""

@@ -6,8 +6,8 @@
     GET  /v2/models/NAME[/versions/V]/ready     200 if it can answer
     POST /v2/models/NAME[/versions/V]/infer     inference
 
-A version is the SHA-256 of the signed statement that released the model. Errors are `{"error": …, "reason": …}`, in the
-form that clients of the protocol read.
+A version is the SHA-256 of the signed statement that released the model. An error is a problem (RFC 9457) that also has
+the member `error`, which clients of the protocol read.
 """
 
 import time
@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from mbd import __version__
-from mbd.serving.inference.errors import InferenceError
+from mbd.serving.inference.errors import MEDIA_TYPE, InferenceError
 from mbd.serving.inference.protocol import HEADER, parse_request, render_answer
 from mbd.serving.inference.schemas import ANSWERS, FAILURES, REQUEST_BODY
 from mbd.serving.inference.served import Serving, Unavailable
@@ -81,7 +81,8 @@ class _ProtocolRoute(APIRoute):
                     known = name if name in self.names else ""  # a label must not hold what clients make up
                     self.instruments.refused.labels(known, error.reason).inc()
                 headers = {"Retry-After": "1"} if error.reason in ("overloaded", "unavailable") else None
-                return JSONResponse(error.to_plain(), error.status, headers)
+                problem = error.to_plain() | {"request_id": getattr(request.state, "request_id", "")}
+                return JSONResponse(problem, error.status, headers, MEDIA_TYPE)
             except ClientDisconnect:
                 return Response(status_code=400)
 

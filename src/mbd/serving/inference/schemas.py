@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mbd.serving.inference.errors import InferenceError, Reason
+from mbd.serving.inference.errors import MEDIA_TYPE, InferenceError, Reason
 from mbd.serving.inference.tensors import DATATYPES
 
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -53,10 +53,12 @@ _ANSWER = {
         "outputs": {"type": "array", "items": _tensor({"type": "array", "items": {"type": "number"}}, _SIZE)},
     },
 }
+_ALWAYS = ("type", "title", "detail", "error", "reason", "request_id")
 _FAILURE = {
     "type": "object",
-    "required": ["error", "reason"],
-    "properties": {name: {"type": "string"} for name in ("error", "reason", "input", "value", "hint", "certificate")},
+    "required": [*_ALWAYS, "status"],
+    "properties": {name: {"type": "string"} for name in (*_ALWAYS, "key", "value", "hint", "certificate")}
+    | {"status": {"type": "integer"}},
 }
 _MEANINGS: dict[Reason, str] = {
     "malformed": "The request does not follow the protocol",
@@ -75,7 +77,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 FAILURES: dict[int | str, dict[str, Any]] = {
     int(InferenceError(reason, "").status): {
         "description": meaning,
-        "content": {"application/json": {"schema": _FAILURE}},
+        "content": {MEDIA_TYPE: {"schema": _FAILURE}},
     }
     for reason, meaning in _MEANINGS.items()
 }
