@@ -4,7 +4,7 @@
    batches, called in a loop with nothing else to do.
 2. Single rows of 32 clients at once, as JSON: more answers for each second, and a smaller 99th percentile of the time,
    than a plain handler (FastAPI with a pydantic model of the body) that calls `predict` for each request.
-3. Memory is flat: over `--requests` requests (200,000) the server grows by less than 100 bytes for each.
+3. Memory is flat: over `--requests` requests (200,000) to a small model it grows by less than 100 bytes for each.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from mbd.tensors import Array
 from tests.serving.inference.server import application, encode, module_model, rows_of, service_of
 
 SHAPES = {"text": Shape.vector(768), "audio": Shape.vector(74), "visual": Shape.vector(47)}
+SMALL = {"text": Shape.vector(16), "audio": Shape.vector(8)}
 FACTORY = "mbd.model.examples.crossmodal:CrossModalTransformer"
 NAME, CLIENTS, ROUNDS = "sentiment", 32, 3
 
@@ -186,25 +187,34 @@ def single_rows(model: Model, folder: Path, port: int, count: int) -> None:
     print(f"  throughput, bytes: / predict on single rows {in_bytes.rows / predict.rows:.2f}")
 
 
-def memory(model: Model, port: int, pid: int, count: int) -> None:
+def memory(folder: Path, count: int) -> None:
+    model = module_model(folder / "model", "mbd.model.examples.late_fusion:LateFusion", SMALL)
     batches = [rows_of(model, rows, seed=rows) for rows in (1, 2, 4)]
     requests = [*infer_requests(batches, binary=True), *infer_requests(batches, binary=False)]
+    with running("ours", folder) as (port, pid):
 
-    def used() -> int:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        def used() -> int:
+            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    warm = max(count // 10, 1)
-    asyncio.run(load_on(port, requests, warm, CLIENTS))
-    before = used()
-    asyncio.run(load_on(port, requests, count, CLIENTS))
-    grown = (used() - before) / count
+        asyncio.run(load_on(port, requests, count // 10, CLIENTS))
+        before = used()
+        asyncio.run(load_on(port, requests, count, CLIENTS))
+        grown = (used() - before) / count
     print(f"memory over {count} requests: {grown:+.1f} bytes for each, {before / 2**20:.0f} MB before (claim: < 100)")
+
+
+def speed(folder: Path, count: int) -> None:
+    model = module_model(folder / "model", FACTORY, SHAPES)
+    with running("ours", folder) as (port, _):
+        measure(port, infer_requests([rows_of(model, 1)], binary=True), 1, 50, 1)
+        large_batches(model, port, count // 8)
+        single_rows(model, folder, port, count)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=200_000, help="requests over which memory is watched")
-    parser.add_argument("--count", type=int, default=2000, help="requests of each measurement")
+    parser.add_argument("--requests", type=int, default=200_000, help="requests over which memory is watched; 0: none")
+    parser.add_argument("--count", type=int, default=2000, help="requests of each measurement of speed; 0: none")
     parser.add_argument("--serve", choices=["ours", "plain"], help="run one server (used by the program)")
     parser.add_argument("--folder", type=Path, help="folder of its model (used by the program)")
     options = parser.parse_args()
@@ -215,13 +225,12 @@ def main() -> None:
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        model = module_model(folder / "model", FACTORY, SHAPES)
-        with running("ours", folder) as (port, pid):
-            measure(port, infer_requests([rows_of(model, 1)], binary=True), 1, 50, 1)
-            large_batches(model, port, options.count // 8)
-            single_rows(model, folder, port, options.count)
-            memory(model, port, pid, options.requests)
+        for name in ("large", "small"):
+            (Path(temporary) / name).mkdir()
+        if options.count:
+            speed(Path(temporary) / "large", options.count)
+        if options.requests:
+            memory(Path(temporary) / "small", options.requests)
 
 
 if __name__ == "__main__":
