@@ -21,9 +21,11 @@ from mbd.formats.model import ModelRecord
 from mbd.formats.statement import is_canonical, parse_payload
 from mbd.params import load_params
 from mbd.randomness import stream
+from mbd.serving.inference.protocol import HEADER, parse_request
 from mbd.tensors import Array, open_tensors
 from tests.fuzz.mutations import Mutator, bytes_or_tokens, in_archive, in_header, in_json
 from tests.golden.certificates.cases import HERE
+from tests.serving.inference.server import encode
 
 _GOLDEN = HERE / "v1" / "surgery"
 _SPLITS = {"train": 6, "valid": 3, "test": 3}
@@ -158,6 +160,19 @@ def _parse_statement(path: Path) -> object:
     return is_canonical(data)
 
 
+def _requests() -> list[bytes]:
+    rows = {"text": np.arange(6, dtype=np.float32).reshape(2, 3), "ids": np.arange(4).reshape(2, 2)}
+    body, headers = encode(rows, binary=True, outputs=[{"name": "prediction", "parameters": {"binary_data": True}}])
+    plain, _ = encode(rows, id="one", parameters={"binary_data_output": False})
+    return [f"{headers[HEADER]}\n".encode() + body, b"\n" + plain]
+
+
+def _parse_request(path: Path) -> object:
+    """Parse a request to the model server; the first line is the header with the length of the JSON."""
+    length, _, body = path.read_bytes().partition(b"\n")
+    return parse_request(body, length.decode("latin-1") or None)
+
+
 TARGETS: dict[str, Target] = {
     "npz": Target(_npz, _source("npz"), in_archive, "input.npz"),
     "table": Target(_table, _source("table"), file="input.csv"),
@@ -176,6 +191,7 @@ TARGETS: dict[str, Target] = {
     "model": Target(_golden("model/model.json"), lambda path: ModelRecord.read(path, "model record"), in_json),
     "params": Target(lambda: [(HERE.parents[2] / "params.yaml").read_bytes()], load_params, file="params.yaml"),
     "statement": Target(_statements, _parse_statement, in_json),
+    "inference": Target(_requests, _parse_request),
 }
 
 

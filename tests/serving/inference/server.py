@@ -196,7 +196,7 @@ def following(service: InferenceService, *names: str) -> Iterator[Client]:
     """Serve what a log says; start when these models are ready."""
     with listening(application(service)) as port, Client(port) as client:
         for name in names:
-            wait_for(lambda name=name: client.get(f"/v2/models/{name}/ready").status == 200)  # type: ignore[misc]
+            wait_for(lambda name=name: client.get(f"/v2/models/{name}/ready").status == 200)
         yield client
 
 

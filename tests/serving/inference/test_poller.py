@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from mbd.certificate.layout import certificate_name, object_name
+from mbd.certificate.trust import KeyRevocation, write_trust
 from mbd.errors import VerificationError
 from mbd.formats.statement import WEIGHTS
 from mbd.model.predictor import load
@@ -20,7 +20,7 @@ from mbd.serving.inference import InferenceService
 from mbd.serving.inference.poller import Poller
 from mbd.serving.inference.releases import ReleaseLog
 from mbd.serving.inference.served import Serving, Unavailable
-from mbd.storage.store import StoredObject
+from mbd.storage.store import StoredObject, StoreError
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, golden
 from tests.serving.inference.server import following, rows_of
 
@@ -258,9 +258,40 @@ def test_the_guard_is_asked_only_if_something_was_logged(
         assert reason(service) == "the guard was asked"
 
 
-def test_the_state_of_a_log_is_the_same_only_with_the_same_trust(store: GoldenStore) -> None:
+def test_a_store_that_fails_while_the_guard_asks_is_tolerated_for_a_time(
+    store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.certificate("exact")
-    log = ReleaseLog(store.store, store.trust_file, load_params(None, []).certificate.checkpoint_age)
-    one, other = log.read(), log.read()
-    assert one.same_as(other) and not one.same_as(None)
-    assert not one.same_as(replace(other, trust=other.trust.model_copy(update={"threshold": 2})))
+    service = service_on(store)
+    with poller_on(service, store, tmp_path / "models") as poller:
+        poller.poll()
+
+        def failed(*_: object, **__: object) -> None:
+            raise StoreError("the store failed")
+
+        monkeypatch.setattr("mbd.serving.inference.releases.admit", failed)
+        store.certificate("surgery", model="another")
+        poller.poll()
+        assert serving(service)
+        service.models.log_seconds = 0
+        poller.poll()
+        assert reason(service) == "the guard could not be asked about it for too long"
+
+
+def test_the_guard_is_asked_again_with_other_trusted_keys(store: GoldenStore, tmp_path: Path) -> None:
+    store.certificate("exact")
+    service = service_on(store)
+    with poller_on(service, store, tmp_path / "models") as poller:
+        poller.poll()
+        trust = store.trust
+        revoked = tuple(
+            key.model_copy(
+                update={"revoked": KeyRevocation(at=now() - timedelta(days=30), reason="stolen", log_size=None)}
+            )
+            if key.name == "signer"
+            else key
+            for key in trust.keys
+        )
+        write_trust(store.trust_file, trust.model_copy(update={"keys": revoked}))
+        poller.poll()
+        assert reason(service)

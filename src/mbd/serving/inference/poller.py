@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mbd.certificate.trust import Trust
 from mbd.errors import MbdError, VerificationError
 from mbd.model import predictor
 from mbd.model.predictor import Model
@@ -39,8 +40,8 @@ class Poller:
     ) -> None:
         self._releases, self._models, self._folder, self._seconds = log, models, folder, seconds
         self._instruments = instruments
-        self._before: LogState | None = None
-        self._admitted = time.monotonic()
+        self._admitted: dict[str, tuple[tuple[int, Trust], float]] = {}
+        """for each model, the state of the log with which the guard has last admitted it, and when"""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="releases", daemon=True)
 
@@ -67,11 +68,11 @@ class Poller:
         """Look at the log once. Failures are logged, not raised."""
         try:
             state = self._releases.read()
+            self._withdraw(state)
         except VerificationError as error:
             _log.error("the log cannot be trusted: %s", error.problem)
             for model in self._models:
                 self._take_out(model, "the log in the store does not verify, or not all of it can be read")
-            self._before = None
         except Exception as error:  # the next look may succeed, whatever the reason
             _log.warning("the log cannot be read: %s", _text(error))
             for model in self._models if self._models.stale else ():
@@ -79,47 +80,53 @@ class Poller:
         else:
             self._models.log_was_read()
             self._instruments.log.set_to_current_time()
-            self._follow(state)
+            for model in self._models:
+                self._update(model, state)
         self._models.looked.set()
 
-    def _follow(self, state: LogState) -> None:
+    def _withdraw(self, state: LogState) -> None:
+        """Refuse modalities and take out models that were revoked, before anything that takes time."""
         for model in self._models:
             model.revoke(state.revoked(model.name))
             serving = model.state
             if isinstance(serving, Serving) and (reason := state.withdrawn(serving.release)):
                 self._take_out(model, reason)
-        ask = not state.same_as(self._before) or time.monotonic() - self._admitted > _ADMITTED_SECONDS
-        for model in self._models:
-            self._update(model, state, ask=ask)
-        if ask:
-            self._before, self._admitted = state, time.monotonic()
 
-    def _update(self, model: ServedModel, state: LogState, *, ask: bool) -> None:
+    def _update(self, model: ServedModel, state: LogState) -> None:
+        """Serve the current release of a model, or the one before as long as the guard admits it."""
         current, serving = state.current(model.name), model.state
         if current is None:
             self._take_out(model, state.absence(model.name))
         elif not isinstance(serving, Serving) or serving.release != current:
             try:
                 self._swap(model, self._load(current, state))
+                self._admitted[model.name] = state.key, time.monotonic()
             except Exception as error:  # the old one may stay, whatever the reason
                 self._instruments.failed_loads.labels(model.name).inc()
                 _log.warning("release %s of %s is not loaded: %s", current.statement[:16], model.name, _text(error))
                 # Clients learn what the guard says; other errors can name paths.
                 why = error.problem if isinstance(error, NotAdmittedError) else "the server's log says why"
                 self._keep(model, state, f"its current release is not loaded: {why}")
-        elif ask:
-            self._keep(model, state)
+        else:
+            key, since = self._admitted[model.name]
+            if key != state.key or time.monotonic() - since > _ADMITTED_SECONDS:
+                self._keep(model, state)
 
     def _keep(self, model: ServedModel, state: LogState, reason: str | None = None) -> None:
-        """Let a model be served as long as the guard admits it; `reason`: why it would be another release."""
+        """Let a model be served as long as the guard admits it; `reason`: why it is not another release."""
         serving = model.state
-        if isinstance(serving, Unavailable):
-            self._take_out(model, reason or serving.reason)
-        elif serving.folder is not None:
-            try:
-                state.admit(model.name, serving.folder)
-            except MbdError as error:
-                self._take_out(model, reason or error.problem)
+        if isinstance(serving, Unavailable) or serving.folder is None:
+            self._take_out(model, reason or "no release of it is loaded")
+            return
+        try:
+            state.admit(model.name, serving.folder)
+            self._admitted[model.name] = state.key, time.monotonic()
+        except NotAdmittedError as error:
+            self._take_out(model, reason or error.problem)
+        except Exception as error:  # the guard could not be asked, so the answer may be as before, for a time
+            _log.warning("the guard could not be asked about %s: %s", model.name, _text(error))
+            if time.monotonic() - self._admitted[model.name][1] > self._models.log_seconds:
+                self._take_out(model, "the guard could not be asked about it for too long")
 
     def _load(self, release: Release, state: LogState) -> Serving:
         folder = Path(tempfile.mkdtemp(dir=self._folder))

@@ -72,8 +72,8 @@ class ServedModels:
 
     def __init__(self, names: Iterable[str], log_seconds: float) -> None:
         self._models = {name: ServedModel(name) for name in names}
-        self._log_seconds = log_seconds
-        self._read_at: float | None = None
+        self.log_seconds = log_seconds
+        self._read_at = time.monotonic()
         self.looked = threading.Event()
         """set once the log was looked at for the first time, successfully or not"""
 
@@ -97,9 +97,9 @@ class ServedModels:
     @property
     def stale(self) -> str | None:
         """Why no model may answer, however it is loaded: the log was not read for too long. None: they may."""
-        if self._read_at is None or time.monotonic() - self._read_at <= self._log_seconds:
+        if time.monotonic() - self._read_at <= self.log_seconds:
             return None
-        return f"the log could not be read for {self._log_seconds:g} seconds: a release may have been revoked since"
+        return f"the log could not be read for {self.log_seconds:g} seconds: a release may have been revoked since"
 
     def serving(self, name: str, version: str | None = None) -> Serving:
         """Return the release that answers for a name.
