@@ -161,7 +161,10 @@ def _parse_statement(path: Path) -> object:
 
 
 def _requests() -> list[bytes]:
-    rows = {"text": np.arange(6, dtype=np.float32).reshape(2, 3), "ids": np.arange(4).reshape(2, 2)}
+    rows: dict[str, Array] = {
+        "text": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "ids": np.arange(4).reshape(2, 2),
+    }
     body, headers = encode(rows, binary=True, outputs=[{"name": "prediction", "parameters": {"binary_data": True}}])
     plain, _ = encode(rows, id="one", parameters={"binary_data_output": False})
     return [f"{headers[HEADER]}\n".encode() + body, b"\n" + plain]
