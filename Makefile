@@ -84,7 +84,7 @@ lint: $(STAMP) ## ruff and mypy --strict
 	mypy
 
 bench: $(STAMP) ## the performance claims, as ratios measured in one run
-	@for file in benchmarks/*.py; do echo "== $$file"; python $$file || exit 1; done
+	@for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=$(CURDIR) python $$file || exit 1; done
 
 study: $(STAMP) ## the paper's tables and figures (NAME=ablation: one; DATA=FILE.npz: your data; REVOKED=voice)
 	@python -m studies $(NAME) $(if $(DATA),--data '$(DATA)') $(if $(REVOKED),--revoked '$(REVOKED)')

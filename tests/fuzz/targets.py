@@ -26,9 +26,11 @@ from mbd.monitoring.facts import facts_of_request
 from mbd.params import load_params
 from mbd.randomness import stream
 from mbd.records import now
+from mbd.serving.inference.protocol import HEADER, parse_request
 from mbd.tensors import Array, open_tensors
 from tests.fuzz.mutations import Mutator, bytes_or_tokens, in_archive, in_header, in_json
 from tests.golden.certificates.cases import HERE
+from tests.serving.inference.server import encode
 
 _GOLDEN = HERE / "v1" / "surgery"
 _SPLITS = {"train": 6, "valid": 3, "test": 3}
@@ -191,6 +193,22 @@ def _parse_checkpoint(path: Path) -> object:
     return verify_checkpoint(path.read_bytes().decode(errors="replace"), read_trust(_GOLDEN / "trust.json"))
 
 
+def _inference_requests() -> list[bytes]:
+    rows: dict[str, Array] = {
+        "text": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "ids": np.arange(4).reshape(2, 2),
+    }
+    body, headers = encode(rows, binary=True, outputs=[{"name": "prediction", "parameters": {"binary_data": True}}])
+    plain, _ = encode(rows, id="one", parameters={"binary_data_output": False})
+    return [f"{headers[HEADER]}\n".encode() + body, b"\n" + plain]
+
+
+def _parse_inference_request(path: Path) -> object:
+    """Parse a request to the model server; the first line is the header with the length of the JSON."""
+    length, _, body = path.read_bytes().partition(b"\n")
+    return parse_request(body, length.decode("latin-1") or None)
+
+
 TARGETS: dict[str, Target] = {
     "npz": Target(_npz, _source("npz"), in_archive, "input.npz"),
     "table": Target(_table, _source("table"), file="input.csv"),
@@ -212,6 +230,7 @@ TARGETS: dict[str, Target] = {
     "request": Target(_requests, _parse_request, in_json),
     "decision": Target(_decisions, lambda path: Decision.read(path, "decision"), in_json),
     "checkpoint": Target(_checkpoints, _parse_checkpoint),
+    "inference": Target(_inference_requests, _parse_inference_request),
 }
 
 

@@ -51,6 +51,7 @@ def admit(
     at: datetime | None = None,
     max_age: timedelta | None = MAX_AGE,
     history: History | None = None,
+    name: str | None = None,
 ) -> Admission:
     """Return the certificate by which a model may be loaded.
 
@@ -61,6 +62,7 @@ def admit(
         at: The time that counts as now.
         max_age: How old the log's checkpoint may be; an older one may hide that the certificate was revoked.
         history: What the store's log says, if it was read before.
+        name: The model name under which it is to be loaded: certificates of other names do not count. None: any name.
 
     Raises:
         VerificationError: The model may not be loaded; it says why.
@@ -75,7 +77,8 @@ def admit(
         raise DataError("there are no weights in this folder", file=model / WEIGHTS, hint="give a model folder")
     history = (history or read_history(store, trust)).require(at, max_age)
     refused: list[str] = []
-    about = [one for one in history.certificates.values() if one.weights == digests[WEIGHTS]]
+    named = [one for one in history.certificates.values() if name in (None, one.model)]
+    about = [one for one in named if one.weights == digests[WEIGHTS]]
     for certificate in reversed(about):
         status = status_in(history, certificate, at, max_age=max_age)
         if status.state != "valid":

@@ -1,0 +1,1 @@
+"""The HTTP interface; inference by the Open Inference Protocol is in `mbd.serving.inference`."""
