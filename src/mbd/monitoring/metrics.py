@@ -7,7 +7,9 @@ and modalities are few, and all others come from lists in the code. No label hol
     kind        empirical | certified | exact: what a certificate guarantees
     state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.certificate.state`)
     step        a command, such as `delete` or `request-run`
-    reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted
+    reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted;
+                or which limit of the HTTP interface: rate, body
+    route       a path of the HTTP interface with its variables, such as /requests/{id}
 """
 
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ class Metric:
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    kind: Literal["gauge", "counter"] = "gauge"
+    kind: Literal["gauge", "counter", "histogram"] = "gauge"
 
 
 BUILD = Metric("mbd_build_info", "Version of the exporter; the value is always 1.", ("version", "python"))
@@ -141,5 +143,19 @@ SCAN_READ = Metric(
     "mbd_store_objects_read_total", "Objects read from the store because they were new or changed.", (), "counter"
 )
 SCAN_FAILURES = Metric("mbd_store_scan_failures_total", "Scans of the store that failed.", (), "counter")
+
+# the HTTP interface
+HTTP_SECONDS = Metric(
+    "mbd_http_request_duration_seconds",
+    "Duration of HTTP requests, by method, route and status.",
+    ("method", "route", "status"),
+    "histogram",
+)
+HTTP_LIMITED = Metric(
+    "mbd_http_refused_requests_total", "HTTP requests refused by a limit, by reason.", ("reason",), "counter"
+)
+WEBHOOK_PENDING = Metric("mbd_webhook_pending_events", "Changes of requests that a webhook has not accepted yet.")
+WORKER_UP = Metric("mbd_worker_up", "Whether the worker beside the server is running.")
+WEBHOOK_FAILURES = Metric("mbd_webhook_failures_total", "Posts to webhooks that failed.", (), "counter")
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -20,6 +20,7 @@ from mbd.params.features import FeaturesSettings
 from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
 from mbd.params.operations import MonitoringSettings, PurgeSettings, RequestsSettings, StoreSettings
 from mbd.params.platform import PlatformSettings
+from mbd.params.serving import ServingSettings
 from mbd.params.shredding import ShreddingSettings
 
 DEFAULT_FILE = Path("params.yaml")
@@ -42,6 +43,7 @@ class Params(Settings):
     purge: PurgeSettings = PurgeSettings()
     shredding: ShreddingSettings = ShreddingSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
+    serving: ServingSettings = ServingSettings()
     platform: PlatformSettings = PlatformSettings()
 
 
