@@ -48,6 +48,8 @@ ONLY_HERE = {
     "h5py": {"features/sequences.py"},
     "boto3": {"storage", "shredding/kms.py", "doctor"},
     "fastapi": {"serving"},
+    "uvicorn": {"serving"},
+    "jwt": {"serving"},
 }
 
 

@@ -3,7 +3,7 @@
 Modules log with ``logging.getLogger(__name__)``; results go to standard output and never through a logger. A program
 that imports `mbd` sets up logging by itself; the command line and the tasks of a pipeline call :func:`configure`.
 Credentials in URLs are removed from every line, and control characters are shown. Names of subjects are never passed to
-a logger.
+a logger. Facts that a reader of JSON lines wants as keys of their own are passed as ``extra={"fields": {…}}``.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from mbd.urls import without_credentials
+from mbd.urls import without_credentials, without_paths
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -49,6 +49,7 @@ class _Json(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **getattr(record, "fields", {}),
             **({"traceback": self.formatException(record.exc_info)} if record.exc_info else {}),
         }
         return visible(without_credentials(json.dumps(fields, ensure_ascii=False)))
@@ -86,6 +87,27 @@ def configure(level: int | None = None, form: LogFormat | None = None) -> None:
         _ROOT.setLevel(level)
     if form is not None:
         _HANDLER.setFormatter(_FORMATS[form])
+
+
+def serve() -> None:
+    """Log as a service does: also what the HTTP server warns of, and without paths of this machine in any line."""
+    if not any(isinstance(one, _WithoutPaths) for one in _HANDLER.filters):
+        _HANDLER.addFilter(_WithoutPaths())
+    server = logging.getLogger("uvicorn")
+    server.handlers, server.propagate = [_HANDLER], False
+    server.setLevel(logging.WARNING)
+
+
+class _WithoutPaths(logging.Filter):
+    """Removes paths from every message, and replaces a traceback by the kind of its error."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if "fields" not in record.__dict__:  # those messages hold a route, and nothing that a client has sent
+            record.msg, record.args = without_paths(record.getMessage()), ()
+        if record.exc_info and record.exc_info[0]:
+            record.msg = f"{record.msg} ({record.exc_info[0].__name__})"
+            record.exc_info = record.exc_text = None
+        return True
 
 
 def progress_bar(*, shown: bool = True, **options: Any) -> "tqdm[Any]":  # noqa: ANN401 -- tqdm's

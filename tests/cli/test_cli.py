@@ -173,6 +173,7 @@ def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Comma
 WITHOUT_JSON = {
     "mbd exporter": "its page is in Prometheus's format",
     "mbd pipeline run": "its result is the steps' outputs",
+    "mbd serve": "it prints its address and serves until it is stopped",
     "mbd purge check-push": "git calls it and reads its exit code",
     "mbd purge hook install": "it prints the file that it wrote",
 }

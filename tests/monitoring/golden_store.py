@@ -32,7 +32,7 @@ from mbd.formats.statement import (
     subjects_of,
     to_payload,
 )
-from mbd.monitoring.exporter import StoreMonitor
+from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params.operations import StoreSettings
 from mbd.records import now

@@ -24,6 +24,8 @@ BOUNDED = {
     "place",
     "version",
     "python",
+    "route",
+    "status",
 }
 COUNTED = {
     "requests",
@@ -36,6 +38,7 @@ COUNTED = {
     "parameters",
     "info",
     "up",
+    "events",
     "total",
 }
 UNITS = {"seconds", "ratio", "epsilon", "error"}

@@ -199,3 +199,31 @@ def test_a_store_that_was_rolled_back_is_refused(worker: Worker, tmp_path: Path)
     shutil.copytree(tmp_path / "backup", tmp_path / "store")
     with pytest.raises(VerificationError, match="the log has shrunk"):
         list(worker.run())
+
+
+def test_a_watching_worker_goes_on_after_failures_and_lets_a_failed_request_rest(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = submitted(worker, "audio")
+    waited: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        match len(waited):
+            case 1:  # the store is away
+                store.rename(store.with_name("away"))
+                store.symlink_to(store)
+            case 2:
+                store.unlink()
+                store.with_name("away").rename(store)
+        return len(waited) < 4
+
+    store = Path(worker.store_url.removeprefix("file://"))
+    broken = replace(worker, features=worker.features / "nothing")
+    outcomes = list(broken.watch(wait))
+    assert [(request.id, request.state) for request, _ in outcomes] == [(first.id, "failed")]
+    assert waited[1] > waited[0] == worker.params.serving.poll_seconds
+    assert "carrying out requests failed" in caplog.text
+    assert worker.request_store.get(first.id).state == "failed"
+    done = list(worker.watch(lambda _: False))
+    assert [request.state for request, _ in done] == ["certified"]

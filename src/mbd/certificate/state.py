@@ -164,7 +164,7 @@ def entries(
     history = history or read_history(store, trust)
     for facts in history.certificates.values():
         try:
-            yield _entry(history, facts, at, max_age)
+            yield entry_in(history, facts, at, max_age)
         except (VerificationError, DataError) as error:
             yield InvalidCertificate(facts.digest, error.problem)
     yield from invalid_entries(history)
@@ -196,10 +196,11 @@ def entry(
         raise VerificationError(f"this entry of the log does not count: {finding.reason}", value=digest)
     if digest not in history.certificates:
         raise UsageError("this is not a certificate, but a statement about one", value=digest)
-    return _entry(history, history.certificates[digest], at, max_age)
+    return entry_in(history, history.certificates[digest], at, max_age)
 
 
-def _entry(history: History, facts: CertificateFacts, at: datetime, max_age: timedelta | None) -> CertificateEntry:
+def entry_in(history: History, facts: CertificateFacts, at: datetime, max_age: timedelta | None) -> CertificateEntry:
+    """Return a certificate of a history, with what was said about it and its state at a time."""
     about = tuple(history.statement(one.digest) for one in history.about(facts.digest))
     status = status_in(history, facts, at, max_age=max_age)
     undated = status_in(history, facts, facts.issued, max_age=None)

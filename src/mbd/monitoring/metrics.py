@@ -7,9 +7,10 @@ and modalities are few, and all others come from lists in the code. No label hol
     kind        empirical | certified | exact: what a certificate guarantees
     state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.certificate.state`)
     step        a command, such as `delete` or `request-run`
-    reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted; or why an inference
-                request was refused: malformed, too_large, unknown_model, invalid_input, revoked_modality, unavailable,
-                overloaded, failed
+    reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted; which limit of the HTTP
+                interface: rate, body; or why an inference request was refused: malformed, too_large, unknown_model,
+                invalid_input, revoked_modality, unavailable, overloaded, failed
+    route       a path of the HTTP interface with its variables, such as /requests/{id}
 """
 
 from dataclasses import dataclass
@@ -173,5 +174,19 @@ INFERENCE_LOADS_FAILED = Metric(
     "counter",
 )
 INFERENCE_LOG = Metric("mbd_inference_log_read_timestamp_seconds", "When the model server last read the log.")
+
+# the HTTP interface
+HTTP_SECONDS = Metric(
+    "mbd_http_request_duration_seconds",
+    "Duration of HTTP requests, by method, route and status.",
+    ("method", "route", "status"),
+    "histogram",
+)
+HTTP_LIMITED = Metric(
+    "mbd_http_refused_requests_total", "HTTP requests refused by a limit, by reason.", ("reason",), "counter"
+)
+WEBHOOK_PENDING = Metric("mbd_webhook_pending_events", "Changes of requests that a webhook has not accepted yet.")
+WORKER_UP = Metric("mbd_worker_up", "Whether the worker beside the server is running.")
+WEBHOOK_FAILURES = Metric("mbd_webhook_failures_total", "Posts to webhooks that failed.", (), "counter")
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

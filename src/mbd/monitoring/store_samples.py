@@ -83,7 +83,7 @@ def _add_requests(samples: Samples, requests: list[RequestFacts]) -> None:
     last: dict[tuple[str, str, str], float] = {}
     for request in requests:
         for modality in request.modalities:
-            for state, at in request.reached:
+            for state, at in request.events:
                 key = request.model, modality, state
                 last[key] = max(at, last.get(key, at))
     for (model, modality, reached), at in last.items():

@@ -23,10 +23,10 @@ from mbd.certificate.tombstones import read_list
 from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
 from mbd.formats.leakage import LeakageRecord
-from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import CERTIFICATE, DeletionStatement, ReauditStatement
 from mbd.monitoring.facts import InvalidEntry, RequestFacts, facts_of_request
 from mbd.requests.request_store import PREFIX as REQUESTS
+from mbd.requests.request_store import parse_request
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError
 
@@ -199,7 +199,7 @@ class StoreScanner:
 
     def _read_request(self, name: str) -> RequestFacts | InvalidEntry:
         try:
-            return facts_of_request(DeletionRequest.from_bytes(self._private.read(name), "request", file=name))
+            return facts_of_request(parse_request(self._private.read(name), name))
         except DataError as error:
             return InvalidEntry(str(error))
 

@@ -1,1 +1,1 @@
-"""The HTTP interface; inference by the Open Inference Protocol is in `mbd.serving.inference`."""
+"""The HTTP interface: requests, certificates, the store to read, a console, inference. See :mod:`mbd.serving.app`."""

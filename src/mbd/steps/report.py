@@ -118,14 +118,17 @@ def bundle_page(bundle: Bundle) -> Page:
     return certificate_page(statement, PageContext(bundle.digest, inclusion))
 
 
-def store_page(log: Log, url: str, entry: CertificateEntry, answered: tuple[str, ...] = ()) -> Page:
+def store_page(
+    log: Log, url: str, entry: CertificateEntry, answered: tuple[str, ...] = (), *, back: str = "../index.html"
+) -> Page:
     """Return the page of a verified certificate.
 
     Args:
         log: The log that it was read from; its proof of inclusion is made from it, not taken from the store.
-        url: The store's URL.
+        url: The store's URL, as readers of the page know it.
         entry: The certificate.
         answered: Ids of the requests that it answers.
+        back: Address of the list of certificates.
 
     Raises:
         VerificationError: The log no longer has what the proof of inclusion needs.
@@ -138,7 +141,7 @@ def store_page(log: Log, url: str, entry: CertificateEntry, answered: tuple[str,
         status=entry.undated,
         answered=answered,
         url=f"{url}/{CERTIFICATES}/{entry.digest}",
-        back=Link(text="All certificates", href="../index.html"),
+        back=Link(text="All certificates", href=back),
     )
     return certificate_page(entry.statement, known)
 

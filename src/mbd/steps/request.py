@@ -12,7 +12,8 @@ otherwise the requests are carried out again.
 
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +43,7 @@ from mbd.steps.base_model import BaseModel, find_base
 from mbd.storage import open_store
 from mbd.storage.store import Store
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
 _log = logging.getLogger(__name__)
 
 
@@ -57,11 +59,16 @@ class Worker:
     """the model that was trained, for the first deletion; later ones start from the current release"""
     name: str
 
-    def run(self) -> Iterator[tuple[DeletionRequest, str]]:
-        """Carry out open requests until there are none; yield each with its outcome in words."""
+    def run(self, but: Iterable[str] = ()) -> Iterator[tuple[DeletionRequest, str]]:
+        """Carry out open requests until there are none, except those with the ids in `but`.
+
+        Yields:
+            Each request with its outcome in words.
+
+        """
         batches = Batches(self.request_store, self.params.certificate.model)
         self._reopen()
-        tried: set[str] = set()
+        tried = set(but)
         while any(r.model == batches.model and r.id not in tried for r in self.request_store.open_requests()):
             lease = batches.take(self.name, self.params.requests.lease_seconds)
             if lease is None:
@@ -105,6 +112,34 @@ class Worker:
 
         for request in marked:
             self.request_store.change(request.id, opened)
+
+    def watch(self, wait: Callable[[float], bool]) -> Iterator[tuple[DeletionRequest, str]]:
+        """Carry out requests as they come; one that failed is tried again after growing pauses.
+
+        Args:
+            wait: Waits for some seconds; whether to go on afterwards.
+
+        Yields:
+            Each request with its outcome in words.
+
+        """
+        pauses: dict[str, float] = {}
+        again: dict[str, float] = {}
+        failures = 0
+        while True:
+            resting = [request for request, at in again.items() if time.monotonic() < at]
+            try:
+                for request, outcome in self.run(resting):
+                    if request.state == "failed":
+                        pauses[request.id] = min(2 * pauses.get(request.id, _FIRST_PAUSE / 2), _LONGEST_PAUSE)
+                        again[request.id] = time.monotonic() + pauses[request.id]
+                    yield request, outcome
+                failures = 0
+            except (MbdError, OSError) as error:  # such as a store that is away: the next time may succeed
+                failures += 1
+                _log.warning("carrying out requests failed: %s", error)
+            if not wait(min(self.params.serving.poll_seconds * 2**failures, _LONGEST_PAUSE)):
+                return
 
     def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], base: BaseModel) -> None:
         with private_folder(gettempdir()) as work:
