@@ -8,7 +8,7 @@ from mbd.names import Name
 from mbd.params.base import Count, Settings
 from mbd.params.operations import Url
 
-Public = Literal["store", "metrics"]
+Public = Literal["store", "metrics", "inference"]
 PUBLIC: tuple[Public, ...] = get_args(Public)
 
 
@@ -74,7 +74,7 @@ class ServingSettings(Settings):
     """file of the access tokens, which holds only their hashes (`mbd serve token`)"""
     oidc: OidcSettings = OidcSettings()
     public: tuple[Public, ...] = PUBLIC
-    """what is readable without a token: store (certificates, models and the published part of the store) | metrics"""
+    """what needs no token: store (certificates, models and the published part of the store) | metrics | inference"""
     weights: bool = False
     """whether the weights in the store can be fetched"""
     url: SecureUrl | None = None
@@ -82,9 +82,9 @@ class ServingSettings(Settings):
     poll_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
     """pause between two scans of the store"""
     rate_per_minute: Annotated[int, Field(ge=0, le=10**6)] = 600
-    """requests that one client may make each minute, by token or else by address; 0: any number"""
+    """requests that one client may make each minute, by token or else by address, inference apart; 0: any number"""
     body_bytes: Annotated[int, Field(ge=1024, le=2**31)] = 1 << 20
-    """largest body of a request"""
+    """largest body of a request, inference apart"""
     shutdown_seconds: Annotated[int, Field(ge=1, le=600)] = 20
     """time that requests have to end when the server stops"""
     webhooks: tuple[SecureUrl, ...] = ()

@@ -7,7 +7,7 @@
 The OpenAPI document is at `/openapi.json`.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fastapi.openapi.utils import get_openapi
 from mbd import __version__
 from mbd.params.serving import PUBLIC, OidcSettings
 from mbd.serving import problems
-from mbd.serving.identity import Gatekeeper
+from mbd.serving.identity import Gatekeeper, readable
 from mbd.serving.middleware import HttpMetrics, RequestContext
 from mbd.serving.routes import certificates, console, events, health, requests, store
 from mbd.serving.service import Service
@@ -28,19 +28,19 @@ _PROBLEM = {"$ref": f"#/components/schemas/{problems.Problem.__name__}"}
 _DESCRIPTION = "Requests to delete a modality from a model, their certificates, and the store they are published in."
 
 
-def create_app(service: Service, more: Sequence[APIRouter] = ()) -> FastAPI:
-    """Return the application of a service.
-
-    Args:
-        service: What the routes work on; it is started and stopped with the application.
-        more: Further routers, such as that of inference.
-
-    """
+def create_app(service: Service) -> FastAPI:
+    """Return the application of a service, which is started and stopped with it."""
     settings = service.params.serving
     gatekeeper = Gatekeeper(TokenFile(Path(settings.tokens)), settings.oidc, settings.public)
     # Every router of the application is included here, and nowhere else.
-    routers = (requests.router, certificates.router, store.router, events.router, health.router, console.router, *more)
-    return _app(service, gatekeeper, routers)
+    routers = [requests.router, certificates.router, store.router, events.router, health.router, console.router]
+    if not settings.inference.models:
+        return _app(service, gatekeeper, routers)
+    from mbd.serving.inference import InferenceService, router  # noqa: PLC0415 -- loads torch
+
+    inference, guarded = InferenceService(service.params, service.store, service.trust_file), APIRouter()
+    guarded.include_router(router(inference), dependencies=[readable("inference")])
+    return _app(service, gatekeeper, [*routers, guarded], inference.instruments.text)
 
 
 def exporter_app(service: Service) -> FastAPI:
@@ -49,7 +49,11 @@ def exporter_app(service: Service) -> FastAPI:
     return _app(service, nothing, (health.router,))
 
 
-def _app(service: Service, gatekeeper: Gatekeeper, routers: Sequence[APIRouter]) -> FastAPI:
+def _app(
+    service: Service, gatekeeper: Gatekeeper, routers: Sequence[APIRouter], *metrics: Callable[[], str]
+) -> FastAPI:
+    """Return the application with these routers; `metrics`: further metrics in the text format of Prometheus."""
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
@@ -66,7 +70,8 @@ def _app(service: Service, gatekeeper: Gatekeeper, routers: Sequence[APIRouter])
         redirect_slashes=False,
     )
     counted = HttpMetrics()
-    app.state.service, app.state.gatekeeper, app.state.http_metrics = service, gatekeeper, counted
+    app.state.service, app.state.gatekeeper = service, gatekeeper
+    app.state.metrics = (service.metrics, counted.text, *metrics)
     app.add_middleware(RequestContext, settings=service.params.serving, gatekeeper=gatekeeper, counted=counted)
     problems.install(app)
     for router in routers:

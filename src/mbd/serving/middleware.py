@@ -27,6 +27,8 @@ from mbd.serving.problems import answer, of_error
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _CLIENTS = 10_000
+INFERENCE = "/v2/"
+"""what the paths of the Open Inference Protocol begin with"""
 _LIMITS = {413: "body", 429: "rate"}
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
@@ -117,7 +119,8 @@ class RequestContext:
         """Answer a request within the limits, and any other with what it exceeds."""
         scope["state"]["identity"] = identity = await self._identity(scope)
         client = f"name:{identity.name}" if identity else f"address:{(scope.get('client') or ('',))[0]}"
-        if wait := self._rate.wait(client):
+        inference = scope["path"].startswith(INFERENCE)  # its queue limits how much it takes on
+        if wait := 0.0 if inference else self._rate.wait(client):
             response = answer(
                 scope,
                 429,
@@ -127,7 +130,8 @@ class RequestContext:
             )
             await response(scope, receive, send)
             return
-        largest, length = self._settings.body_bytes, Headers(scope=scope).get("content-length", "0")
+        largest = self._settings.inference.request_bytes if inference else self._settings.body_bytes
+        length = Headers(scope=scope).get("content-length", "0")
         if not length.isdecimal() or int(length) > largest:
             response = answer(scope, 413, f"a body may have {largest} bytes", headers={"Connection": "close"})
             await response(scope, receive, send)

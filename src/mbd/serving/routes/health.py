@@ -1,6 +1,6 @@
 """Health and metrics.
 
-/metrics    the result of the last scan, metrics about the scan itself, durations of HTTP requests
+/metrics    the result of the last scan, metrics about the scan itself, durations of HTTP requests, inference
 /healthz    200 while the store monitor is running
 /readyz     200 once the first scan has ended; a store that is unreachable shows as `mbd_store_up 0`
 """
@@ -10,7 +10,6 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from mbd.serving.identity import readable
-from mbd.serving.middleware import HttpMetrics
 from mbd.serving.problems import ApiError
 from mbd.serving.routes.common import Serving, problems
 
@@ -46,7 +45,6 @@ def readyz(service: Serving) -> str:
     responses=problems(401, 403),
     dependencies=[readable("metrics")],
 )
-def metrics(service: Serving, request: Request) -> str:
+def metrics(request: Request) -> str:
     """Metrics in the text format of Prometheus."""
-    http: HttpMetrics = request.app.state.http_metrics
-    return service.metrics() + http.text()
+    return "".join(text() for text in request.app.state.metrics)
