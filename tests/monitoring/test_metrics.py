@@ -39,6 +39,8 @@ COUNTED = {
     "info",
     "up",
     "events",
+    "rows",
+    "ready",
     "total",
 }
 UNITS = {"seconds", "ratio", "epsilon", "error"}
