@@ -64,17 +64,21 @@ def server(url: str, keys: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 def page_times(address: str, token: str, path: str, key: str, **query: str) -> list[float]:
-    """Return the seconds for each of some pages, from the first on."""
+    """Return the seconds for each of some pages, from the first on: the fastest of three."""
     times, following = [], None
     for _ in range(PAGES):
         asked = query | ({key: following} if following else {})
         request = urllib.request.Request(
             f"{address}{path}?{urllib.parse.urlencode(asked)}", headers={"Authorization": f"Bearer {token}"}
         )
-        start = time.perf_counter()
-        with urllib.request.urlopen(request, timeout=60) as response:
-            page = json.load(response)
-        times.append(time.perf_counter() - start)
+        fastest = float("inf")
+        for _ in range(3):  # other processes of the machine have a say in a single one
+            start = time.perf_counter()
+            with urllib.request.urlopen(request, timeout=60) as response:
+                content = response.read()
+            fastest = min(fastest, time.perf_counter() - start)
+        page = json.loads(content)
+        times.append(fastest)
         following = page["next"]
         if following is None:
             break

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-OF_EXTRAS = {"boto3", "botocore", "docker", "dvc", "kfp", "scipy", "sklearn", "threadpoolctl", "torch"}
+OF_EXTRAS = {
+    *("boto3", "botocore", "docker", "dvc", "fastapi", "jwt", "kfp", "scipy", "sklearn", "threadpoolctl", "torch"),
+    *("uvicorn", "httpx2"),
+}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.keys import make_keys
+from mbd.formats.access import AccessTokens
 from mbd.params import Params, load_params, to_yaml
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train
@@ -133,6 +134,7 @@ def deployed(cluster: Cluster, s3: S3, folder: Path, where: str) -> Iterator[Ser
         namespace(where),
         secret(where, "mbd-store", s3.environment),
         secret(where, "mbd-keys", keys),
+        secret(where, "mbd-access", {"tokens.json": AccessTokens().to_json()}),
         config_map(where, "mbd-trust", {"trust.json": (folder / "keys" / "trust.json").read_text()}),
         *volume(where, "mbd-model", volumes / "model"),
         *volume(where, "mbd-state", service.state),

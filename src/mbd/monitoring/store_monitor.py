@@ -33,6 +33,8 @@ class StoreMonitor:
         self._failures = self._read = 0
         self.snapshot: StoreSnapshot | None = None
         """the result of the last scan that succeeded"""
+        self.began = time.monotonic()
+        """when the last scan began"""
         self.scanned = threading.Event()
         """set once a first scan has ended, successfully or not"""
         self.listeners: list[Callable[[StoreSnapshot], None]] = []
@@ -67,6 +69,7 @@ class StoreMonitor:
     def scan(self) -> None:
         """Scan the store once. Failures are logged and counted, not raised."""
         own, start = Samples(), time.perf_counter()
+        self.began = time.monotonic()
         own.update([self._own])
         own.set(metrics.BUILD, 1, version=__version__, python=python_version())
         try:
@@ -87,9 +90,9 @@ class StoreMonitor:
         own.set(metrics.SCAN_FAILURES, self._failures)
         own.set(metrics.SCAN_READ, self._read)
         self._own = own
-        self.scanned.set()
         if self.snapshot and own.value(metrics.STORE_UP):
             self._notify(self.snapshot)
+        self.scanned.set()
 
     def _notify(self, snapshot: StoreSnapshot) -> None:
         for listener in self.listeners:

@@ -11,6 +11,7 @@ server gives an event the same id, and a receiver can recognise one that it has 
 import base64
 import binascii
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -86,6 +87,7 @@ class RequestIndex:
     def __init__(self) -> None:
         self._facts: dict[str, RequestFacts] = {}
         self._sorted: list[RequestFacts] = []
+        self._written: dict[str, tuple[float, RequestFacts]] = {}
         self._recent: list[RequestEvent] = []
         self._listeners: list[Callable[[list[RequestEvent]], None]] = []
         self._lock = threading.Lock()
@@ -97,22 +99,22 @@ class RequestIndex:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def scanned(self, snapshot: StoreSnapshot) -> None:
-        """Take over what a scan found."""
+    def scanned(self, snapshot: StoreSnapshot, began: float) -> None:
+        """Take over what a scan found that began at a time of the monotonic clock."""
         valid = (facts for facts in snapshot.requests.values() if isinstance(facts, RequestFacts))
         found = {facts.id: _proven(facts, snapshot.history) for facts in valid}
         with self._lock:
-            # A request that was written here after the scan had begun is newer than what the scan has.
-            for identifier, facts in self._facts.items():
-                if identifier in found and len(facts.events) > len(found[identifier].events):
-                    found[identifier] = facts
-            self._take(found)
+            # What was written here after the scan had begun is newer than what the scan has, or not in it at all.
+            self._written = {one: written for one, written in self._written.items() if written[0] >= began}
+            self._take(found | {one: facts for one, (_, facts) in self._written.items()})
             self.complete = True
 
     def written(self, request: DeletionRequest) -> None:
         """Take over a request that was written here."""
+        facts = facts_of_request(request)
         with self._lock:
-            self._take(self._facts | {request.id: facts_of_request(request)})
+            self._written[request.id] = time.monotonic(), facts
+            self._take(self._facts | {request.id: facts})
 
     def page(self, wanted: RequestFilter, limit: int, after: str | None) -> tuple[list[RequestFacts], str | None]:
         """Return some requests, nearest deadline first, and where the next page begins (None: there is none)."""

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +62,7 @@ class Service:
         """of objects that were asked for: whether they hold weights"""
         self._rows: tuple[tuple[CertificateFacts, Status], ...] = ()
         self._rows_of: tuple[object, ...] | None = None
-        self._rows_at = datetime.min
+        self._rows_at: datetime | None = None
         self.monitor.listeners.append(self._scanned)
 
     @classmethod
@@ -113,13 +113,8 @@ class Service:
 
     @property
     def certificates(self) -> tuple[tuple[CertificateFacts, Status], ...]:
-        """Every certificate and its state, the last logged first."""
-        snapshot, at = self.snapshot, self.clock()
-        of = (snapshot.history.head, snapshot.history.findings, snapshot.log_problem)
-        if of != self._rows_of or at - self._rows_at.replace(tzinfo=at.tzinfo) > timedelta(seconds=_STATES_SECONDS):
-            history = snapshot.history
-            rows = [(one, self._status(snapshot, one, at)) for one in history.certificates.values()]
-            self._rows, self._rows_of, self._rows_at = tuple(reversed(rows)), of, at
+        """Every certificate and its state, the last logged first, as of the last scan."""
+        _ = self.snapshot
         return self._rows
 
     def certificate(self, digest: str) -> tuple[CertificateFacts, Status]:
@@ -183,13 +178,21 @@ class Service:
             samples.set(metrics.WORKER_UP, self.worker.pid is not None)
         return self.monitor.text() + samples.text()
 
+    def _list_certificates(self, snapshot: StoreSnapshot) -> None:
+        """Make the list again if the log has changed, and now and then: here rather than while a client waits."""
+        at, of = self.clock(), (snapshot.history.head, snapshot.history.findings, snapshot.log_problem)
+        if of != self._rows_of or self._rows_at is None or (at - self._rows_at).total_seconds() > _STATES_SECONDS:
+            certificates = snapshot.history.certificates.values()
+            rows = [(one, self._status(snapshot, one, at)) for one in certificates]
+            self._rows, self._rows_of, self._rows_at = tuple(reversed(rows)), of, at
+
     @staticmethod
     def _status(snapshot: StoreSnapshot, certificate: CertificateFacts, at: datetime) -> Status:
         return status_in(snapshot.history, certificate, at, snapshot.log_problem, max_age=snapshot.max_age)
 
     def _scanned(self, snapshot: StoreSnapshot) -> None:
-        self.index.scanned(snapshot)
-        _ = self.certificates  # here rather than in the first request that asks for them
+        self.index.scanned(snapshot, self.monitor.began)
+        self._list_certificates(snapshot)
         for webhook in self.webhooks:
             webhook.wake()
 

@@ -127,7 +127,7 @@ class Webhook:
         """Send all events from a time on again; return how many that are."""
         self._change(lambda _: WebhookState(since=since))
         self._wake.set()
-        return len(self.pending())
+        return len(self.index.events(since.timestamp()))
 
     def _run(self) -> None:
         pause = self.first_pause
