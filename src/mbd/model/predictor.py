@@ -215,8 +215,10 @@ def _of_lengths(name: str, lengths: Array, shape: Shape) -> Array:
 
 def _refuse_not_finite(name: str, array: Array, available: Array) -> None:
     flat = array.reshape(-1)
-    if array.dtype.kind != "f" or np.isfinite(flat @ flat):  # a sum of squares is finite only if all of it is
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        # A sum of squares is finite only if all of it is; one that overflows is looked at value by value.
+        if array.dtype.kind != "f" or np.isfinite(flat @ flat):
+            return
     wrong = ~np.isfinite(array) & available.reshape(-1, *[1] * (array.ndim - 1))
     if wrong.any():
         row, *place = np.argwhere(wrong)[0].tolist()
