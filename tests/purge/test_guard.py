@@ -39,6 +39,7 @@ def test_a_certified_model_is_admitted_by_its_certificate(
 ) -> None:
     admission = admit(model_workspace.deletion("surgery"), authority.store, authority.trust)
     assert admission.certificate == Bundle(authority.folder / "published-surgery").digest
+    assert admission.verdict is not None
     assert admission.verdict.verified
 
 

@@ -75,6 +75,10 @@ class LineageKey:
         """Return the commitment to a `deletion.json` of this SHA-256."""
         return keyed(self.secret, "deletion", sha256).commitment
 
+    def data(self, sha256: str) -> str:
+        """Return the commitment to the digest of a model's data."""
+        return keyed(self.secret, "data", sha256).commitment
+
 
 def new_lineage_key(folder: Path) -> None:
     """Make the lineage key in a folder of keys, unless there is one."""

@@ -24,6 +24,7 @@ from mbd.formats.statement import (
     DeletionStatement,
     PurgeStatement,
     ReauditStatement,
+    ReinstatementStatement,
     RevocationStatement,
     SupersessionStatement,
 )
@@ -186,6 +187,9 @@ def _statement(statement: AnyStatement) -> str:
         return f"attacked again: {audit.leakage.decision}. {reasons or f'Next by {day(audit.reaudit_by)}'}"
     if isinstance(statement, PurgeStatement):
         return f"copies of the old weights searched for: {statement.predicate.erasure.claim}."
+    if isinstance(statement, ReinstatementStatement):
+        again = ", ".join(statement.predicate.modalities)
+        return f"overruled: {again} may be taken again. {statement.predicate.reason}"
     return "replaced by a later certificate."
 
 
