@@ -314,7 +314,7 @@ def test_killed_at_every_use_of_the_store_a_reinstatement_is_logged_once(tmp_pat
     reinstate(counted, cast("Store", counting))
     for operation in range(1, len(counting.operations) + 1):
         store = prepared(str(operation))
-        assert killed_at(operation, "after", lambda store=store: store.store, partial(reinstate, store))
+        assert killed_at(operation, "after", partial(getattr, store, "store"), partial(reinstate, store))
         reinstate(store, store.store)
         history = history_of(store)
         assert (history.size, history.model(model).revoked) == (2, frozenset())

@@ -37,7 +37,7 @@ def production(trained: Production, request: pytest.FixtureRequest) -> Productio
 
 def register_with(production: Production, both: Store) -> None:
     """Register by the step, but with this store for both parts."""
-    register.open_registrar = lambda _params, _url: production.registrar(both)  # the process is a fork
+    register.open_registrar = lambda params, url: production.registrar(both)  # the process is a fork
     production.register("audio")
 
 

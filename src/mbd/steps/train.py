@@ -1,7 +1,9 @@
 """Step `train`: from a FeatureSet to a model folder, or to one for each seed.
 
 With `without`, the model never meets these modalities: not a byte of their files is read, and the record of the step
-says so. Under torchrun every process trains and only the first writes.
+says so. What is revoked for the model `certificate.model` is left out as well, where models of the name are registered
+(:mod:`mbd.steps.revoked`): modalities, and recordings of persons. Under torchrun every process trains and only the first
+writes.
 
 `history.csv` has a row for each epoch (joint) or module (lattice) with all terms; `live/` has a file for each term, as
 dvclive writes it, for `dvc plots` and DVC's tools for editors. Neither holds a time: the same training writes the same
@@ -29,6 +31,7 @@ from mbd.model.predictor import Model, load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
+from mbd.steps.revoked import read_revoked
 from mbd.steps.step import step_run
 
 NAME = "train"
@@ -82,8 +85,29 @@ def run(
     Returns:
         The result; None in all processes of torchrun but the first.
 
+    Raises:
+        VerificationError: What is revoked for the name cannot be known.
+        DataError: It is not known whose recordings were deleted.
+
     """
-    data = FeatureSet.open(features, without=without, verify=True)
+    revoked = read_revoked(params)
+    without = tuple(dict.fromkeys((*without, *revoked.in_data(features))))
+    with revoked.left_out(features) as folder:
+        return _run(params, features, folder, out, without, revoked.certificates, progress=progress)
+
+
+def _run(
+    params: Params,
+    features: Path,
+    folder: Path,
+    out: Path,
+    without: tuple[str, ...],
+    left_out: tuple[str, ...],
+    *,
+    progress: bool,
+) -> TrainingResult | None:
+    """Train on the FeatureSet in `folder`: `features` without the recordings that certificates `left_out` deleted."""
+    data = FeatureSet.open(folder, without=without, verify=True)
     if not data.modalities:
         raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
     train = BACKBONES.get(params.model.backbone).train
@@ -94,6 +118,7 @@ def run(
     with step_run(NAME, out, {"model": params.model, "training": params.training}) as step:
         digest = canonical_digest(data.digests())
         step.inputs["features"] = {"path": str(features), "digest": digest, "without": list(without)}
+        step.inputs["features"] |= {"left_out": list(left_out)} if left_out else {}
         trained = train(data, params, work=snapshots, progress=progress)
         record = save_model(step.folder, trained.record, trained.tensors)
         step.known_digests[WEIGHTS] = record.sha256
