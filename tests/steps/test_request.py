@@ -22,6 +22,8 @@ from mbd.params import load_params
 from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
+from mbd.steps.base_model import find_base
+from mbd.steps.persons import Start
 from mbd.steps.request import Worker
 from mbd.storage import open_private, open_store
 from mbd.storage.store import update
@@ -171,8 +173,12 @@ def test_a_signed_certificate_of_an_abandoned_batch_is_not_published_later(
 ) -> None:
     assert worker.model
     request, lease = submitted(worker, "audio"), Lease(worker="slow", until=now(), batch=DEAD)
+    assert worker.features
     record, _ = load_model(worker.model)
-    decision = worker._certified(tmp_path / "work", worker.model, record, lease, [request], ())
+    (tmp_path / "work").mkdir()
+    base = find_base(worker.params, worker.store_url, worker.model)
+    start = Start(worker.params, base, worker.model, record, worker.features, tmp_path / "work")
+    decision = worker._certified(start, lease, [request])
     current = carried_out(worker, "visual")
     assert worker.request_store.get(request.id).state == "certified"  # by the same deletion
     again = submitted(worker, "audio")

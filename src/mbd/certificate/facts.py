@@ -17,6 +17,7 @@ from mbd.formats.statement import (
     WEIGHTS,
     AnyStatement,
     DeletionStatement,
+    NothingHeldStatement,
     PurgeStatement,
     ReauditStatement,
     RegistrationStatement,
@@ -29,7 +30,7 @@ from mbd.params.certificate import MOST_REAUDIT_DAYS
 Effect = Literal["revoked", "superseded", "refuted", "passed", "overruled", "none"]
 """what a statement does to the certificate that it is about; `passed`: an audit that sets the next date; `overruled`:
 what it revoked may be taken again, and what it says of its own model stays true"""
-Kind = Literal["supersession", "revocation", "reaudit", "purge", "reinstatement"]
+Kind = Literal["supersession", "revocation", "reaudit", "purge", "reinstatement", "nothing-held"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +221,8 @@ def statement_facts(
         case ReinstatementStatement():
             again, reason = statement.predicate.modalities, statement.predicate.reason
             return facts(kind="reinstatement", effect="overruled", reason=reason, modalities=again)
+        case NothingHeldStatement():
+            return facts(kind="nothing-held", effect="none", reason="nothing of a person was in its data")
     return facts(kind="supersession", effect="superseded", reason="replaced by another certificate")
 
 

@@ -67,8 +67,31 @@ class ModelHistory:
     persons: tuple[CertificateFacts, ...]
     """certificates of persons' deletions that are not revoked and were not reinstated: what is trained later leaves
     their recordings out"""
-    references: Mapping[str, ReferenceFacts | None]
-    """for each modality that the current release takes, the registered model that never saw it, if there is one"""
+    base: RegistrationFacts | None
+    """the registered model that the current release is, or was deleted from; None: none was registered"""
+    ready: tuple[ReferenceFacts, ...]
+    """references of the base that have seen no recordings which were deleted since"""
+
+    @property
+    def references(self) -> dict[str, ReferenceFacts | None]:
+        """For each modality that the current release takes, the registered model that never saw it, if there is one."""
+        inputs = self.current.inputs if self.current else ()
+        return {m: self.reference([other for other in inputs if other != m]) for m in inputs}
+
+    def reference(self, inputs: Iterable[str]) -> ReferenceFacts | None:
+        """Return the registered reference that takes, and has seen, these modalities alone; None: there is none."""
+        wanted = set(inputs)
+        return next((one for one in self.ready if set(one.inputs) == wanted), None)
+
+    @property
+    def respected(self) -> tuple[CertificateFacts, ...]:
+        """The certificates of persons' deletions whose recordings the current release was made without."""
+        if self.current is None:
+            return ()
+        start, current = self.base.index if self.base else -1, self.current
+        before = self.base.left_out if self.base else ()
+        later = [one for one in self.certificates if one.scope == "subjects"]
+        return tuple(one for one in later if one.digest in before or start < one.index <= current.index)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -107,6 +130,13 @@ def _respects(release: Release, person: CertificateFacts) -> bool:
     if isinstance(release, RegistrationFacts):
         return person.digest in release.left_out
     return person.index <= release.index
+
+
+def _ready(base: RegistrationFacts, persons: Iterable[CertificateFacts]) -> tuple[ReferenceFacts, ...]:
+    """Return the references of a registration that have seen none of the recordings which were deleted since."""
+    gone = [one for one in persons if one.digest not in base.left_out and one.weights != base.weights]
+    deleted = {modality for one in gone for modality in one.modalities}
+    return tuple(one for one in base.references if not deleted.intersection(one.inputs))
 
 
 @dataclass(frozen=True)
@@ -154,6 +184,8 @@ class History:
         in_force = [one for one in released if not self.effects(one.digest) & WITHDRAWN]
         current = max(in_force, key=lambda one: one.index, default=None)
         reinstated = self._first_reinstatements(certificates)
+        before = [one for one in registrations if one.promoted and current and one.index <= current.index]
+        base = before[-1] if before else None
         persons = [one for one in standing if one.scope == "subjects" and not self._reinstated(one, one.modalities)]
         return ModelHistory(
             name=name,
@@ -162,7 +194,8 @@ class History:
             current=current,
             revoked=frozenset[str]().union(*(self._revoked_by(one, reinstated) for one in standing)),
             persons=tuple(persons),
-            references=self._references(current, registrations, persons),
+            base=base,
+            ready=_ready(base, persons) if base else (),
         )
 
     def _reinstated(self, certificate: CertificateFacts, modalities: Iterable[str]) -> bool:
@@ -185,27 +218,6 @@ class History:
         found: dict[str, int] = {}
         for one in (about for certificate in certificates for about in self._about.get(certificate.digest, ())):
             found |= {m: min(one.index, found.get(m, one.index)) for m in one.modalities}
-        return found
-
-    def _references(
-        self, current: Release | None, registrations: Iterable[RegistrationFacts], persons: Iterable[CertificateFacts]
-    ) -> dict[str, ReferenceFacts | None]:
-        """Return for each modality of the current release the model of the same training that never saw it.
-
-        A certificate's model comes from the last registered one before it that was promoted. A reference that has seen
-        recordings which were deleted since is none.
-        """
-        if current is None:
-            return {}
-        bases = [one for one in registrations if one.promoted and one.index <= current.index]
-        found: dict[str, ReferenceFacts | None] = dict.fromkeys(current.inputs)
-        for base in bases[-1:]:
-            for modality in found:
-                left = set(current.inputs) - {modality}
-                found[modality] = next((one for one in base.references if set(one.inputs) == left), None)
-            gone = [one for one in persons if one.digest not in base.left_out and one.weights != base.weights]
-            seen = {modality for one in gone for modality in one.modalities}
-            found |= {m: None for m, one in found.items() if one and seen & set(one.inputs)}
         return found
 
     def effects(self, digest: str) -> set[Effect]:

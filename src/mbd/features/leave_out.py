@@ -20,15 +20,18 @@ from mbd.formats.features import MANIFEST, SplitEntry
 from mbd.tensors import Array, save_tensors
 
 
-def leave_out(folder: Path, out: Path, recordings: Mapping[str, Collection[str]]) -> int:
+def leave_out(folder: Path, out: Path, recordings: Mapping[str, Collection[str]], without: tuple[str, ...] = ()) -> int:
     """Write the FeatureSet in `folder` to `out` without recordings; return how many there were.
 
     Args:
         folder: The FeatureSet.
         out: An empty folder, which should be a private one.
         recordings: The persons (groups) to leave out, by modality.
+        without: Modalities of which no file is read or written; the manifest goes on listing them.
     """
-    data, splits, count = FeatureSet.open(folder), {}, 0
+    data, splits, count = FeatureSet.open(folder, without=without), {}, 0
+    listed = FeatureSet.open(folder).manifest
+    used = data.digests()
     for name, entry in data.manifest.splits.items():
         split = data.split(name)
         theirs = {m: _recordings(split.groups, split.available[m], persons) for m, persons in _known(data, recordings)}
@@ -38,16 +41,10 @@ def leave_out(folder: Path, out: Path, recordings: Mapping[str, Collection[str]]
             splits[name] = _rewritten(name, entry, split.load(), theirs, folder, out)
         else:
             splits[name] = entry
-            for file in entry.files:
+            for file in (file for file in entry.files if file in used):
                 _link(folder / file, out / file)
-    write_file(out / MANIFEST, data.manifest.model_copy(update={"splits": splits}).to_json())
+    write_file(out / MANIFEST, listed.model_copy(update={"splits": splits}).to_json())
     return count
-
-
-def splits_of(folder: Path, person: str) -> tuple[str, ...]:
-    """Return the splits of a FeatureSet that have rows of a person (group)."""
-    data = FeatureSet.open(folder)
-    return tuple(name for name in data.manifest.splits if (data.split(name).groups == person).any())
 
 
 def _known(data: FeatureSet, recordings: Mapping[str, Collection[str]]) -> list[tuple[str, Collection[str]]]:
@@ -69,11 +66,10 @@ def _rewritten(
     kept = np.any(list(left.available.values()), axis=0)
     if not kept.all():
         left = left.take(kept)
-    files = {}
+    files = dict(entry.files)
     for file, tensors in files_of(name, left):
         if kept.all() and Path(file).stem not in theirs:
             _link(folder / file, out / file)
-            files[file] = entry.files[file]
         else:
             files[file] = save_tensors(out / file, tensors)
     return SplitEntry(rows=len(left), groups=len(set(left.groups.tolist())), files=files)

@@ -60,6 +60,8 @@ class DeletionRequest(Record):
     model: Name
     """name under which the model is published (certificate.model)"""
     modalities: Annotated[tuple[Name, ...], Field(min_length=1)]
+    subject: Digest | None = None
+    """reference to the person whose recordings are to be deleted, never an id; null: the modalities of all"""
     reason: Reference = ""
     requester: Reference = ""
     """a reference, never personal data"""
@@ -70,6 +72,11 @@ class DeletionRequest(Record):
     certificate: str | None = None
     """SHA-256 of the certificate, once there is one"""
     history: tuple[Event, ...]
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What requests have in common that one deletion carries out: whole modalities, or a modality of persons."""
+        return () if self.subject is None else self.modalities
 
     def moved(self, state: State, by: str, at: datetime, note: str = "", **changes: object) -> "DeletionRequest":
         """Return the request in another state, with the event in its history."""

@@ -1,6 +1,6 @@
 """in-toto statements (https://in-toto.io/Statement/v1): which files they are about, and what they say of them.
 
-Seven kinds, distinguished by `predicateType`:
+Eight kinds, distinguished by `predicateType`:
 
     urn:missing-by-design:modality-deletion:v1     the certificate; subjects are the files of the release
     urn:missing-by-design:registration:v1          a model goes into production; subjects are its two files
@@ -9,8 +9,9 @@ Seven kinds, distinguished by `predicateType`:
     urn:missing-by-design:reaudit:v1               the attacks were run again on the released model
     urn:missing-by-design:purge:v1                 copies of the old weights were searched for and removed
     urn:missing-by-design:reinstatement:v1         modalities that certificates have revoked may be taken again
+    urn:missing-by-design:nothing-held:v1          of a person, nothing was in the data of a release
 
-The last five are about certificates: their subjects are SHA-256 of envelopes. What is signed is the canonical
+The last six are about certificates: their subjects are SHA-256 of envelopes. What is signed is the canonical
 JSON (RFC 8785) of a statement.
 """
 
@@ -23,9 +24,10 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from mbd.errors import VerificationError
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
-from mbd.formats.predicate import Predicate
+from mbd.formats.predicate import Count, Predicate, RequestReference
 from mbd.formats.purge import PurgeReport
 from mbd.formats.registration import Registration, Reinstatement
+from mbd.names import Name
 from mbd.records import Digest, Record, Time, invalid
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -36,6 +38,7 @@ REAUDIT_TYPE: Final = "urn:missing-by-design:reaudit:v1"
 PURGE_TYPE: Final = "urn:missing-by-design:purge:v1"
 REGISTRATION_TYPE: Final = "urn:missing-by-design:registration:v1"
 REINSTATEMENT_TYPE: Final = "urn:missing-by-design:reinstatement:v1"
+NOTHING_HELD_TYPE: Final = "urn:missing-by-design:nothing-held:v1"
 
 CERTIFICATE = "certificate.json"
 PROOF = "proof.json"
@@ -181,6 +184,28 @@ class PurgeStatement(_AboutCertificate):
     predicate: PurgeReport
 
 
+class NothingHeld(Record):
+    """Persons asked for the deletion of recordings, and the data of the release, all splits of it, has none."""
+
+    model: Name
+    modalities: Annotated[tuple[Name, ...], Field(min_length=1)]
+    subjects: Annotated[tuple[Digest, ...], Field(min_length=1)]
+    """commitments to the ids of the persons"""
+    data: Digest
+    """commitment to the digest of the data that was searched"""
+    rows: Count
+    """how many rows were searched"""
+    request: RequestReference
+    issued: Time
+
+
+class NothingHeldStatement(_AboutCertificate):
+    """Nothing of some persons was in the data of a release, which is the subject: its certificate or registration."""
+
+    predicateType: Literal["urn:missing-by-design:nothing-held:v1"] = NOTHING_HELD_TYPE  # noqa: N815
+    predicate: NothingHeld
+
+
 class ReinstatementStatement(Statement):
     """Modalities that certificates have revoked for a model's name may be taken again."""
 
@@ -207,8 +232,11 @@ AnyStatement = (
     | ReauditStatement
     | PurgeStatement
     | ReinstatementStatement
+    | NothingHeldStatement
 )
-AboutCertificate = SupersessionStatement | RevocationStatement | ReauditStatement | PurgeStatement
+AboutCertificate = (
+    SupersessionStatement | RevocationStatement | ReauditStatement | PurgeStatement | NothingHeldStatement
+)
 _KINDS: dict[str, type[AnyStatement]] = {
     DELETION_TYPE: DeletionStatement,
     SUPERSESSION_TYPE: SupersessionStatement,
@@ -217,6 +245,7 @@ _KINDS: dict[str, type[AnyStatement]] = {
     PURGE_TYPE: PurgeStatement,
     REGISTRATION_TYPE: RegistrationStatement,
     REINSTATEMENT_TYPE: ReinstatementStatement,
+    NOTHING_HELD_TYPE: NothingHeldStatement,
 }
 
 

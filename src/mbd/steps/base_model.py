@@ -5,6 +5,7 @@ certified one also the deletion record that its certificate commits to. Only whe
 it the model that the operator gives.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,23 @@ class BaseModel:
             private = open_private(self.url, self.params.store)
             write_file(folder / DELETION, read_record(private, self.release.digest, statement, self.key))
         return folder
+
+    @property
+    def revision(self) -> str | None:
+        """The DVC revision of the data, as it was registered; None: it was not."""
+        base = self.history.model(self.params.certificate.model).base
+        return base.dvc_revision if base else None
+
+    def fetch_reference(self, inputs: Iterable[str], folder: Path) -> bool:
+        """Fetch the registered model that has seen these modalities alone to `folder`; return whether there is one."""
+        found = self.history.model(self.params.certificate.model).reference(inputs)
+        if found is None:
+            return False
+        folder.mkdir(parents=True, exist_ok=True)
+        store = open_store(self.url, self.params.store)
+        for name, digest in ((WEIGHTS, found.weights), (MODEL, found.record)):
+            store.fetch(object_name(digest), folder / name, sha256=digest)
+        return True
 
     def refuse_stale(self, statement: DeletionStatement, deleted: Path) -> None:
         """Refuse a certificate of a model, in `deleted`, that was not made from the base.

@@ -6,7 +6,7 @@ trained: recordings of a person would come back unnoticed.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, MbdError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
+from mbd.formats.statement import DeletionStatement
 from mbd.params import Params
 from mbd.shredding.private_folder import private_folder
 from mbd.storage import folder_of, open_store
@@ -47,17 +48,13 @@ class Revoked:
         return found
 
     @contextmanager
-    def left_out(self, features: Path, more: Mapping[str, frozenset[str]] | None = None) -> Iterator[Path]:
-        """Within: a FeatureSet without the recordings of these persons, and `more` of them; say how many there are."""
-        both = {
-            m: self.persons.get(m, frozenset()) | (more or {}).get(m, frozenset())
-            for m in {*self.persons, *(more or {})}
-        }
-        if not both:
+    def left_out(self, features: Path, without: tuple[str, ...] = ()) -> Iterator[Path]:
+        """Within: a FeatureSet without the recordings of these persons; of modalities in `without` no file is read."""
+        if not self.persons:
             yield features
             return
         with private_folder(gettempdir()) as folder:
-            count = leave_out(features, folder, both)
+            count = leave_out(features, folder, self.persons, without)
             _LOG.warning("%d recordings of persons who revoked them for %s are left out", count, self.name)
             yield folder
 
@@ -85,29 +82,45 @@ def revoked_in(history: History, params: Params) -> Revoked:
     model = history.require().model(params.certificate.model)
     if not model.registrations:
         return Revoked(model.name)
+    return _of(history, params, model.persons, tuple(sorted(model.revoked)))
+
+
+def respected_by_current(history: History, params: Params) -> Revoked:
+    """Return the persons without whose recordings the current release of `certificate.model` was made."""
+    return _of(history, params, history.require().model(params.certificate.model).respected)
+
+
+def _of(
+    history: History, params: Params, certificates: Sequence[CertificateFacts], modalities: tuple[str, ...] = ()
+) -> Revoked:
     persons: dict[str, frozenset[str]] = {}
-    for certificate in model.persons:
-        subjects = frozenset(_subjects(history, certificate, Path(params.certificate.private)))
+    for certificate in certificates:
+        statement = history.certificate(certificate.digest)
+        subjects = frozenset(subjects_of_certificate(statement, certificate.digest, Path(params.certificate.private)))
         for modality in certificate.modalities:
             persons[modality] = persons.get(modality, frozenset()) | subjects
-    digests = tuple(sorted(one.digest for one in model.persons))
-    return Revoked(model.name, tuple(sorted(model.revoked)), digests, persons)
+    digests = tuple(sorted(one.digest for one in certificates))
+    return Revoked(params.certificate.model, modalities, digests, persons)
 
 
-def _subjects(history: History, certificate: CertificateFacts, private: Path) -> list[str]:
-    """Return the persons whose recordings a certificate says were deleted, by the openings of its commitments."""
-    file = private / f"{certificate.digest}.json"
+def subjects_of_certificate(statement: DeletionStatement, digest: str, private: Path) -> list[str]:
+    """Return the persons whose recordings a certificate says were deleted, by the openings of its commitments.
+
+    Raises:
+        DataError: The openings, in the folder `private`, are missing.
+    """
+    file = private / f"{digest}.json"
     try:
         openings = [one for one in read_private(file).openings if one.kind == "subject"]
     except MbdError:
         openings = []
     found = []
-    for commitment in history.certificate(certificate.digest).predicate.deleted.subjects:
+    for commitment in statement.predicate.deleted.subjects:
         opening = next((one for one in openings if opens(commitment, one)), None)
         if opening is None:
             raise DataError(
-                f"recordings of persons were deleted from {certificate.model}, and it is not known whose: the openings "
-                "of the certificate's commitments are missing",
+                f"recordings of persons were deleted from {statement.predicate.model}, and it is not known whose: the "
+                "openings of the certificate's commitments are missing",
                 file=file,
                 key="certificate.private",
                 hint="restore the file from its backup; without it nothing is trained under this name",

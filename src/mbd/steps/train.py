@@ -2,8 +2,9 @@
 
 With `without`, the model never meets these modalities: not a byte of their files is read, and the record of the step
 says so. What is revoked for the model `certificate.model` is left out as well, where models of the name are registered
-(:mod:`mbd.steps.revoked`): modalities, and recordings of persons. Under torchrun every process trains and only the first
-writes.
+(:mod:`mbd.steps.revoked`): modalities, and recordings of persons.
+
+Under torchrun every process trains and only the first writes.
 
 `history.csv` has a row for each epoch (joint) or module (lattice) with all terms; `live/` has a file for each term, as
 dvclive writes it, for `dvc plots` and DVC's tools for editors. Neither holds a time: the same training writes the same
@@ -92,7 +93,7 @@ def run(
     """
     revoked = read_revoked(params)
     without = tuple(dict.fromkeys((*without, *revoked.in_data(features))))
-    with revoked.left_out(features) as folder:
+    with revoked.left_out(features, without) as folder:
         return _run(params, features, folder, out, without, revoked.certificates, progress=progress)
 
 
