@@ -7,6 +7,7 @@ import pytest
 from mbd.monitoring.metrics import ALL, Metric
 
 BOUNDED = {
+    "release",
     "model",
     "modality",
     "method",
@@ -26,6 +27,9 @@ BOUNDED = {
     "python",
 }
 COUNTED = {
+    "modalities",
+    "references",
+    "usable",
     "requests",
     "certificates",
     "failures",

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from mbd.certificate.bundle import Bundle
 from mbd.certificate.guard import admit
+from mbd.certificate.layout import certificate_name, object_name
 from mbd.errors import VerificationError
 from mbd.files import sha256_file
 from mbd.formats.statement import WEIGHTS
 from mbd.model.checkpoint import load_model
 from mbd.requests.request_store import RequestStore
-from mbd.steps import models, train
+from mbd.steps import models, publish, purge, train
 from mbd.steps.request import Worker
 from mbd.steps.revoked import read_revoked
 from tests.steps.registering import NAME, Production
@@ -81,3 +83,26 @@ def test_without_the_whole_log_nothing_is_trained(
     with pytest.raises(VerificationError, match=r"has shrunk|cannot be known"):
         train.run(production.params, production.features, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_purge_removes_every_registered_model_that_has_seen_the_modality(
+    production: Production, tmp_path: Path
+) -> None:
+    production.register("text", "audio", "visual")
+    certificate = forget(production, "audio")
+    bundle, released = tmp_path / "bundle", tmp_path / "released"
+    models.fetch(production.params, production.history(), NAME, released)
+    bundle.mkdir()
+    (bundle / "certificate.json").write_bytes(production.store.read(certificate_name(certificate)))
+    for name, digest in Bundle(bundle).statement.digests.items():
+        if name != WEIGHTS:
+            production.store.fetch(object_name(digest), bundle / name, sha256=digest)
+    publish.run(production.params, bundle, released, production.url, tmp_path / "published")
+    receipt, root = tmp_path / "published" / "receipt.json", tmp_path / "empty"
+    root.mkdir()
+    purge.run(production.params, purge.plan(production.params, receipt, production.url, root=root), production.url)
+    saw = [production.model, *production.references("text", "visual")]
+    objects = {stored.name for stored in production.store.list("objects/")}
+    assert not objects & {object_name(sha256_file(folder / WEIGHTS)) for folder in saw}
+    assert object_name(sha256_file(production.references("audio")[0] / WEIGHTS)) in objects
+    assert admit(released, production.store, production.trust).certificate == certificate

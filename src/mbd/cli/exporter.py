@@ -32,7 +32,7 @@ def command(params: "Params", store: str | None, port: int, address: str, trust:
     read_trust(file)  # a wrong file is an error at once, not a metric
     opened = existing_store(params, store)
     scanner = StoreScanner(opened, open_private(opened.url, params.store), file)
-    monitor = StoreMonitor(scanner, params.monitoring.scan_seconds)
+    monitor = StoreMonitor(scanner, params.monitoring.scan_seconds, params.registration.retrain_days)
     if once:
         monitor.scan()
         click.echo(monitor.text(), nl=False)
