@@ -144,7 +144,9 @@ def test_without_the_openings_nothing_is_trained_until_the_persons_are_reinstate
     file.unlink()
     with pytest.raises(DataError, match="not known whose"):
         train.run(production.params, production.features, tmp_path / "model")
-    models.reinstate(production.params, NAME, ["audio"], "consent given again", production.url)
+    with pytest.raises(UsageError, match="audio is not revoked for sentiment"):
+        models.reinstate(production.params, NAME, ["audio"], "consent of others", production.url)
+    models.reinstate(production.params, NAME, ["audio"], "consent", production.url, person=str(done.certificate)[:12])
     result = train.run(production.params, production.features, tmp_path / "model")
     file.write_bytes(kept)
     assert result is not None

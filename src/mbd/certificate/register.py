@@ -61,18 +61,23 @@ class Registrar:
             self.publisher.store.create(object_name(digest), file)
         return self._publish(statement)
 
-    def reinstate(self, model: str, modalities: Iterable[str], reason: str) -> tuple[str, tuple[str, ...]]:
+    def reinstate(
+        self, model: str, modalities: Iterable[str], reason: str, person: str | None = None
+    ) -> tuple[str, tuple[str, ...]]:
         """Let releases of a name take modalities again; return the statement's digest and what it overrules.
 
-        Run again for the same reason, it returns what was stated before.
+        What persons have revoked for themselves stays revoked. With `person`, the digest of the certificate of a
+        person's deletion, that one alone is overruled. Run again for the same reason, it returns what was stated.
 
         Raises:
             UsageError: A modality is not revoked for the name, nor one of a person's.
         """
         history, wanted = self.history(), tuple(sorted(set(modalities)))
-        if not history.model(model).revoked.intersection(wanted) and (done := _stated(history, model, wanted, reason)):
+        named = [one for one in history.model(model).persons if one.digest == person]
+        gone = bool(named) if person else bool(history.model(model).revoked.intersection(wanted))
+        if not gone and (done := _stated(history, model, wanted, reason)):
             return done
-        overruled = {one.digest for modality in wanted for one in _revoking(history, model, modality)}
+        overruled = {one.digest for m in wanted for one in _revoking(history, model, m, named if person else None)}
         statement = ReinstatementStatement(
             subject=subjects_of({digest: digest for digest in overruled}),
             predicate=Reinstatement(model=model, modalities=wanted, reason=reason, issued=now()),
@@ -128,20 +133,22 @@ def _stated(
     return (last.digest, tuple(sorted(one.about for one in same if one.digest == last.digest))) if last else None
 
 
-def _revoking(history: History, name: str, modality: str) -> list[CertificateFacts]:
-    """Return the certificates by which a modality is revoked for a name, or those of persons in it."""
+def _revoking(
+    history: History, name: str, modality: str, persons: list[CertificateFacts] | None
+) -> list[CertificateFacts]:
+    """Return the certificates by which a modality is revoked for a name, or those of `persons` in it."""
     model = history.model(name)
-    persons = [one for one in model.persons if modality in one.modalities]
     standing = [one for one in model.certificates if "revoked" not in history.effects(one.digest)]
     of_all = [one for one in standing if modality in one.revoked] if modality in model.revoked else []
-    if not of_all and not persons:
+    found = of_all if persons is None else [one for one in persons if modality in one.modalities]
+    if not found:
         raise UsageError(
-            f"{modality} is not revoked for {name}",
+            f"{modality} is not revoked for {name}" + ("" if persons is None else " by such a person's deletion"),
             key="--modality",
             value=modality,
             hint=f"revoked: {', '.join(sorted(model.revoked)) or 'nothing'}; `mbd models show {name}`",
         )
-    return [*of_all, *persons]
+    return found
 
 
 def _content(statement: Any) -> dict[str, Any]:  # noqa: ANN401 -- of either kind

@@ -112,20 +112,28 @@ def fetch(
     metavar="MODALITY",
     help="Modality that may be taken again; repeatable.",
 )
+@click.option("--person", metavar="CERTIFICATE", help="Only what this certificate of a person's deletion revoked.")
 @click.option("--reason", required=True, help="Why, such as consent given again; it is published.")
 @STORE
 @JSON
 @with_params
 def reinstate(
-    params: "Params", name: str, modalities: tuple[str, ...], reason: str, store: str | None, as_json: bool
+    params: "Params",
+    name: str,
+    modalities: tuple[str, ...],
+    person: str | None,
+    reason: str,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Let releases of a model take a revoked modality again: a signed, logged statement.
 
-    It lists the certificates that it overrules. What they say of their own models stays true.
+    It lists the certificates that it overrules. What they say of their own models stays true. What persons have revoked
+    for themselves stays revoked, unless --person names the certificate of it.
     """
     from mbd.steps import models as step
 
-    done = step.reinstate(params, name, modalities, reason, existing_store(params, store).url)
+    done = step.reinstate(params, name, modalities, reason, existing_store(params, store).url, person=person)
     text = f"{', '.join(done.modalities)} of {name} may be taken again; {len(done.overruled)} certificates overruled"
     print_result(done, text, as_json=as_json)
 

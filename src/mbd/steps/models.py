@@ -9,6 +9,7 @@ from typing import Literal
 from mbd.certificate.facts import ReferenceFacts, RegistrationFacts, Release
 from mbd.certificate.history import WITHDRAWN, History, ModelHistory
 from mbd.certificate.layout import object_name
+from mbd.certificate.state import find
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.statement import MODEL, WEIGHTS
@@ -160,15 +161,21 @@ class ReinstateResult:
     """SHA-256 of the certificates that it overrules"""
 
 
-def reinstate(params: Params, name: str, modalities: Sequence[str], reason: str, store: str) -> ReinstateResult:
-    """State, signed and logged, that releases of a name may take modalities again.
+def reinstate(
+    params: Params, name: str, modalities: Sequence[str], reason: str, store: str, *, person: str | None = None
+) -> ReinstateResult:
+    """State, signed and logged, that releases of a name may take modalities again, or those of a person.
+
+    `person` is the certificate of the person's deletion, or the start of its digest.
 
     Raises:
         UsageError: A modality is not revoked for the name, or there is no reason.
     """
     if not reason.strip():
         raise UsageError("the reason for the reinstatement is missing", key="--reason")
-    digest, overruled = open_registrar(params, store).reinstate(name, modalities, reason)
+    registrar = open_registrar(params, store)
+    certificate = find(registrar.history(), person) if person else None
+    digest, overruled = registrar.reinstate(name, modalities, reason, certificate)
     return ReinstateResult(digest, name, tuple(sorted(set(modalities))), overruled)
 
 
