@@ -10,7 +10,7 @@ export DVC_NO_ANALYTICS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-bare fuzz differential test-services cluster test-cluster campaign lint bench study docs images clean
+.PHONY: help setup run demo test test-bare fuzz differential test-services cluster test-cluster campaign lint bench study docs images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a
 	@echo "         build/leakage/report.md  every attack; build/evaluation-deleted/report.md: what the deletion cost"
 	@echo "         README.md                the same with your own data or your own model"
 	@echo "\`source $(VENV)/bin/activate\` puts mbd into your path"
+
+demo: $(STAMP) ## the story over HTTP: a server, a worker and a client on this machine, in about a minute
+	@python deploy/demo.py
 
 test: $(STAMP) ## all tests that need no server
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto -m 'not services and not cluster'
@@ -84,7 +87,7 @@ lint: $(STAMP) ## ruff and mypy --strict
 	mypy
 
 bench: $(STAMP) ## the performance claims, as ratios measured in one run
-	@for file in benchmarks/*.py; do echo "== $$file"; python $$file || exit 1; done
+	@for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=$(CURDIR) python $$file || exit 1; done
 
 study: $(STAMP) ## the paper's tables and figures (NAME=ablation: one; DATA=FILE.npz: your data; REVOKED=voice)
 	@python -m studies $(NAME) $(if $(DATA),--data '$(DATA)') $(if $(REVOKED),--revoked '$(REVOKED)')

@@ -1,7 +1,7 @@
 """Claims about the history of a log with certificates of the usual size (all attacks, full suite).
 
-1. A warm replay, which reads only what is new, is far faster than reading everything, and takes well under a second.
-2. So do the guard and `mbd verify` that ask it.
+1. A warm replay, which reads only what is new, takes a small part of a cold one, which reads everything.
+2. So do the guard and `mbd verify`, which ask it: cold on a machine that reads the log for the first time, then warm.
 """
 
 import os
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from benchmarks.exporter import fill
 from mbd.certificate.guard import admit
 from mbd.certificate.keys import TRUST, make_keys
 from mbd.certificate.layout import object_name
+from mbd.certificate.log.reader import Log
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_store, verify_bundle
@@ -29,35 +31,50 @@ SIZE = 10000
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "certificates" / "v1" / "surgery"
 
 
-def seconds(work: Callable[[], object]) -> float:
+@dataclass(frozen=True)
+class Cost:
+    """How long something took."""
+
+    wall: float
+    cpu: float
+    """seconds of this process on a processor, which other load on the machine does not change"""
+
+    def __str__(self) -> str:
+        return f"{self.wall:.2f} s ({self.cpu:.2f} s of CPU)"
+
+
+def cost(work: Callable[[], object]) -> Cost:
     """Return how long something takes."""
-    start = time.perf_counter()
+    wall, cpu = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - start
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def main(size: int = SIZE) -> None:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as temporary:
         folder = Path(temporary)
-        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         make_keys(folder / "keys", "signer")
         store, trust = open_store(f"file://{folder}/store"), read_trust(folder / "keys" / TRUST)
         fill(store, folder / "keys", size)
         for name in (WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT):
             file = GOLDEN / ("model" if name in {WEIGHTS, MODEL} else "bundle") / name
             store.create(object_name(sha256_file(file)), file)
-        cold = seconds(lambda: read_history(store, trust))
-        print(f"{size} certificates; cold replay: {cold:.1f} s, {cold / size * 1e3:.1f} ms for each")
-        digest = next(iter(read_history(store, trust).certificates))
+        digest = next(leaf.hex() for _, leaf in Log(store, trust).entries())
         works: dict[str, Callable[[], object]] = {
             "replay": partial(read_history, store, trust),
             "verify": lambda: verify_bundle(from_store(store, digest, folder / "out"), trust),
             "guard": lambda: admit(GOLDEN / "model", store, trust),
         }
+        print(f"{size} certificates")
         for name, work in works.items():
-            warm = seconds(work)
-            print(f"{name}, warm: {warm:.2f} s; ratio to reading everything: {warm / cold:.4f} (claim: < 0.02)")
+            os.environ["XDG_CACHE_HOME"] = str(folder / f"cache-{name}")
+            cold, warm = cost(work), cost(work)
+            ratio = f"ratio {warm.cpu / cold.cpu:.4f} (claim: < 0.02)"
+            print(
+                f"{name}, cold: {cold}, {cold.cpu / size * 1e3:.1f} ms of CPU for each; warm: {warm}; {ratio}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

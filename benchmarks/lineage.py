@@ -21,7 +21,7 @@ from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
 from mbd.formats.request import DeletionRequest
 from mbd.monitoring import metrics
-from mbd.monitoring.exporter import StoreMonitor
+from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params import Params, load_params
 from mbd.randomness import stream

@@ -34,6 +34,7 @@ The same step on the command line: `mbd {_COMMANDS.get(name, name)} --help`.
 
 _COMMANDS = {
     "reference": "train",
+    "train_part": "train",
     "settings": "params",
     "published": "certificate fetch",
     "reaudit": "certificate reaudit",

@@ -1,7 +1,7 @@
 """Hooks of MkDocs.
 
 - The word after `sh` on a fence (services, unexecuted) is for the tests, not for readers.
-- The tour, a notebook, becomes a page with its outputs.
+- Notebooks become pages with their outputs.
 """
 
 import base64
@@ -13,7 +13,6 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 _FENCE = re.compile(r"^(\s*```sh) \w+$", re.MULTILINE)
-_TOUR = Path(__file__).with_name("tour.ipynb")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:  # noqa: ANN401
@@ -22,17 +21,18 @@ def on_page_markdown(markdown: str, **_: Any) -> str:  # noqa: ANN401
 
 
 def on_files(files: Files, config: Any) -> Files:  # noqa: ANN401 -- MkDocs' own type is not exported
-    """Add the tour as a page, and its pictures as files beside it."""
-    page: list[str] = []
-    for cell in json.loads(_TOUR.read_text())["cells"]:
-        source = "".join(cell["source"])
-        page.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
-        for output in cell.get("outputs", ()):
-            if picture := output.get("data", {}).get("image/png"):
-                name = f"tour-{len(page)}.png"
-                files.append(File.generated(config, name, content=base64.b64decode(picture)))
-                page.append(f"![output of the code above]({name})")
-            else:
-                page.append(f"```text\n{''.join(output.get('text', ()))}\n```")
-    files.append(File.generated(config, "tour.md", content="\n\n".join(page)))
+    """Add every notebook as a page, and its pictures as files beside it."""
+    for notebook in sorted(Path(__file__).parent.glob("*.ipynb")):
+        page: list[str] = []
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            page.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+            for output in cell.get("outputs", ()):
+                if picture := output.get("data", {}).get("image/png"):
+                    name = f"{notebook.stem}-{len(page)}.png"
+                    files.append(File.generated(config, name, content=base64.b64decode(picture)))
+                    page.append(f"![output of the code above]({name})")
+                else:
+                    page.append(f"```text\n{''.join(output.get('text', ()))}\n```")
+        files.append(File.generated(config, f"{notebook.stem}.md", content="\n\n".join(page)))
     return files

@@ -142,5 +142,5 @@ def reproduce(name: str, file: str, project: Path, log: Path) -> bool:
         raise MbdError(
             f"the stage {name} failed: {lines[-1] if lines else error.__cause__ or error}",
             file=log,
-            hint="mend what the log says and run the same again: what is done stays done",
+            hint="repair what the log names, and run it again: finished cells are kept",
         ) from error

@@ -9,6 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "mbd"
 LAYERS = [
     {"cli", "kubeflow"},
+    {"serving"},
     {"steps", "doctor"},
     {"attacks", "report", "purge", "monitoring"},
     {"certificate", "requests"},
@@ -46,6 +47,9 @@ ONLY_HERE = {
     "transformers": {"features/media", "model/examples/two_towers.py"},
     "h5py": {"features/sequences.py"},
     "boto3": {"storage", "shredding/kms.py", "doctor"},
+    "fastapi": {"serving"},
+    "uvicorn": {"serving"},
+    "jwt": {"serving"},
 }
 
 

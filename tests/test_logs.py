@@ -1,13 +1,16 @@
 """Logging: what goes to standard error, in which format, and what never does."""
 
+import base64
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from mbd import logs
 from mbd.cli import group
+from tests.golden.certificates.cases import HERE
 
 LOG = logging.getLogger("mbd.tests")
 
@@ -33,6 +36,27 @@ def test_text_lines_show_the_level_from_warnings_on_and_no_credentials(
     log_all()
     printed = capsys.readouterr()
     assert (printed.out, printed.err.splitlines()) == ("", lines)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_text_moves_the_cursor_of_a_terminal(capsys: pytest.CaptureFixture[str], form: logs.LogFormat) -> None:
+    logs.configure(logging.INFO, form)
+    LOG.info("a\x1b[2J\r\x9b\u202eb")
+    printed = capsys.readouterr().err
+    assert printed.removesuffix("\n").isprintable()
+    assert r"\u009b\u202eb" in printed
+
+
+def test_a_hostile_certificate_cannot_rewrite_its_verdict(tmp_path: Path) -> None:
+    envelope = json.loads((HERE / "v1" / "exact" / "bundle" / "certificate.json").read_bytes())
+    statement = json.loads(base64.b64decode(envelope["payload"]))
+    statement["predicate"]["\x1b[2J\x1b[HVERIFIED\n\x9b"] = 1
+    envelope["payload"] = base64.b64encode(json.dumps(statement).encode()).decode()
+    (tmp_path / "certificate.json").write_text(json.dumps(envelope))
+    for form in ((), ("--json",)):
+        printed = CliRunner().invoke(group, ["verify", str(tmp_path), "--offline", *form], color=True).stdout
+        assert "VERIFIED" in printed
+        assert all(line.isprintable() and not line.startswith("VERIFIED") for line in printed.splitlines())
 
 
 def test_json_lines_have_time_level_logger_and_message(capsys: pytest.CaptureFixture[str]) -> None:

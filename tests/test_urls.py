@@ -1,9 +1,10 @@
 """URLs without their credentials."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.urls import without_credentials
+from mbd.urls import without_credentials, without_paths
 
 SECRETS = st.text("abcXYZ019._~!$&'()*+,;=%@-", min_size=1).map(lambda text: f"s3cret{text}")
 
@@ -29,3 +30,20 @@ def test_what_is_no_secret_is_kept() -> None:
         "mail to tests@example.org",
     ):
         assert without_credentials(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("cannot read /var/lib/x/model", "cannot read PATH"),
+        ("it failed (in file:///srv/store), again", "it failed (in PATH), again"),
+        ("the store file://build/store: empty", "the store PATH empty"),
+        ("'/etc/passwd' and ~/x", "'PATH' and PATH"),
+        (
+            "https://example.org/a/b and 1/2 and text+audio/video",
+            "https://example.org/a/b and 1/2 and text+audio/video",
+        ),
+    ],
+)
+def test_paths_of_this_machine_are_not_shown(text: str, shown: str) -> None:
+    assert without_paths(text) == shown

@@ -13,8 +13,9 @@ def reference(
     reference: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
     seed: int = -1,
+    parts: dsl.Input[list[dsl.Model]] = None,
 ) -> None:
     """Train the model that never saw the modalities; not a byte of them is read."""
     from mbd.kubeflow import tasks
 
-    tasks.train(params, dataset, reference, metrics, without=modalities, seed=seed)
+    tasks.train(params, dataset, reference, metrics, without=modalities, seed=seed, parts=parts or ())

@@ -54,6 +54,7 @@ __all__ = [
     "delete",
     "evaluate",
     "guard",
+    "import_model",
     "load",
     "make_features",
     "make_keys",
@@ -112,6 +113,30 @@ def train(
 
     with _running("train", params) as (values, plain):
         return step.run(values, plain(features), Path(out), tuple(without))
+
+
+def import_model(
+    weights: "Folder", features: "Folder", trained_on: Sequence[str], out: "Folder", *, params: "Parameters" = None
+) -> "TrainingResult":
+    """Make a model folder of weights that were trained elsewhere.
+
+    Args:
+        weights: a file with a `state_dict`: safetensors, or what `torch.save` wrote.
+        features: the FeatureSet folder that the weights were trained on.
+        trained_on: the modalities that training saw.
+        out: folder to write the model to.
+        params: parameters; `model.backbone` names the factory of the module, PACKAGE.MODULE:FACTORY.
+
+    Returns:
+        The result.
+
+    Raises:
+        DataError: the file holds more than tensors, or the weights do not fit the module.
+    """
+    from mbd.steps import import_model as step  # noqa: PLC0415
+
+    with _running("import", params) as (values, plain):
+        return step.run(values, Path(weights), plain(features), trained_on, Path(out))
 
 
 def load(folder: "Folder", *, params: "Parameters" = None) -> "Model":

@@ -53,7 +53,7 @@ def write_file(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial.")
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with _naming(path), os.fdopen(handle, "wb") as stream:
             stream.write(data.encode() if isinstance(data, str) else data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -63,6 +63,17 @@ def write_file(path: Path, data: bytes | str, *, mode: int = 0o644) -> None:
         temporary.unlink()
         raise
     sync(path.parent)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Within: an error of the disk that names no file, or one of a temporary folder, names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and (error.filename is None or ".partial." in str(error.filename)):
+            error.filename = str(path)
+        raise
 
 
 def to_json(value: object) -> str:
@@ -120,7 +131,8 @@ def whole_folder(out: Path, step: str) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial."))
     with locked(temporary, wait=False):
         try:
-            yield temporary
+            with _naming(out):
+                yield temporary
             temporary.chmod(0o755)
             _sync_tree(temporary)
             _check_replaceable(out, step)

@@ -91,7 +91,7 @@ def invalid(
 ) -> MbdError:
     """Return the error for a record that does not follow its schema: the first problem, and the key that has it."""
     first = error.errors(include_url=False)[0]
-    key = ".".join(map(str, first["loc"])) or None
+    key = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in first["loc"]) or None
     return kind(f"the {what} is not valid: {first['msg'].removeprefix('Value error, ')}", file=file, key=key, hint=hint)
 
 

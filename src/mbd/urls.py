@@ -1,8 +1,15 @@
-"""URLs as they may be shown: without the credentials that some carry (`https://user:password@host/…`)."""
+"""Texts as they may be shown: without the credentials that some URLs carry, and without paths of this machine."""
 
 import re
 
 _USER_INFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^/?#\s]*)@", re.IGNORECASE)
+
+_PATH = re.compile(r"file://[^\s'\"`(),;]*|(?<![\w/:.<])~?/(?:[^\s/:'\"`(),;]+/)*[^\s/:'\"`(),;]+")
+
+
+def without_paths(text: str) -> str:
+    """Return a text with every absolute path and `file://` URL replaced by the word PATH."""
+    return _PATH.sub("PATH", text)
 
 
 def without_credentials(text: str) -> str:

@@ -23,7 +23,8 @@ def guesses(right: float, rng: np.random.Generator, n: int = ROWS, measure: str 
     """An adversary that guesses a coin with some probability."""
     truth = rng.integers(0, 2, n)
     hit = rng.random(n) < right
-    return AttackEvidence("whitebox", measure, 0.5, np.column_stack([truth, np.where(hit, truth, 1 - truth)]), accuracy)
+    rows = np.column_stack([truth, np.where(hit, truth, 1 - truth)])
+    return AttackEvidence("whitebox", measure, 0.5, rows, accuracy, limits=(0.0, 1.0))
 
 
 def finding(after: float, reference: float, before: float = 0.9, seed: int = 0) -> GateFinding:
@@ -66,10 +67,47 @@ def test_a_gate_whose_attacks_are_all_blind_refuses() -> None:
     decided = decide(record.model_copy(update={"attacks": (*blind, *others)}), "empirical")
     assert decided.decision == "refused"
     assert decided.reasons == (
-        "strength (attacks): no attack finds audio in the model before the deletion either, so to pass shows nothing",
+        "strength (attacks): no attack would have found audio in the model before the deletion, "
+        "so to pass shows nothing",
     )
     one_sees = (blind[-1].model_copy(update={"blind": False}), *blind[:-1])
     assert decide(record.model_copy(update={"attacks": (*one_sees, *others)}), "empirical").decision == "passed"
+
+
+def test_a_leak_that_is_called_detectable_is_refused_as_often_as_is_said() -> None:
+    """In 100 audits of 300 rows each, of a model that leaks this much, and of one that leaks half of it."""
+    (first,) = judge_attacks([finding(0.5, 0.5, before=0.8)], PARAMS)
+    assert first.detectable
+    found = {
+        share: np.mean(
+            [
+                judge_attacks([finding(0.5 + share * first.detectable, 0.5, seed=seed)], PARAMS)[0].decision
+                == "refused"
+                for seed in range(1, 101)
+            ]
+        )
+        for share in (1.0, 0.5)
+    }
+    assert found[1.0] > PARAMS.least_power - 0.12  # 3 standard errors of 100 audits
+    assert found[0.5] < 0.5
+
+
+def test_fewer_rows_detect_larger_leaks_only_and_few_enough_none() -> None:
+    def detectable(rows: int) -> float | None:
+        rng = np.random.default_rng(0)
+        one = GateFinding(
+            "audio",
+            "as released",
+            {"before": guesses(0.9, rng, rows), "after": guesses(0.5, rng, rows), "reference": guesses(0.5, rng, rows)},
+        )
+        (record,) = judge_attacks([one], PARAMS)
+        return record.detectable
+
+    many, some, few = detectable(3000), detectable(300), detectable(12)
+    assert many
+    assert some
+    assert PARAMS.tolerance < many < some
+    assert few is None
 
 
 def test_an_attack_without_reference_is_informational() -> None:

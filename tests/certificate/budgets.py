@@ -1,17 +1,24 @@
 """Releases from the same weights whose ledger is lost in between, in any store; see `test_lineage`."""
 
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from mbd.errors import DataError, ExitCode
+from mbd.certificate.layout import certificate_name
+from mbd.errors import DataError, ExitCode, VerificationError
 from mbd.formats.deletion import read_deletion
 from mbd.formats.guarantee import LineageBudget
 from mbd.formats.receipt import Receipt
 from mbd.params import Params
 from mbd.steps import certify, delete, evaluate, publish, restore_ledger
+from mbd.storage import open_store
+from mbd.storage.store import StoredObject
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, leakage_record, write_leakage
 
@@ -56,6 +63,17 @@ class Releases:
         shutil.rmtree(self.folder / "ledgers")
 
 
+@contextmanager
+def _hidden(releases: Releases, name: str) -> Iterator[None]:
+    """Within: an object is not in the store, and this machine has never read the log."""
+    store = open_store(releases.url, releases.params().store)
+    content = store.read(name)
+    store.delete([StoredObject(name, 0, "")])
+    with patch.dict(os.environ, XDG_CACHE_HOME=str(releases.folder / "another-cache")):
+        yield
+    store.create(name, content)
+
+
 def check_a_lost_ledger_is_noticed_and_can_be_restored(releases: Releases, elsewhere: str) -> None:
     """Release, lose the ledger, release again from the same weights: refused until the first release is counted.
 
@@ -65,7 +83,7 @@ def check_a_lost_ledger_is_noticed_and_can_be_restored(releases: Releases, elsew
     """
     first = releases.delete("first")
     releases.certify("first")
-    releases.publish("first")
+    published = certificate_name(releases.publish("first").certificate)
     releases.lose_ledger()
 
     second = releases.delete("second")
@@ -74,6 +92,8 @@ def check_a_lost_ledger_is_noticed_and_can_be_restored(releases: Releases, elsew
         releases.certify("second")
     assert refused.value.exit_code == ExitCode.BAD_DATA
     assert "restore-ledger" in str(refused.value)
+    with _hidden(releases, published), pytest.raises(VerificationError, match="cannot be known"):
+        releases.certify("second")
     releases.certify("second", f"store.url={elsewhere}")
     with pytest.raises(DataError, match="does not count an earlier release"):
         releases.publish("second")

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import FILES
 from mbd.certificate.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.certificate.trust import read_trust
 from mbd.certificate.verify import from_folder, verify_bundle
 from mbd.errors import ExitCode
 from mbd.formats import statement
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Predicate
-from mbd.formats.statement import PROOF
+from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, REPORT
 from tests.golden.certificates.cases import HERE, assemble
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "certificate-format.md").read_text(encoding="utf-8")
@@ -37,7 +38,7 @@ def test_every_kind_of_statement_file_and_place_is_named() -> None:
     kinds = [getattr(statement, name) for name in vars(statement) if name.endswith("_TYPE")]
     places = [object_name("HEX"), latest_name("MODEL", "MODALITY")]
     places += [certificate_name("NAME"), proof_name("NAME").replace("certificates/NAME", "…")]
-    for name in [*kinds, *FILES, PROOF, *places]:
+    for name in [*kinds, CERTIFICATE, MODEL, INDICES, LEAKAGE, REPORT, PROOF, *places]:
         assert f"`{name}`" in DOCUMENT, name
 
 

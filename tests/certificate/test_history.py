@@ -1,4 +1,4 @@
-"""What a log says, replayed from it: nothing else in the store has a word in it."""
+"""The history of a store follows from the entries of its log alone; no other object decides anything."""
 
 import shutil
 from dataclasses import replace

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.layout import latest_name, proof_name
-from mbd.errors import ExitCode, MbdError, UsageError, VerificationError
+from mbd.errors import ExitCode, UsageError, VerificationError
 from mbd.files import file_digests, sha256_file
 from mbd.formats.receipt import RECEIPT, LatestPointer, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS
@@ -125,7 +125,7 @@ def test_what_does_not_verify_is_not_published(prepared: CertificateAuthority, t
     assert not (tmp_path / "store").exists()
 
 
-def test_a_log_key_that_nobody_trusts_is_refused(
+def test_an_untrusted_log_key_is_refused(
     prepared: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     stranger = CertificateAuthority.make(model_workspace, tmp_path / "stranger")
@@ -136,13 +136,16 @@ def test_a_log_key_that_nobody_trusts_is_refused(
     assert not [s.name for s in open_store(url).list("certificates/")]
 
 
-def test_a_proof_that_does_not_hold_is_not_passed_over(prepared: CertificateAuthority, tmp_path: Path) -> None:
+def test_a_proof_that_does_not_hold_is_replaced(prepared: CertificateAuthority, tmp_path: Path) -> None:
     store = open_store(f"file://{tmp_path}/store")
     publish_into(store, prepared, "exact")
     digest = sha256_file(prepared.bundle("exact") / CERTIFICATE)
-    (tmp_path / "store" / proof_name(digest)).write_bytes(b"{}")
-    with pytest.raises(MbdError, match="with other content"):
+    proof = tmp_path / "store" / proof_name(digest)
+    right = proof.read_bytes()
+    for planted in (b"{}", b"x" * 100):
+        proof.write_bytes(planted)
         publish_into(store, prepared, "exact")
+        assert proof.read_bytes() == right
 
 
 @pytest.mark.parametrize("kind", ["surgery", "escrowed", "exact", "subjects"])

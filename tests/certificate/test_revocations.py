@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mbd.certificate.guard import admit
-from mbd.certificate.keys import LOG, load_signer
+from mbd.certificate.keys import LOG, TRUST, load_signer, revoke_key, rotate_key
 from mbd.certificate.log.reader import Log
 from mbd.certificate.log.tiles import CHECKPOINT
 from mbd.certificate.publish import Publisher
@@ -53,6 +53,22 @@ def test_a_bad_pointer_does_not_stop_the_guard(golden_store: GoldenStore) -> Non
     revocations.a_bad_pointer_does_not_stop_the_guard(golden_store)
 
 
+def test_an_old_head_is_not_believed(golden_store: GoldenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    revocations.an_old_head_is_not_believed(golden_store, monkeypatch)
+
+
+def test_an_audit_by_a_stranger_moves_no_date(golden_store: GoldenStore) -> None:
+    revocations.an_audit_by_a_stranger_moves_no_date(golden_store)
+
+
+def test_junk_does_not_look_like_a_log(golden_store: GoldenStore) -> None:
+    revocations.junk_does_not_look_like_a_log(golden_store)
+
+
+def test_a_planted_claim_brings_nothing_back(golden_store: GoldenStore) -> None:
+    revocations.a_planted_claim_brings_nothing_back(golden_store)
+
+
 def test_after_a_backup_was_restored_nothing_is_published_until_the_log_is_whole(golden_store: GoldenStore) -> None:
     store = golden_store.folder / "store"
     golden_store.files("exact", "subjects")
@@ -68,6 +84,24 @@ def test_after_a_backup_was_restored_nothing_is_published_until_the_log_is_whole
         publisher(golden_store).renew()
     with pytest.raises(VerificationError, match="has shrunk"):
         admit(GOLDEN / "exact" / "model", golden_store.store, golden_store.trust)
+
+
+def test_a_log_that_was_rolled_back_is_not_signed_by_a_new_key(golden_store: GoldenStore) -> None:
+    store, keys = golden_store.folder / "store", golden_store.folder / "keys"
+    digest = golden_store.certificate("exact")
+    shutil.copytree(store, golden_store.folder / "backup")
+    golden_store.revoke(digest)
+    read_history(golden_store.store, golden_store.trust)
+    store.rename(golden_store.folder / "newest")
+    shutil.copytree(golden_store.folder / "backup", store)
+    revoke_key(keys / TRUST, LOG, "lost", None)
+    rotate_key(keys, LOG, overlap=timedelta(days=1))
+    with pytest.raises(VerificationError, match="has shrunk"):
+        publisher(golden_store).repair()
+    shutil.rmtree(store)
+    (golden_store.folder / "newest").rename(store)
+    assert publisher(golden_store).repair().signed_again
+    assert read_history(golden_store.store, golden_store.trust).size == 2
 
 
 def test_a_checkpoint_that_was_rolled_back_alone_is_noticed_by_every_reader(golden_store: GoldenStore) -> None:

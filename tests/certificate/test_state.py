@@ -64,7 +64,7 @@ def states(certificate: DeletionStatement, *about: AnyStatement, after: timedelt
     return status_of(facts, [one for one in said if one], certificate.predicate.issued + after)
 
 
-def test_where_a_certificate_stands_follows_from_what_is_said_about_it(
+def test_the_state_of_a_certificate_follows_from_the_statements_about_it(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     certificate = model_workspace.certify("surgery", tmp_path / "bundle", clock=lambda: ISSUED).statement
@@ -89,7 +89,7 @@ def test_where_a_certificate_stands_follows_from_what_is_said_about_it(
     assert states(certificate, successor).state == "superseded"
 
 
-def test_a_revoked_certificate_is_revoked_for_everybody_who_asks_the_store(golden_store: LifecycleStore) -> None:
+def test_a_revoked_certificate_is_revoked_for_every_reader_of_the_store(golden_store: LifecycleStore) -> None:
     assert golden_store.entry().status.state == "valid"
     announce(
         revocation(golden_store.digest, "the attack suite had a bug", now()),
@@ -105,14 +105,14 @@ def test_a_new_certificate_takes_the_place_of_the_one_it_names(golden_store: Lif
     assert (golden_store.entry().status.state, golden_store.entry(newer).status.state) == ("superseded", "valid")
 
 
-def test_so_does_one_that_is_said_to(golden_store: LifecycleStore) -> None:
+def test_a_statement_can_replace_a_certificate_by_another(golden_store: LifecycleStore) -> None:
     newer = golden_store.issue("newer", clock=lambda: now() - timedelta(minutes=1))
     assert golden_store.entry().status.state == "valid"
     announce(supersession(golden_store.digest, newer, "better", now()), golden_store.settings, golden_store.publisher)
     assert (golden_store.entry().status.state, golden_store.entry(newer).status.state) == ("superseded", "valid")
 
 
-def test_a_new_audit_sets_the_next_date_and_tells_no_old_digest(
+def test_a_new_audit_sets_the_next_date_and_reveals_no_old_digest(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     golden_store = LifecycleStore(model_workspace, tmp_path, "certified")

@@ -52,7 +52,7 @@ def revoked(key: TrustedKey, at: datetime, log_size: int | None = None) -> Trust
         (NOON + 2 * HOUR, NOON + HOUR, "after it was logged"),
     ],
 )
-def test_a_signature_counts_in_the_keys_window_by_its_own_word_and_by_the_logs(
+def test_a_signature_counts_if_its_time_and_the_logs_time_are_in_the_keys_window(
     key: TrustedKey, signed: datetime, logged: datetime | None, why: str | None
 ) -> None:
     found = refusal(key, signed, Logged(0, logged) if logged else None)
@@ -93,7 +93,7 @@ def test_no_changed_byte_is_accepted(keys: Keys, tmp_path_factory: pytest.TempPa
         read_trust(file)
 
 
-def test_a_trust_that_does_not_hold_together_is_refused(keys: Keys) -> None:
+def test_an_inconsistent_trust_file_is_refused(keys: Keys) -> None:
     trust = keys.trust
     with pytest.raises(ValidationError, match="listed twice"):
         Trust(log_origin=trust.log_origin, keys=(*trust.keys, trust.keys[0]))

@@ -11,7 +11,7 @@ import pytest
 
 from mbd.cli import COMMANDS, group, run_command
 from mbd.errors import EXIT_CODES, ExitCode
-from tests.features.build import npz_arrays, small_collection, write_npz
+from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
 HEAVY = ("torch", "kfp", "dvc", "boto3", "transformers", "numpy", "pydantic", "scipy", "sklearn", "h5py")
 
@@ -173,6 +173,7 @@ def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Comma
 WITHOUT_JSON = {
     "mbd exporter": "its page is in Prometheus's format",
     "mbd pipeline run": "its result is the steps' outputs",
+    "mbd serve": "it prints its address and serves until it is stopped",
     "mbd purge check-push": "git calls it and reads its exit code",
     "mbd purge hook install": "it prints the file that it wrote",
 }
@@ -217,6 +218,13 @@ def test_what_to_do_next_has_the_same_parameters_as_what_was_done(tmp_path: Path
     assert f"next: mbd train --features {tmp_path / 'out'} --out MODEL --set model.backbone=lattice\n" in result.stderr
 
 
+def test_after_a_reference_a_method_that_suits_it_is_suggested(tmp_path: Path) -> None:
+    data = synthetic_set(tmp_path / "set")
+    train = ("train", "--features", str(data), "--without", "audio", "--out", str(tmp_path / "model"))
+    result = mbd(*train, "--set", "model.backbone=lattice", "--set", "model.lattice.landmarks=0")
+    assert " --set deletion.method=exact --out DELETED" in result.stderr
+
+
 def test_a_full_disk_is_an_error_with_a_hint_and_leaves_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     script = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -225,6 +233,7 @@ def test_a_full_disk_is_an_error_with_a_hint_and_leaves_nothing(tmp_path: Path) 
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert result.returncode == ExitCode.FAILURE
     assert result.stderr.startswith("error: cannot write: File too large")
+    assert f"  file: {out}\n" in result.stderr
     assert "hint: free some space" in result.stderr
     assert "Traceback" not in result.stderr
     assert not list(tmp_path.iterdir())

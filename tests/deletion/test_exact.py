@@ -18,16 +18,17 @@ from mbd.formats.deletion import DeletionTarget
 from mbd.model.checkpoint import save_model
 from mbd.model.lattice import from_tensors
 from mbd.model.predictor import Model
-from mbd.params import Params, load_params
+from mbd.params import load_params
 from mbd.tensors import Array
 from mbd.training.joint import train_joint
-from mbd.training.lattice import train_lattice, train_modules
+from mbd.training.lattice import train_lattice, train_modules, training_rows
 from mbd.training.trained import recorded_params
 from tests.deletion.models import home_with_models
 from tests.deletion.models import model_before as model_before_of
 from tests.features.build import synthetic_set
 
-PARAMS = load_params(None, ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"])
+SMALL = ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"]
+PARAMS = load_params(None, SMALL)
 NAMES = ("text", "audio", "visual")
 
 
@@ -37,9 +38,12 @@ def model_before(folder: Path, *without: str) -> ModelBefore:
     return ModelBefore(trained.record, trained.tensors, data)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> ModelBefore:
-    return model_before(synthetic_set(tmp_path_factory.mktemp("exact") / "set"))
+SKEWED = ("features.source.synthetic.classes=7", "features.source.synthetic.skew=0.8")
+
+
+@pytest.fixture(scope="module", params=[(), SKEWED], ids=["regression", "classes"])
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModelBefore:
+    return model_before(synthetic_set(tmp_path_factory.mktemp("exact") / "set", *request.param))
 
 
 @pytest.mark.parametrize("gone", [c for size in (1, 2) for c in combinations(NAMES, size)], ids="+".join)
@@ -99,11 +103,24 @@ def test_forgetting_subjects_is_training_without_their_recordings(whole: ModelBe
     subjects = first_subjects(whole)
     outcome = delete(DeletionTarget(modalities=(modality,), subjects=subjects), whole, PARAMS)
     rows = whole.data.split("train").load()
-    assert bits(outcome.tensors) == bits(_trained(without_recordings(rows, modality, subjects), PARAMS))
+    assert bits(outcome.tensors) == bits(_trained(without_recordings(rows, modality, subjects), whole))
     changed = {n for n, t in outcome.tensors.items() if t.tobytes() != whole.tensors[n].tobytes()}
     assert changed
     assert all(modality in whole.record.tensors[name].sees for name in changed)
     assert outcome.facts["recordings_forgotten"] == np.isin(rows.groups, subjects).sum()
+
+
+def test_subjects_of_valid_rows_are_forgotten_where_these_were_trained_on(whole: ModelBefore) -> None:
+    both = load_params(None, [*SMALL, "model.lattice.splits=train+valid"])
+    trained = train_lattice(whole.data, both, work=whole.data.folder, progress=False)
+    subjects = (str(whole.data.split("valid").groups[0]),)
+    before = ModelBefore(trained.record, trained.tensors, whole.data)
+    outcome = delete(DeletionTarget(modalities=("audio",), subjects=subjects), before, both)
+    rows = without_recordings(training_rows(whole.data, both.model.lattice), "audio", subjects)
+    assert bits(outcome.tensors) == bits(_trained(rows, whole))
+    assert bits(outcome.tensors) != bits(trained.tensors)
+    unread = delete(DeletionTarget(modalities=("audio",), subjects=subjects), whole, PARAMS)
+    assert bits(unread.tensors) == bits(whole.tensors)
 
 
 def test_forgetting_subjects_and_deleting_modalities_go_in_any_order(whole: ModelBefore) -> None:
@@ -123,8 +140,9 @@ def test_forgetting_subjects_and_deleting_modalities_go_in_any_order(whole: Mode
     assert one.record.tensors == other.record.tensors
 
 
-def _trained(rows: Rows, params: Params) -> dict[str, Array]:
-    return train_modules(rows, params.model.lattice, seed=params.training.seed, classes=0)[0]
+def _trained(rows: Rows, like: ModelBefore) -> dict[str, Array]:
+    classes = len(like.record.classes)
+    return train_modules(rows, PARAMS.model.lattice, seed=PARAMS.training.seed, classes=classes)[0]
 
 
 def test_a_lattice_of_an_earlier_version_is_not_mixed_with_modules_of_this_one(whole: ModelBefore) -> None:

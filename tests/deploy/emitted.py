@@ -3,17 +3,20 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 from click.testing import CliRunner
 
 from mbd.cli import group
 from mbd.files import write_file
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import load_params
+from mbd.serving.inference import InferenceService
 from mbd.steps.metrics_reporting import add_samples, reporting
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
 from tests.monitoring.golden_store import GoldenStore, golden
+from tests.serving.inference.server import following
 
 CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1", "training.epochs=2")
 
@@ -27,6 +30,19 @@ def exporter_page(folder: Path) -> str:
     monitor = lifecycle_store.monitor()
     monitor.scan()
     return monitor.text()
+
+
+def inference_page(folder: Path) -> str:
+    """Return the metrics of a model server that has loaded a release and refused a request."""
+    golden_store = GoldenStore.open(folder)
+    golden_store.files("exact")
+    golden_store.certificate("exact")
+    params = load_params(None, ["serving.inference.models=[sentiment]"])
+    service = InferenceService(params, golden_store.store, golden_store.trust_file)
+    with following(service, "sentiment") as client:
+        client.infer("sentiment", {"text": np.zeros((1, 12), np.float32)})
+        client.infer("sentiment", {"audio": np.zeros((1, 6), np.float32)})
+    return service.instruments.text()
 
 
 def steps_pages(folder: Path) -> list[str]:

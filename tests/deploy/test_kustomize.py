@@ -68,7 +68,7 @@ def test_the_operators_resources_scrape_the_exporter_and_have_every_rule(tmp_pat
     documents = rendered(overlay)
     found = {(d["kind"], d["metadata"]["name"]): d for d in documents if "monitoring.coreos.com" in d["apiVersion"]}
     monitor, rules = found[("ServiceMonitor", "mbd-exporter")], found[("PrometheusRule", "mbd")]
-    (service,) = (d for d in documents if d["kind"] == "Service")
+    (service,) = (d for d in documents if (d["kind"], d["metadata"]["name"]) == ("Service", "mbd-exporter"))
     assert monitor["metadata"]["namespace"] == rules["metadata"]["namespace"] == service["metadata"]["namespace"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert {e["port"] for e in monitor["spec"]["endpoints"]} <= {port["name"] for port in service["spec"]["ports"]}
@@ -95,12 +95,14 @@ def test_an_overlay_renders_all_services(overlay: tuple[str, list[Document]]) ->
         ("ServiceAccount", "missing-by-design"),
         ("Deployment", "mbd-exporter"),
         ("Service", "mbd-exporter"),
+        ("Deployment", "mbd-serve"),
+        ("Service", "mbd-serve"),
         ("CronJob", "mbd-requests"),
         ("CronJob", "mbd-purge-scan"),
         ("ConfigMap", "mbd-params"),
         ("ConfigMap", "mbd-prometheus-rules"),
         ("ConfigMap", "mbd-grafana-dashboard"),
-        *(("NetworkPolicy", f"mbd-{name}") for name in ("ingress", "egress", "scrapes")),
+        *(("NetworkPolicy", f"mbd-{name}") for name in ("ingress", "egress", "scrapes", "clients")),
     }
     assert {d["metadata"].get("namespace") for d in overlay[1]} == {
         "mbd-dev" if overlay[0] == "dev" else "missing-by-design"

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error, recall_score
 
-from mbd.evaluation.metrics import classification_metrics, pearson, regression_metrics, task_metrics, weighted_f1
+from mbd.evaluation.metrics import (
+    calibration_error,
+    classification_metrics,
+    pearson,
+    regression_metrics,
+    task_metrics,
+    weighted_f1,
+)
 from mbd.tensors import Array
 
 
@@ -36,6 +43,27 @@ def test_classification_worked_out_by_hand() -> None:
     assert found["wa"] == pytest.approx(100 * 4 / 6)
     assert found["ua"] == pytest.approx(100 * (2 / 3 + 1 + 1 / 2) / 3)
     assert found["f1"] == pytest.approx(100 * (3 * 4 / 5 + 1 * 2 / 4 + 2 * 2 / 3) / 6)
+
+
+def test_calibration_error_worked_out_by_hand() -> None:
+    probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.45, 0.55], [0.45, 0.55]])
+    truth = np.array([0, 1, 1, 1])
+    # Two rows at .9 of which one is right, two at .55 that both are.
+    assert calibration_error(truth, probabilities) == pytest.approx(100 * (0.4 + 0.45) / 2)
+    assert task_metrics("classification", truth, probabilities)["ece"] == calibration_error(truth, probabilities)
+
+
+def test_probabilities_that_are_right_as_often_as_they_say_have_no_calibration_error() -> None:
+    draw = np.random.default_rng(0)
+    probabilities = draw.dirichlet([1, 1, 1], 200_000)
+    truth = (draw.random((len(probabilities), 1)) > probabilities.cumsum(1)).sum(1)
+    assert calibration_error(truth, probabilities) < 0.5
+    assert calibration_error(truth, probabilities**3) > 10
+
+
+def test_scores_of_ridge_have_a_calibration_error_too() -> None:
+    scores = np.array([[1.2, -0.2], [-0.1, -0.3]])
+    assert calibration_error(np.array([0, 0]), scores) == pytest.approx(25)
 
 
 class TestHalfToEven:

@@ -47,6 +47,11 @@ def test_fixed_patterns_are_every_set_smallest_first() -> None:
     assert len(fixed_patterns("abcdef")) == 2**6 - 1
 
 
+def test_of_many_modalities_each_alone_all_but_one_and_all_are_fixed_patterns() -> None:
+    patterns = fixed_patterns("abcdefghijkl")
+    assert [len(pattern) for pattern in patterns] == [1] * 12 + [11] * 12 + [12]
+
+
 def test_a_pattern_mask_has_the_same_modalities_in_each_row() -> None:
     mask = pattern_mask(4, TRIPLE, ("text", "visual"))
     assert {m: there.tolist() for m, there in mask.items()} == {

@@ -39,6 +39,7 @@ def attacks_on(modality: str) -> tuple[AttackRecord, ...]:
             reference=near(chance),
             difference=near(0.0),
             tolerance=0.03,
+            detectable=0.08,
             blind=False if variant == "as released" else None,
             decision="passed",
             reason="no better than on the reference",
@@ -60,6 +61,7 @@ def utility_of(metric: str, value: float, margin: float) -> UtilityRecord:
         to_before=near(0.0),
         to_reference=near(0.0),
         margin=margin,
+        detectable=margin + 0.05,
         decision="passed",
         reason="no more is lost than may be",
     )

@@ -20,6 +20,7 @@ def attack(after: float, reference: float, chance: float = 0.5, tolerance: float
         reference=around(reference),
         difference=around(after - reference),
         tolerance=tolerance,
+        detectable=0.1,
         blind=False,
         decision="informational",
         reason="",
@@ -62,6 +63,7 @@ def test_utility_is_held_against_both(to_reference: float, to_before: float, pas
         to_before=around(to_before),
         to_reference=around(to_reference),
         margin=3,
+        detectable=4.0,
         decision="informational",
         reason="",
     )

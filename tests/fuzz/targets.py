@@ -13,17 +13,24 @@ from typing import Any
 import numpy as np
 
 from mbd.certificate.envelope import Envelope
+from mbd.certificate.log.checkpoint import verify_checkpoint
+from mbd.certificate.log.inclusion import Inclusion
 from mbd.certificate.reader import verify_envelope
 from mbd.certificate.trust import read_trust
 from mbd.features.media.table import read_table
 from mbd.features.sources import read_source
 from mbd.formats.model import ModelRecord
+from mbd.formats.request import Decision, DeletionRequest, Event, Files, Lease
 from mbd.formats.statement import is_canonical, parse_payload
+from mbd.monitoring.facts import facts_of_request
 from mbd.params import load_params
 from mbd.randomness import stream
+from mbd.records import now
+from mbd.serving.inference.protocol import HEADER, parse_request
 from mbd.tensors import Array, open_tensors
 from tests.fuzz.mutations import Mutator, bytes_or_tokens, in_archive, in_header, in_json
 from tests.golden.certificates.cases import HERE
+from tests.serving.inference.server import encode
 
 _GOLDEN = HERE / "v1" / "surgery"
 _SPLITS = {"train": 6, "valid": 3, "test": 3}
@@ -70,9 +77,9 @@ def _npz() -> list[bytes]:
 
 def _table() -> list[bytes]:
     rows = [
-        f"r{row}_0,{row / 2},{'train' if row < 6 else 'valid' if row < 9 else 'test'},0.5,1.5,2" for row in range(12)
+        f"r{row}_0,{row / 2},{'train' if row < 6 else 'valid' if row < 9 else 'test'},0.5,1.5,2,3" for row in range(12)
     ]
-    return ["\n".join(["id,label,split,text_0,text_1,audio_0", *rows, ""]).encode()]
+    return ["\n".join(["id,label,split,text_0,text_1,audio_0,audio_1", *rows, ""]).encode()]
 
 
 def _mmsa() -> list[bytes]:
@@ -158,6 +165,50 @@ def _parse_statement(path: Path) -> object:
     return is_canonical(data)
 
 
+def _requests() -> list[bytes]:
+    at = now()
+    lease = Lease(worker="worker", until=at, batch="0" * 16)
+    event = Event(at=at, state="received", by="submit")
+    request = DeletionRequest(
+        id="0" * 16, model="sentiment", modalities=("audio",), received=at, due=at, lease=lease, history=(event,)
+    )
+    return [request.to_bytes()]
+
+
+def _parse_request(path: Path) -> object:
+    request = DeletionRequest.from_bytes(path.read_bytes(), "request")
+    return facts_of_request(request), request.moved("running", "worker", now()).to_bytes()
+
+
+def _decisions() -> list[bytes]:
+    files = Files(files={"model.json": "0" * 64, "folder/model.safetensors": "1" * 64})
+    return [Decision(batch="0" * 16, outcome="certified", bundle=files, model=files).to_bytes()]
+
+
+def _checkpoints() -> list[bytes]:
+    return [Inclusion.read(_GOLDEN / "bundle" / "proof.json", "proof").checkpoint.encode()]
+
+
+def _parse_checkpoint(path: Path) -> object:
+    return verify_checkpoint(path.read_bytes().decode(errors="replace"), read_trust(_GOLDEN / "trust.json"))
+
+
+def _inference_requests() -> list[bytes]:
+    rows: dict[str, Array] = {
+        "text": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "ids": np.arange(4).reshape(2, 2),
+    }
+    body, headers = encode(rows, binary=True, outputs=[{"name": "prediction", "parameters": {"binary_data": True}}])
+    plain, _ = encode(rows, id="one", parameters={"binary_data_output": False})
+    return [f"{headers[HEADER]}\n".encode() + body, b"\n" + plain]
+
+
+def _parse_inference_request(path: Path) -> object:
+    """Parse a request to the model server; the first line is the header with the length of the JSON."""
+    length, _, body = path.read_bytes().partition(b"\n")
+    return parse_request(body, length.decode("latin-1") or None)
+
+
 TARGETS: dict[str, Target] = {
     "npz": Target(_npz, _source("npz"), in_archive, "input.npz"),
     "table": Target(_table, _source("table"), file="input.csv"),
@@ -176,6 +227,10 @@ TARGETS: dict[str, Target] = {
     "model": Target(_golden("model/model.json"), lambda path: ModelRecord.read(path, "model record"), in_json),
     "params": Target(lambda: [(HERE.parents[2] / "params.yaml").read_bytes()], load_params, file="params.yaml"),
     "statement": Target(_statements, _parse_statement, in_json),
+    "request": Target(_requests, _parse_request, in_json),
+    "decision": Target(_decisions, lambda path: Decision.read(path, "decision"), in_json),
+    "checkpoint": Target(_checkpoints, _parse_checkpoint),
+    "inference": Target(_inference_requests, _parse_inference_request),
 }
 
 

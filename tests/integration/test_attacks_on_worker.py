@@ -23,8 +23,12 @@ from tests.requests.disclosed import check_only_what_is_disclosed_is_published
 from tests.requests.planted import (
     carried_out,
     check_a_decision_of_another_batch_is_not_published,
+    check_a_marked_request_is_carried_out,
     check_a_planted_base_model_is_ignored,
+    check_a_planted_decision_is_not_believed,
+    check_bad_objects_block_no_request,
     check_lost_objects_bring_nothing_back,
+    check_nothing_is_deleted_while_nothing_can_be_logged,
 )
 from tests.requests.small import SETTINGS
 
@@ -68,6 +72,23 @@ def test_lost_objects_bring_nothing_back(worker: Worker) -> None:
 
 def test_a_decision_of_another_batch_is_not_published(worker: Worker) -> None:
     check_a_decision_of_another_batch_is_not_published(worker, carried_out(worker, "audio"))
+
+
+@pytest.mark.parametrize("kind", ["absolute", "relative"])
+def test_a_planted_decision_writes_nothing_outside_of_its_folder(worker: Worker, tmp_path: Path, kind: str) -> None:
+    check_a_planted_decision_is_not_believed(worker, tmp_path, kind)
+
+
+def test_bad_objects_block_no_request(worker: Worker) -> None:
+    check_bad_objects_block_no_request(worker)
+
+
+def test_a_request_that_is_only_marked_as_certified_is_carried_out(worker: Worker) -> None:
+    check_a_marked_request_is_carried_out(worker)
+
+
+def test_nothing_is_deleted_while_nothing_can_be_logged(worker: Worker) -> None:
+    check_nothing_is_deleted_while_nothing_can_be_logged(worker)
 
 
 def test_only_what_is_disclosed_is_published(worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from mbd.certificate.keys import LOG, load_signer
+from mbd.certificate.publish import Publisher
+from mbd.certificate.replay import read_history
+from mbd.certificate.state import invalid_entries
+from mbd.params.operations import StoreSettings
 from mbd.storage.store import Store
 from tests.certificate import revocations
 from tests.integration.servers.rgw import S3
@@ -54,3 +59,31 @@ def test_a_revocation_does_not_disappear_with_one_object(bucket_store: BucketSto
 
 def test_a_bad_pointer_does_not_stop_the_guard(bucket_store: BucketStore) -> None:
     revocations.a_bad_pointer_does_not_stop_the_guard(bucket_store)
+
+
+def test_an_old_head_is_not_believed(bucket_store: BucketStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    revocations.an_old_head_is_not_believed(bucket_store, monkeypatch)
+
+
+def test_an_audit_by_a_stranger_moves_no_date(bucket_store: BucketStore) -> None:
+    revocations.an_audit_by_a_stranger_moves_no_date(bucket_store)
+
+
+def test_junk_does_not_look_like_a_log(bucket_store: BucketStore) -> None:
+    revocations.junk_does_not_look_like_a_log(bucket_store)
+
+
+def test_a_planted_claim_brings_nothing_back(bucket_store: BucketStore) -> None:
+    revocations.a_planted_claim_brings_nothing_back(bucket_store)
+
+
+def test_a_name_that_no_store_would_write_stops_nothing(bucket_store: BucketStore, s3: S3) -> None:
+    digest = bucket_store.certificate("exact")
+    bucket = bucket_store.url.removeprefix("s3://").partition("/")[0]
+    for name in ("\x1b[2J", ".hidden", "x" * 300):
+        s3.client().put_object(Bucket=bucket, Key=f"store/certificates/{name}/certificate.json", Body=b"{}")
+    history = read_history(bucket_store.store, bucket_store.trust)
+    assert [one.digest for one in invalid_entries(history)] == []
+    log = load_signer(f"file:{bucket_store.folder}/keys/{LOG}.pem")
+    assert Publisher(bucket_store.store, StoreSettings(), log, bucket_store.trust).renew()
+    bucket_store.revoke(digest)

@@ -47,6 +47,11 @@ SHRINKING = {
 }
 
 
+def dead_entries(found: Provenance) -> int:
+    """How many entries exist for the modality alone."""
+    return sum(int((~part.alive).sum()) for part in found.tensors.values())
+
+
 @pytest.mark.parametrize("name", SHRINKING)
 def test_alive_positions_are_those_of_the_smaller_model(name: str) -> None:
     architecture = SHRINKING[name]
@@ -54,7 +59,7 @@ def test_alive_positions_are_those_of_the_smaller_model(name: str) -> None:
         found = probe(architecture, modality)
         assert found.shrinks
         assert found.same_function, modality
-        assert found.dead_entries
+        assert dead_entries(found)
 
 
 def test_columns_of_a_modality_may_be_interleaved() -> None:
@@ -99,7 +104,7 @@ def test_a_model_of_fixed_shape_has_dead_entries_only_by_its_branches() -> None:
     assert not named.only_inputs
     dead = {name.split(".")[1] for name, part in named.tensors.items() if part.dead}
     assert dead == {"a", "a_with_l", "a_with_v", "l_with_a", "v_with_a"}
-    assert named.dead_entries > 10 * plain.dead_entries
+    assert dead_entries(named) > 10 * dead_entries(plain)
 
 
 def test_a_factory_that_ignores_the_modalities_has_a_fixed_shape() -> None:

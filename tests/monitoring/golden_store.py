@@ -34,7 +34,7 @@ from mbd.formats.statement import (
     subjects_of,
     to_payload,
 )
-from mbd.monitoring.exporter import StoreMonitor
+from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params.operations import StoreSettings
 from mbd.records import now
@@ -87,12 +87,12 @@ class GoldenStore(KeyedStore):
     def request_store(self) -> RequestStore:
         return RequestStore(self.private)
 
-    def publish(self, statement: AnyStatement) -> str:
+    def publish(self, statement: AnyStatement, by: type[Publisher] = Publisher) -> str:
         """Sign, log and publish a statement; return its digest."""
         signer = load_signer(f"file:{self.folder}/keys/signer.pem")
         log = load_signer(f"file:{self.folder}/keys/{LOG}.pem")
         envelope = sign(to_payload(statement), PAYLOAD_TYPE, [signer])
-        publish_statement(Publisher(self.store, StoreSettings(), log, read_trust(self.trust_file)), envelope.to_bytes())
+        publish_statement(by(self.store, StoreSettings(), log, self.trust), envelope.to_bytes())
         return envelope.digest
 
     def publish_many(self, statements: Iterable[AnyStatement]) -> None:

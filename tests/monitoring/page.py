@@ -10,15 +10,19 @@ class ExporterPage:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        families = list(text_string_to_metric_families(text))
         self.values = {
             (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(text)
+            for family in families
             for sample in family.samples
         }
+        self._histograms = {family.name for family in families if family.type == "histogram"}
 
     @property
     def names(self) -> set[str]:
-        return {name for name, _ in self.values}
+        """Names of all metrics; a histogram's samples have names of their own."""
+        parts = {f"{name}_{part}" for name in self._histograms for part in ("bucket", "sum", "count")}
+        return {name for name, _ in self.values} - parts | self._histograms
 
     def __getitem__(self, of: Metric) -> dict[tuple[str, ...], float]:
         """Return the values of a metric by the values of its labels, in their order."""

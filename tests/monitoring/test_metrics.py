@@ -25,6 +25,8 @@ BOUNDED = {
     "place",
     "version",
     "python",
+    "route",
+    "status",
 }
 COUNTED = {
     "modalities",
@@ -40,6 +42,7 @@ COUNTED = {
     "parameters",
     "info",
     "up",
+    "events",
     "total",
 }
 UNITS = {"seconds", "ratio", "epsilon", "error"}

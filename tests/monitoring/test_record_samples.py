@@ -36,6 +36,7 @@ def attack(name: str, low: float, **changes: Any) -> AttackRecord:
         reference=interval,
         difference=interval,
         tolerance=0.03,
+        detectable=0.2,
         blind=False,
         decision="passed",
         reason="",

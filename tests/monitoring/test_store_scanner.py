@@ -44,7 +44,7 @@ def test_a_request_that_changes_state_is_read_again(lifecycle_store: GoldenStore
     assert found.read == 1
     assert isinstance(facts, RequestFacts)
     assert facts.state == "running"
-    assert [state for state, _ in facts.reached] == ["received", "running"]
+    assert [state for state, _ in facts.events] == ["received", "running"]
 
 
 def test_a_modified_certificate_makes_all_states_unknown_until_it_is_restored(lifecycle_store: GoldenStore) -> None:

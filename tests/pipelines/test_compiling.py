@@ -187,3 +187,12 @@ def test_every_step_runs_as_a_user_and_has_an_end(name: str) -> None:
 def test_an_unknown_pipeline_is_an_error() -> None:
     with pytest.raises(UsageError, match="no such pipeline"):
         compiled("forget", PlatformSettings())
+
+
+def test_networks_of_a_lattice_are_trained_by_as_many_tasks_as_the_platform_has_for_it() -> None:
+    assert "train-part" not in tasks(documents("train")[0])
+    found = tasks(documents("train", PlatformSettings(training_tasks=3))[0])
+    loop = next(task for task in found.values() if task["taskInfo"]["name"] == "each-part")
+    assert loop["parameterIterator"]["items"]["raw"] == "[1, 2, 3]"
+    for consumer in ("train", "reference"):
+        assert "parts" in found[consumer]["inputs"]["artifacts"]

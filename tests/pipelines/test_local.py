@@ -111,6 +111,32 @@ def test_with_shredding_no_artifact_is_plain_and_none_can_be_read_when_the_key_i
     assert list(files_with(tmp_path, old | audio)) == []
 
 
+NETWORKS = (
+    "model.backbone=lattice",
+    "model.lattice.member=mbd.model.examples.late_fusion:LateFusion",
+    "model.lattice.options={hidden: 4}",
+    "model.lattice.folds=2",
+    "training.epochs=1",
+)
+
+
+def test_tasks_side_by_side_train_the_networks_of_a_lattice_with_the_bytes_of_one_training(
+    plain: Path, tmp_path: Path
+) -> None:
+    given = ("--root", str(tmp_path / "kfp"), "--modality", "audio", "--argument", "seeds=[0]")
+    done = run("pipeline", "run", "train", *given, settings=(*NETWORKS, "platform.training_tasks=2"))
+    assert done.exit_code == 0, (done.output[-3000:], done.exception)
+    (seed,) = only_run(tmp_path / "kfp").glob("for-loop-*")
+    parts = list(seed.glob("for-loop-*/train-part/part"))
+    assert {len(read_json(part / "model.json")["tensors"]) > 0 for part in parts} == {True}
+    assert len(parts) == 2
+    for name, without in {"model": (), "reference": ("--without", "audio")}.items():
+        out = ("--features", str(plain / "features"), "--out", str(tmp_path / name))
+        assert run("train", *out, *without, settings=NETWORKS).exit_code == 0
+        (made,) = seed.glob(f"*/{name}")
+        assert path_digest(made) == path_digest(tmp_path / name), name
+
+
 def test_a_step_that_fails_fails_the_run_with_its_reason(tmp_path: Path) -> None:
     left = tmp_path / "kfp" / ".features-4194305-killed"  # no process has a number that high
     left.mkdir(parents=True)

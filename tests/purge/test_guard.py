@@ -51,6 +51,14 @@ def test_a_model_whose_certificate_is_not_the_latest_is_admitted(
     assert admit(model_workspace.deletion("exact"), authority.store, authority.trust).record.backbone == "lattice"
 
 
+def test_a_certificate_admits_a_model_under_its_own_name_only(
+    authority: CertificateAuthority, model_workspace: ModelWorkspace
+) -> None:
+    model = model_workspace.deletion("surgery")
+    assert admit(model, authority.store, authority.trust, name="sentiment").certificate
+    assert "no certificate is about these weights" in refusal(authority, model, name="another")
+
+
 def test_the_old_model_and_a_modified_model_are_not_admitted(
     authority: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:

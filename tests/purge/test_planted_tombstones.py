@@ -6,11 +6,12 @@ import pytest
 
 from mbd import tombstones
 from mbd.certificate.guard import admit
-from mbd.certificate.layout import object_name
+from mbd.certificate.layout import certificate_name, object_name
 from mbd.certificate.tombstones import PREFIX
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import sha256_file
 from mbd.formats.purge import Target
+from mbd.formats.statement import CERTIFICATE
 from mbd.model.checkpoint import RECORD, WEIGHTS, load_model
 from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import begin, begun, purged_digests
@@ -106,3 +107,14 @@ def test_features_are_not_removed_while_it_is_unknown_which_models_need_them(pur
     with pytest.raises((DataError, VerificationError)):
         purge_workspace.plan("purge.features=true")
     purge_workspace.plan()
+
+
+def test_features_are_not_removed_while_the_certificate_of_another_model_is_withheld(
+    purge_workspace: PurgeWorkspace,
+) -> None:
+    authority = purge_workspace.authority
+    other = sha256_file(authority.publish(purge_workspace.kind, "other") / CERTIFICATE)
+    purge_workspace.plan("purge.features=true")
+    (authority.folder / "store" / certificate_name(other)).unlink()
+    with pytest.raises((DataError, VerificationError), match="known"):
+        purge_workspace.plan("purge.features=true")

@@ -129,6 +129,7 @@ def attack(name: str, **changes: Any) -> dict[str, Any]:
         "reference": {"value": 0.515, "low": 0.485, "high": 0.545},
         "difference": {"value": 0.005, "low": -0.02, "high": 0.03},
         "tolerance": 0.03,
+        "detectable": 0.1,
         "blind": False,
         "decision": "passed",
         "reason": "no better than on the reference",
@@ -160,6 +161,7 @@ def leakage() -> dict[str, Any]:
                 "to_before": None,
                 "to_reference": {"value": -0.5, "low": -2.0, "high": 1.0},
                 "margin": 3.0,
+                "detectable": 4.0,
                 "decision": "passed",
                 "reason": "no more is lost than may be",
             }

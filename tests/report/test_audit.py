@@ -41,6 +41,7 @@ def attack(name: str, after: float, decision: Decision = "passed", variant: str 
             "reference": near(0.5),
             "difference": near(after - 0.5),
             "tolerance": 0.03,
+            "detectable": 0.1,
             "blind": False,
             "decision": decision,
             "reason": f"{after:.3f} against 0.500",
@@ -58,6 +59,7 @@ def audit(asr: float = 0.5, acc2: float = 80.0, decision: Decision = "passed") -
         to_before=near(acc2 - 82),
         to_reference=near(acc2 - 81),
         margin=3,
+        detectable=4.0,
         decision="passed",
         reason="",
     )

@@ -9,7 +9,7 @@ from mbd.certificate.bundle import Bundle
 from mbd.files import sha256_file
 from mbd.formats.receipt import RECEIPT, Receipt
 from mbd.model.checkpoint import WEIGHTS
-from mbd.monitoring.exporter import StoreMonitor
+from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.steps import publish, purge
 from mbd.steps.request import Worker

@@ -4,9 +4,13 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import mbd
 from mbd.certificate.verify import Verdict
 from mbd.formats.leakage import LeakageRecord
+from mbd.model.checkpoint import load_model, save_model
 from mbd.params import load_params
 from mbd.steps import import_model
 
@@ -62,6 +66,39 @@ class ModelWorkspace:
         return mbd.attack(
             self["data"], after, self["reference"], [self.modality], out, before=self["model"], params=params
         )
+
+    def untouched(self, folder: Path) -> Path:
+        """Return a copy of the model, from which nothing was deleted."""
+        record, tensors = load_model(self["model"])
+        (folder / "same").mkdir()
+        save_model(folder / "same", record, tensors)
+        return folder / "same"
+
+    def zeroed(self, folder: Path) -> Path:
+        """Return a model that claims to be deleted: the branch of the modality is zero, but for its first matrix."""
+        record, tensors = load_model(self["model"])
+        own = [name for name, entry in record.tensors.items() if entry.belongs_to == self.modality]
+        first = next(name for name in own if tensors[name].ndim > 1)
+        projection = first.rpartition(".")[0] + "."
+        gone = [name for name in own if not name.startswith(projection)]
+        claimed = record.model_copy(
+            update={
+                "modalities": {m: d for m, d in record.modalities.items() if m != self.modality},
+                "revoked": (self.modality,),
+                "tensors": {n: t.model_copy(update={"belongs_to": None}) for n, t in record.tensors.items()},
+            }
+        )
+        (folder / "kept").mkdir()
+        save_model(folder / "kept", claimed, {n: np.zeros_like(t) if n in gone else t for n, t in tensors.items()})
+        return folder / "kept"
+
+    def refuses_what_is_not_deleted(self, folder: Path) -> None:
+        """Check that the gate refuses the untouched model, and a branch that is zero while its projection is kept."""
+        with pytest.raises(mbd.GateRefusedError, match=f"still takes {self.modality} as input"):
+            self.attack(self.untouched(folder), **{"attacks.variants": []})
+        kept = rf"not in the reference|values that belonged to {self.modality} alone"
+        with pytest.raises(mbd.GateRefusedError, match=kept):
+            self.attack(self.zeroed(folder), **{"attacks.variants": []})
 
     def certified(self, after: Path) -> Verdict:
         """Evaluate, certify and verify an attacked model, with keys of its own in the working folder."""

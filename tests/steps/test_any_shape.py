@@ -77,6 +77,10 @@ def test_a_deleted_modality_ends_in_a_verified_certificate(
     assert not [check for check in workspace.certified(after).checks if check.outcome == "failed"]
 
 
+def test_the_gate_refuses_what_is_not_deleted(workspace: ModelWorkspace, tmp_path: Path) -> None:
+    workspace.refuses_what_is_not_deleted(tmp_path)
+
+
 def test_rows_are_scored_from_what_they_have(workspace: ModelWorkspace, tmp_path: Path) -> None:
     predict.run(workspace["data"], workspace["model"], tmp_path / "scores.csv", available=["text"])
     lines = (tmp_path / "scores.csv").read_text().splitlines()

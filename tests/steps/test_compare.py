@@ -38,7 +38,7 @@ def settings(folder: Path) -> Params:
     return load_params(None, [*SMALL, f"deletion.ledgers={folder}/ledgers", f"attacks.history={folder}/audits"])
 
 
-def compared(folder: Path, deletion: Path, out: Path) -> compare.Comparison:
+def compared(folder: Path, deletion: Path, out: Path) -> compare.MethodComparison:
     data, model, reference, leakage = (folder / part for part in ("data", "model", "silent", "leakage"))
     return compare.run(settings(folder), data, model, reference, deletion, leakage, out)
 

@@ -294,7 +294,7 @@ def test_a_surgery_says_what_the_cut_did_with_what_algorithm_1_selected(model_wo
     assert done
     selected = done.record.facts["cut"]["selected"]
     assert f"Algorithm 1 selected {selected:,} parameters; the cut has removed all of them" in done.to_text()
-    assert "no number that both have was edited" in done.to_text()
+    assert "no parameter that both have was edited" in done.to_text()
 
 
 def test_killed_with_the_model_in_place_only_the_charge_is_settled(

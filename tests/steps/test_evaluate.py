@@ -124,7 +124,7 @@ def test_a_deleted_model_and_all_others_are_judged_on_its_own_modalities(model_w
     assert metrics["modalities"] == ["text", "visual"]
     assert {r["regime"] for r in metrics["results"] if r["kind"] == "fixed"} == {"text", "visual"}
     assert any("audio" in note for note in metrics["notes"])
-    assert any("0.6, 0.7" in note and "1/2" in note for note in metrics["notes"])
+    assert any("0.6, 0.7" in note and "at most 0.5" in note for note in metrics["notes"])
     test = FeatureSet.open(model_workspace / "data").split("test").load()
     model = load(model_workspace / "with" / "seed-0")
     mae = regression_metrics(test.labels, model.predict({m: test.features[m] for m in ("text", "visual")}))["mae"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mbd.errors import DataError, UsageError
+from mbd.features.availability import MANY_MODALITIES
 from mbd.features.contract import FeatureSet
 from mbd.features.corruption import corrupt, corrupted_rows
 from mbd.files import file_digests, sha256_file
@@ -34,6 +35,15 @@ def test_the_folder_holds_the_set_its_summary_and_how_it_came_about(tmp_path: Pa
     assert record["parameters"]["features"]["source"]["synthetic"]["rows"]["train"] == 160
     assert {"mbd", "python", "numpy"} <= record["versions"].keys()
     assert record["duration_seconds"] > 0
+
+
+def test_the_summary_counts_rows_and_groups_of_each_split(tmp_path: Path) -> None:
+    file = write_npz(tmp_path / "data.npz", npz_arrays(small_collection()))
+    params = load_params(None, [f"features.source.path={file}", "features.calibration.share=0.5"])
+    summary = features.run(params, tmp_path / "out")
+    opened = FeatureSet.open(tmp_path / "out")
+    assert summary.groups == {name: len(set(opened.split(name).load().groups)) for name in opened.manifest.splits}
+    assert summary.to_text().splitlines()[2].split()[:3] == ["split", "rows", "groups"]
 
 
 def test_the_same_parameters_give_the_same_bytes(tmp_path: Path) -> None:
@@ -105,6 +115,6 @@ def test_data_without_the_modality_to_revoke_are_refused_at_the_first_step(tmp_p
 
 
 def test_many_modalities_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    names = ", ".join(f"m{n}: 2" for n in range(features.MANY_MODALITIES + 1))
+    names = ", ".join(f"m{n}: 2" for n in range(MANY_MODALITIES + 1))
     synthetic_set(tmp_path / "set", f"features.source.synthetic.dims={{{names}}}")
     assert "7 modalities have 127 sets" in caplog.text

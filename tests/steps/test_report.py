@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.compose import revocation
-from mbd.certificate.layout import certificate_name
+from mbd.certificate.layout import certificate_name, proof_name
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import file_digests
 from mbd.formats.statement import CERTIFICATE
@@ -16,6 +16,7 @@ from mbd.records import now
 from mbd.report.page.content import Page
 from mbd.requests.request_store import RequestStore
 from mbd.steps import report
+from mbd.storage.store import update
 from tests.report.statements import SmallOffice
 
 
@@ -72,13 +73,16 @@ def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
     authority: SmallOffice, tmp_path: Path
 ) -> None:
     digest = authority.publish("exact", reaudit_by=now() + timedelta(days=90)).name
-    for name, days in (("early", 1), ("late", 91)):
+    certificate = authority.params.certificate.model_copy(update={"checkpoint_days": 100})
+    patient = authority.params.model_copy(update={"certificate": certificate})
+    for name, days, params in (("early", 1, patient), ("late", 91, patient), ("frozen", 8, authority.params)):
         clock = _stopped(now() + timedelta(days=days))
-        report.of_store(authority.params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
+        report.of_store(params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
     early, late = file_digests(tmp_path / "early"), file_digests(tmp_path / "late")
     assert early[f"certificates/{digest}.html"] == late[f"certificates/{digest}.html"]
     assert "1 valid" in (tmp_path / "early" / "index.md").read_text()
     assert "1 overdue" in (tmp_path / "late" / "index.md").read_text()
+    assert "1 unknown" in (tmp_path / "frozen" / "index.md").read_text()
 
 
 def test_a_certificate_lists_the_requests_it_answers(authority: SmallOffice, tmp_path: Path) -> None:
@@ -86,10 +90,24 @@ def test_a_certificate_lists_the_requests_it_answers(authority: SmallOffice, tmp
     request_store = RequestStore(authority.private)
     request = request_store.submit("sentiment", ["audio"], due_days=30, requester="desk-7")
     request_store.change(request.id, lambda r: r.moved("certified", "worker", now(), certificate=digest))
+    marked = request_store.submit("sentiment", ["visual"], due_days=30)
+    request_store.change(marked.id, lambda r: r.moved("certified", "attacker", now(), certificate=digest))
     report.of_store(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
     page = (tmp_path / "site" / "certificates" / f"{digest}.html").read_text(encoding="utf-8")
     assert request.id in page
+    assert marked.id not in page
+    assert "1 open request" in (tmp_path / "site" / "index.md").read_text(encoding="utf-8")
     assert not any(b"desk-7" in file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file())
+
+
+def test_a_planted_proof_is_neither_shown_nor_stops_a_report(authority: SmallOffice, tmp_path: Path) -> None:
+    digest = authority.publish("exact").name
+    for name, planted in (("before", None), ("junk", b"{}"), ("none", b"")):
+        if planted is not None:
+            update(authority.store, proof_name(digest), lambda _, planted=planted: planted)  # type: ignore[misc]
+        report.of_store(authority.params, authority.url, tmp_path / name, trust=authority.trust_file)
+    page = f"certificates/{digest}.html"
+    assert len({file_digests(tmp_path / name)[page] for name in ("before", "junk", "none")}) == 1
 
 
 def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallOffice, tmp_path: Path) -> None:

@@ -1,22 +1,23 @@
 """Requests carried out: one deletion for all of them, and a valid certificate, or a reason."""
 
-import json
 import shutil
 import tempfile
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from mbd.certificate.compose import revocation
 from mbd.certificate.keys import load_signer, make_keys
+from mbd.certificate.layout import certificate_name
 from mbd.certificate.lineage import read_lineage_key
+from mbd.certificate.log.tiles import claim_name
 from mbd.certificate.publish import Publisher, announce
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.request import Lease
+from mbd.formats.statement import CERTIFICATE
 from mbd.model.checkpoint import WEIGHTS, load_model
 from mbd.params import load_params
 from mbd.records import now
@@ -35,10 +36,13 @@ from tests.requests.planted import (
     carried_out,
     certificate_of,
     check_a_decision_of_another_batch_is_not_published,
+    check_a_marked_request_is_carried_out,
     check_a_planted_base_model_is_ignored,
+    check_a_planted_decision_is_not_believed,
+    check_bad_objects_block_no_request,
     check_lost_objects_bring_nothing_back,
+    check_nothing_is_deleted_while_nothing_can_be_logged,
     plant,
-    stored,
     submitted,
 )
 from tests.requests.small import SETTINGS
@@ -85,34 +89,16 @@ def revoke(worker: Worker, certificate: str) -> None:
     announce(revocation(certificate, "a test", now()), settings, publisher)
 
 
-def name_outside(tmp_path: Path, kind: str) -> str:
-    return str(tmp_path / "outside") if kind == "absolute" else "../../../../outside"
-
-
-@pytest.mark.parametrize("kind", ["absolute", "relative", "unsigned", "incomplete"])
+@pytest.mark.parametrize("kind", ["absolute", "relative", "nested", "unsigned", "incomplete"])
 def test_a_planted_decision_is_reported_and_the_request_is_carried_out(
     worker: Worker, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    request, batch = worker.request_store.submit("sentiment", ["audio"], due_days=30), "0" * 16
-    over = Lease(worker="dead", until=now() - timedelta(hours=1), batch=batch)
-    worker.request_store.claim(request, over)
-    name = "certificate.json" if kind == "unsigned" else name_outside(tmp_path, kind)
-    files = None if kind == "incomplete" else {"files": {name: stored(worker.request_store.store, b"{}")}}
-    decision = {
-        "format": "urn:missing-by-design:batch:v1",
-        "batch": batch,
-        "outcome": "certified",
-        "requests": [request.id],
-        "certificate": "c" * 64,
-        "bundle": files,
-        "model": files,
-    }
-    worker.request_store.store.create(f"batches/{batch}.json", json.dumps(decision).encode())
-    ((done, _),) = worker.run()
-    assert (done.state, done.id) == ("certified", request.id)
-    assert done.certificate != "c" * 64
-    assert batch in caplog.text
-    assert not list(tmp_path.rglob("outside"))
+    check_a_planted_decision_is_not_believed(worker, tmp_path, kind)
+    assert DEAD in caplog.text
+
+
+def test_bad_objects_block_no_request(worker: Worker) -> None:
+    check_bad_objects_block_no_request(worker)
 
 
 @pytest.fixture
@@ -188,6 +174,23 @@ def test_a_signed_certificate_of_an_abandoned_batch_is_not_published_later(
     assert worker.request_store.get(again.id).certificate == current.certificate
     trust = read_trust(Path(worker.params.certificate.trust))
     assert decision.certificate not in read_history(open_store(worker.store_url), trust).certificates
+    store, private = open_store(worker.store_url), worker.request_store.store
+    assert decision.certificate and decision.bundle
+    envelope = private.read(f"batches/files/{decision.bundle.files[CERTIFICATE]}")
+    store.create(certificate_name(decision.certificate), envelope)
+    store.create(claim_name(1), bytes.fromhex(decision.certificate))
+    submitted(worker, "text")
+    with pytest.raises(VerificationError, match="visual is revoked for"):
+        list(worker.run())
+    assert decision.certificate not in read_history(store, trust).certificates
+
+
+def test_a_request_that_is_only_marked_as_certified_is_carried_out(worker: Worker) -> None:
+    check_a_marked_request_is_carried_out(worker)
+
+
+def test_nothing_is_deleted_while_nothing_can_be_logged(worker: Worker) -> None:
+    check_nothing_is_deleted_while_nothing_can_be_logged(worker)
 
 
 def test_only_what_is_disclosed_is_published(worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -202,3 +205,31 @@ def test_a_store_that_was_rolled_back_is_refused(worker: Worker, tmp_path: Path)
     shutil.copytree(tmp_path / "backup", tmp_path / "store")
     with pytest.raises(VerificationError, match="the log has shrunk"):
         list(worker.run())
+
+
+def test_a_watching_worker_goes_on_after_failures_and_lets_a_failed_request_rest(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = submitted(worker, "audio")
+    waited: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        match len(waited):
+            case 1:  # the store is away
+                store.rename(store.with_name("away"))
+                store.symlink_to(store)
+            case 2:
+                store.unlink()
+                store.with_name("away").rename(store)
+        return len(waited) < 4
+
+    store = Path(worker.store_url.removeprefix("file://"))
+    broken = replace(worker, features=Path(str(worker.features)) / "nothing")
+    outcomes = list(broken.watch(wait))
+    assert [(request.id, request.state) for request, _ in outcomes] == [(first.id, "failed")]
+    assert waited[1] > waited[0] == worker.params.serving.poll_seconds
+    assert "carrying out requests failed" in caplog.text
+    assert worker.request_store.get(first.id).state == "failed"
+    done = list(worker.watch(lambda _: False))
+    assert [request.state for request, _ in done] == ["certified"]

@@ -14,11 +14,12 @@ from mbd.certificate.reader import SIGNATURES
 from mbd.certificate.verdict import CONSISTENCY, STATE
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file
+from mbd.formats.receipt import LatestPointer
 from mbd.formats.statement import CERTIFICATE
 from mbd.records import now
 from mbd.steps import verify
 from mbd.steps.verify import REPRODUCTION
-from mbd.storage.store import NotThereError, StoreError
+from mbd.storage.store import NotThereError, update
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.features.build import synthetic_set
@@ -84,8 +85,25 @@ def test_a_store_with_several_says_so(another: CertificateAuthority) -> None:
     )
     another.publish("surgery")
     with pytest.raises(UsageError, match="holds 2 certificates") as caught:
-        verify.run(another.params(), another.url)
+        verify.run(another.params(), another.url, trust=another.trust_file)
     assert latest_name("other", "audio") in str(caught.value)
+    check_that_a_pointer_names_no_certificate(another)
+
+
+def check_that_a_pointer_names_no_certificate(another: CertificateAuthority) -> None:
+    """Let the pointer of one model name the certificate of another: the one that was asked for is verified."""
+    exact, surgery = (sha256_file(another.folder / f"published-{kind}" / CERTIFICATE) for kind in ("exact", "surgery"))
+    name = latest_name("sentiment", "audio")
+    pointer = LatestPointer(certificate=surgery, index=1).to_bytes()
+    update(another.store, name, lambda _: pointer)
+    verdict = verify.run(another.params(), f"{another.url}/{name}", trust=another.trust_file)
+    assert (verdict.certificate, verdict.claims["model"]) == (exact, "sentiment")
+    with pytest.raises(NotThereError, match="no certificate for this model and modality"):
+        verify.run(another.params(), f"{another.url}/{latest_name('third', 'audio')}", trust=another.trust_file)
+    for planted in (b"junk", LatestPointer(certificate="c" * 64, index=10**6).to_bytes()):
+        update(another.store, name, lambda _, planted=planted: planted)  # type: ignore[misc]
+        another.publish("exact")
+        assert another.store.read(name) == LatestPointer(certificate=exact, index=0).to_bytes()
 
 
 def test_which_trust_file_counts(authority: CertificateAuthority, tmp_path: Path) -> None:
@@ -181,13 +199,11 @@ def test_a_store_is_verified_over_https_without_listing_it(
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with serving(another.folder / "store", certificate) as (url, _):
         ask = partial(verify.run, another.params("store.retries=0"), trust=another.trust_file)
-        for source in (f"{url}/certificates/{digest}", f"{url}/{latest_name('sentiment', 'audio')}"):
+        for source in (url, f"{url}/certificates/{digest}", f"{url}/{latest_name('sentiment', 'audio')}"):
             verdict = ask(source)
             assert verdict.verified, verdict.problems
             assert verdict.store == url
         assert ask(str(published), store=url).verified
-        with pytest.raises(StoreError, match="cannot be listed"):
-            ask(url)
         announce(revocation(digest, "withdrawn", now()), another.params().certificate, another.publisher())
         assert [check.name for check in ask(f"{url}/certificates/{digest}").problems] == [STATE]
 

@@ -98,6 +98,18 @@ class StoreBehaviour:
             store.fetch("y", tmp_path / "out", sha256=digest(b"two"))
         assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("out", b"before")]
 
+    def test_an_object_that_is_too_large_is_not_read_into_memory(
+        self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content = bytes((1 << 20) + 1)
+        store.create("large", content)
+        monkeypatch.setattr("mbd.storage.store.LARGEST_IN_MEMORY", 1 << 20)
+        for expected in (None, digest(content)):
+            with pytest.raises(DataError, match="larger than 1 MiB"):
+                store.read("large", sha256=expected)
+        store.fetch("large", tmp_path / "file", sha256=digest(content))
+        assert (tmp_path / "file").read_bytes() == content
+
     def test_a_pointer_is_replaced_only_if_it_is_unchanged(self, store: Store) -> None:
         with pytest.raises(ConflictError):
             store.replace("latest", b"1", expected=digest(b"never there"))

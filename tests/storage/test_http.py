@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mbd.errors import UsageError, VerificationError
+from mbd.errors import DataError, UsageError, VerificationError
 from mbd.params.operations import StoreSettings
 from mbd.storage import http, open_store
+from mbd.storage import store as store_module
 from mbd.storage.store import NotThereError, StoredObject, StoreError
 from tests.storage.web_server import Server, self_signed, serving
 
@@ -85,7 +86,8 @@ def test_an_answer_without_end_is_cut_off(
     served: tuple[str, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "LARGEST_IN_MEMORY", 1 << 20)
-    with pytest.raises(StoreError, match="larger than 1 MiB"):
+    monkeypatch.setattr(store_module, "LARGEST_IN_MEMORY", 1 << 20)
+    with pytest.raises(DataError, match="larger than 1 MiB"):
         open_store(served[0], QUICK).read("a/endless")
     with pytest.raises(StoreError, match="does not say how large"):
         open_store(served[0], QUICK).fetch("a/endless", tmp_path / "to", sha256="0" * 64)

@@ -52,6 +52,9 @@ def test_the_printed_margins_are_larger_than_the_text_says(sentiment: Layout) ->
 
 def test_classes_of_one_seed(talks: Layout) -> None:
     found = study(talks)
-    assert [list(table.header) for table in found.tables] == [["method", "WA", "UA", "F1"], ["method", "WA", "UA"]]
+    assert [list(table.header) for table in found.tables] == [
+        ["method", "WA", "UA", "F1", "ECE"],
+        ["method", "WA", "UA"],
+    ]
     assert verdict(found, "significant") == "not comparable"
     assert "no numbers for “talks”" in finding(found, "reaches WA 82.0").reason

@@ -9,20 +9,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.errors import DataError
-from mbd.evaluation.metrics import classification_metrics, regression_metrics
+from mbd.errors import DataError, UsageError
+from mbd.evaluation.baseline import PatternRidge
+from mbd.evaluation.metrics import classification_metrics, regression_metrics, task_metrics
 from mbd.features.contract import FeatureSet
+from mbd.features.rows import Rows
 from mbd.model.checkpoint import load_model, save_model
+from mbd.model.coordinates import softmax
 from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, tags
 from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features
+from mbd.steps.train import test_metrics as step_metrics
 from mbd.training.lattice import FittedModalities, train_lattice, train_modules
 from mbd.training.lattice.folds import assign_folds
+from mbd.training.lattice.module import _median_shift
 from mbd.training.trained import Trained
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
-PARAMS = load_params(None, ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"])
+SKEWED = ("features.source.synthetic.classes=7", "features.source.synthetic.skew=0.8")
+WITHOUT = [c for size in (1, 2) for c in combinations(("text", "audio", "visual"), size)]
+SMALL = ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"]
+PARAMS = load_params(None, SMALL)
 
 
 def train(folder: Path, *without: str, params: Params = PARAMS) -> Trained:
@@ -43,19 +51,30 @@ def whole(data: Path) -> Trained:
     return train(data)
 
 
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic_set(tmp_path_factory.mktemp("classes") / "set", *SKEWED)
+
+
+@pytest.fixture(scope="module")
+def whole_of_classes(classes: Path) -> Trained:
+    return train(classes)
+
+
 def test_there_is_a_module_for_every_set(whole: Trained) -> None:
     assert len(tags("abcd")) == 15
     modules = {name.split(".")[1] for name in whole.tensors if name.startswith("module.")}
     assert modules == {"+".join(tag) for tag in tags(["text", "audio", "visual"])}
 
 
-@pytest.mark.parametrize(
-    "without", [c for size in (1, 2) for c in combinations(("text", "audio", "visual"), size)], ids="+".join
-)
+@pytest.mark.parametrize("task", ["regression", "classes"])
+@pytest.mark.parametrize("without", WITHOUT, ids="+".join)
 def test_training_without_a_modality_gives_the_same_bytes_for_all_that_is_left(
-    data: Path, whole: Trained, without: tuple[str, ...]
+    request: pytest.FixtureRequest, task: str, without: tuple[str, ...]
 ) -> None:
-    never_exposed = train(data, *without)
+    folder, trained = ("data", "whole") if task == "regression" else ("classes", "whole_of_classes")
+    whole = request.getfixturevalue(trained)
+    never_exposed = train(request.getfixturevalue(folder), *without)
     left = {n: t for n, t in whole.tensors.items() if not set(whole.record.tensors[n].sees) & set(without)}
     assert left.keys() == never_exposed.tensors.keys()
     for name, tensor in left.items():
@@ -87,7 +106,8 @@ def test_coordinates_of_a_row_do_not_depend_on_its_company(data: Path, whole: Tr
     assert alone.tobytes() == projection(rows).tobytes() == projection(rows[::-1])[::-1].tobytes()
 
 
-def test_one_thread_or_two_give_the_same_bytes(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", ["data", "classes"])
+def test_one_thread_or_more_give_the_same_bytes(request: pytest.FixtureRequest, task: str, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tests.training.test_lattice import train\n"
         "from mbd.model.checkpoint import save_model\n"
@@ -95,10 +115,11 @@ def test_one_thread_or_two_give_the_same_bytes(data: Path, tmp_path: Path) -> No
         "print(save_model(out, t.record, t.tensors).sha256)\n"
     )
     digests = set()
-    for threads in ("1", "2"):
-        environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "PATH": ""}
-        command = [sys.executable, "-c", script, str(data), str(tmp_path / threads)]
+    for threads in ("1", "2", "4"):
         repository = Path(__file__).parents[2]
+        limits = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        environment = {**limits, "PATH": "", "PYTHONPATH": str(repository / "src")}
+        command = [sys.executable, "-c", script, str(request.getfixturevalue(task)), str(tmp_path / threads)]
         digests.add(subprocess.check_output(command, env=environment, text=True, cwd=repository))
     assert len(digests) == 1
 
@@ -135,12 +156,71 @@ def test_more_modalities_help_and_chance_is_beaten(tmp_path: Path) -> None:
     assert acc2("audio") > 57
 
 
+def skewed_errors(rows: Rows) -> Rows:
+    """The rows with labels whose noise is far above the median as often as a little below."""
+    noise = np.random.default_rng(0).exponential(2, len(rows)).astype(np.float32)
+    return replace(rows, labels=rows.labels + noise)
+
+
+def test_the_median_of_errors_is_centred_where_they_are_skewed(tmp_path: Path) -> None:
+    rows = "features.source.synthetic.rows={train: 900, valid: 20, test: 1500, calibration: 20}"
+    data = FeatureSet.open(synthetic_set(tmp_path / "set", rows))
+    train_rows, test = (skewed_errors(data.split(split).load()) for split in ("train", "test"))
+    found = {}
+    for centre in ("mean", "median"):
+        spec = PARAMS.model.lattice.model_copy(update={"centre": centre})
+        tensors, _, report = train_modules(train_rows, spec, seed=0, classes=0)
+        record = train(data.folder).record
+        outputs = Model(record, from_tensors(record, tensors)).predict(test.features)
+        found[centre] = regression_metrics(test.labels, outputs), report
+    assert found["median"][0]["mae"] < 0.97 * found["mean"][0]["mae"]
+    assert found["median"][0]["corr"] == pytest.approx(found["mean"][0]["corr"], abs=0.01)
+    errors = {centre: [float(line["rmse"]) for line in report] for centre, (_, report) in found.items()}
+    assert np.all(np.array(errors["median"]) > errors["mean"])
+
+
+def test_a_median_that_could_be_chance_moves_nothing() -> None:
+    folds = np.arange(500) % 5
+    errors = np.random.default_rng(1).standard_normal((500, 1))
+    assert abs(_median_shift(errors, folds)) < 0.03
+    assert 0.8 < _median_shift(errors + 1, folds) < 1.05
+    assert _median_shift(errors - np.median(errors) + 0.01, folds) == 0
+
+
+def test_valid_rows_can_be_trained_on(data: Path) -> None:
+    both = load_params(None, [*SMALL, "model.lattice.splits=train+valid"])
+    found = FeatureSet.open(data)
+    trained = train(data, params=both)
+    assert trained.tensors["module.text.rows"] == len(found.split("train")) + len(found.split("valid"))
+    without = train(data, "audio", params=both)
+    for name, tensor in without.tensors.items():
+        assert tensor.tobytes() == trained.tensors[name].tobytes(), name
+    assert {"valid", "test"} - step_metrics(model_of(trained), found).keys() == {"valid"}
+    with pytest.raises(UsageError, match="networks choose their epoch by valid rows"):
+        load_params(None, ["model.lattice.splits=train+valid", "model.lattice.member=a.b:C"])
+
+
 def test_classes_have_probabilities(tmp_path: Path) -> None:
     folder = synthetic_set(tmp_path / "set", "features.source.synthetic.classes=3")
     model, test = model_of(train(folder)), FeatureSet.open(folder).split("test").load()
     probabilities = model.predict(test.features)
     np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
     assert classification_metrics(test.labels, probabilities.argmax(1))["wa"] > 45
+
+
+def test_the_common_class_is_not_answered_more_often_than_it_is_true(tmp_path: Path) -> None:
+    """Squared loss on skewed classes answers the most frequent one; the logistic member and the discount do not."""
+    rows = "features.source.synthetic.rows={train: 900, valid: 20, test: 1500, calibration: 20}"
+    folder = synthetic_set(tmp_path / "set", *SKEWED, rows)
+    trained = train(folder, params=load_params(None, ["model.backbone=lattice", "model.lattice.landmarks=64"]))
+    model, test = model_of(trained), FeatureSet.open(folder).split("test").load()
+    ridge = PatternRidge(FeatureSet.open(folder).split("train").load(), 7)
+    ours, theirs = model.predict(test.features), ridge.predict(test.features)
+    found, beside = (task_metrics("classification", test.labels, outputs) for outputs in (ours, theirs))
+    assert all(found[metric] > beside[metric] + 3 for metric in ("wa", "ua", "f1"))
+    assert found["ece"] < 5
+    true, answered = (float((labels == 0).mean()) for labels in (test.labels, ours.argmax(1)))
+    assert abs(answered - true) < 0.06 < (theirs.argmax(1) == 0).mean() - true
 
 
 @pytest.mark.parametrize("dims", ["{a: 3, b: 5}", "{text: 4, audio: 3, visual: 2, pulse: 9}"])
@@ -158,6 +238,38 @@ def test_each_row_is_scored_by_what_it_has(data: Path, whole: Trained) -> None:
     np.testing.assert_array_equal(mixed[even], model.predict(test.features)[even])
     without = {m: x for m, x in test.features.items() if m != "audio"}
     np.testing.assert_array_equal(mixed[~even], model.predict(without)[~even])
+
+
+@pytest.mark.parametrize("task", ["regression", "classes"])
+@pytest.mark.parametrize("shown", [("audio",), ("audio", "text"), ("audio", "text", "visual")], ids="+".join)
+def test_a_folded_prediction_is_that_of_the_modules_one_by_one(
+    request: pytest.FixtureRequest, task: str, shown: tuple[str, ...]
+) -> None:
+    folder, trained = ("data", "whole") if task == "regression" else ("classes", "whole_of_classes")
+    model = model_of(request.getfixturevalue(trained))
+    test = FeatureSet.open(request.getfixturevalue(folder)).split("test").load()
+    backbone = model.backbone
+    assert isinstance(backbone, LatticeBackbone)
+    everything = {m: np.ones(len(test), bool) for m in backbone.modalities}
+    inside = backbone.activations(test.features, everything)
+    expected = sum(
+        weight * (softmax(scores) if task == "classes" else scores)
+        for tag, weight in backbone.weights(shown).items()
+        for scores in [inside[f"module.{'+'.join(tag)}.scores"]]
+    )
+    found = model.predict({m: test.features[m] for m in shown})
+    np.testing.assert_allclose(found.reshape(len(test), -1), expected, atol=3e-3)
+
+
+def test_large_numbers_of_rows_are_predicted_as_single_ones_are(classes: Path, whole_of_classes: Trained) -> None:
+    model, test = model_of(whole_of_classes), FeatureSet.open(classes).split("test").load()
+    many = {m: np.resize(x, (20_000, x.shape[1])) for m, x in test.features.items()}
+    alone = np.vstack([model.predict({m: x[row : row + 1] for m, x in test.features.items()}) for row in range(9)])
+    found = model.predict(many)
+    np.testing.assert_allclose(found[:9], alone, atol=1e-5)
+    np.testing.assert_allclose(found[len(test) : 2 * len(test)], found[: len(test)], atol=1e-5)
+    in_doubles = model.predict({m: x.astype(np.float64) for m, x in test.features.items()})
+    np.testing.assert_allclose(in_doubles, found[: len(test)], atol=1e-4)
 
 
 def test_a_saved_model_predicts_as_the_trained_one(data: Path, whole: Trained, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.model.lattice import on_grid
+from mbd.model.coordinates import on_grid
 from mbd.tensors import Array
 from mbd.training.lattice.ridge import FoldedRidge
 

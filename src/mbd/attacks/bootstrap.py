@@ -11,6 +11,12 @@ Resampling cannot show what is rarer than the rows at hand: if two models answer
 0 ± 0. Where fewer than ten groups differ, the difference is bounded by how many could have, instead: with k of g groups
 unlike, at most a share u of all groups is (Clopper–Pearson; for k = 0 the rule of three, u ≈ 3/g at 95 %), and the
 measure moves by at most u times its range. For R², and for a TPR at a fixed FPR, this takes rows to weigh alike.
+
+What an audit at these rows could have found is simulated with the same resamples: an effect δ would have been measured
+as δ + noise, and found if that lies beyond a threshold by more than the width w of its interval. So the smallest effect
+found with probability p is
+
+    detectable   threshold + w − min(0, q),   q: the (1 − p)-quantile of the noise, statistic(rows, W) − statistic(rows)
 """
 
 from functools import lru_cache
@@ -91,6 +97,20 @@ def difference_interval(
         low, high = -most, most
     widest = _range(one)
     return Interval(value=value, low=max(low, -widest), high=min(high, widest))
+
+
+def detectable(noise: Array, width: float, threshold: float, power: float) -> float:
+    """Return the smallest effect that is found with a probability; infinity if no resample has the measure.
+
+    Args:
+        noise: How far each resample lies from the measured value.
+        width: From the measured value to the bound of its interval that decides.
+        threshold: What the bound must exceed.
+        power: The probability.
+
+    """
+    known = noise[np.isfinite(noise)]
+    return threshold + width - min(0.0, float(np.quantile(known, 1 - power))) if len(known) else np.inf
 
 
 def unseen(evidence: AttackEvidence, unlike: Array | None, tail: float) -> float:

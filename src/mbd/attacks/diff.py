@@ -74,6 +74,8 @@ def _transplanted_module(
         if not gone:
             return new
         found = probe(of, gone[0])
+        if found.shrinks and gone[0] in smaller.modalities:  # it was not cut out, whatever the record says
+            return put_back(old, of, gone[1:])
         inner = put_back(cut_plain(found, old), of.without(gone[:1]) if found.shrinks else of, gone[1:])
         mixed = {name: np.array(tensor) for name, tensor in old.items()}
         for name, part in found.tensors.items():

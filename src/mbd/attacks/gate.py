@@ -9,16 +9,19 @@ a share α of all audits. Quantiles that far out are not resampled but taken fro
 interval is scaled by t(1 − α/2k) / z(1 − α/2), with g − 1 degrees of freedom for g groups of rows. Where hardly a row
 differs, the bound is exact (:mod:`mbd.attacks.bootstrap`).
 
-A measure that passes shows no more than its interval: its reason states the upper bound of the difference. An audit
-that falls short of :mod:`mbd.formats.strength` is refused whatever it found.
+A measure that passes shows no more than its interval: its reason states the upper bound of the difference. What the
+audit would have found is stated beside it (`detectable`): the smallest leak, or loss of utility, that the gate refuses
+with the probability `attacks.least_power` at these rows. A measure is blind if the leak of the model before is smaller.
+An audit that falls short of :mod:`mbd.formats.strength` is refused whatever it found.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mbd.attacks.attack import AttackEvidence
-from mbd.attacks.bootstrap import auc, difference_interval, measure_interval, resampled
+from mbd.attacks.bootstrap import auc, detectable, difference_interval, measure_interval, resampled
 from mbd.attacks.target_model import Role
 from mbd.attacks.utility import UtilityMeasurement
 from mbd.errors import GateRefusedError
@@ -151,6 +154,34 @@ class _Measured:
         values = self._values[one] - self._values[other]
         return difference_interval(self._found[one], self._found[other], values, judged, self._params)
 
+    def smallest_leak(self, judged: int) -> float | None:
+        """Return the smallest difference from the reference that would have been refused; None: none that can be.
+
+        Rows that tell a leaking model from the reference vary more than those of two models that hardly differ, so the
+        model before counts as well, where it was attacked.
+        """
+        reference, params = self._found["reference"], self._params
+        effects = []
+        for role in ("after", "before"):
+            if (own := self._found.get(role)) is None:
+                continue
+            gap = self.difference(role, "reference", judged)
+            noise = self._values[role] - self._values["reference"] - gap.value
+            effects.append(detectable(noise, gap.value - gap.low, params.tolerance, params.least_power))
+            level = measure_interval(own, self._values[role], params)
+            needed = own.chance + params.tolerance - reference.value
+            effects.append(
+                detectable(self._values[role] - own.value, level.value - level.low, needed, params.least_power)
+            )
+        return _possible(max(effects), reference.limits[1] - reference.value)
+
+    def smallest_loss(self, margin: float, judged: int) -> float | None:
+        """Return the smallest loss against the reference that would have been refused; None: none that can be."""
+        reference, gap = self._found["reference"], self.difference("after", "reference", judged)
+        noise = gap.value - (self._values["after"] - self._values["reference"])
+        loss = detectable(noise, gap.high - gap.value, margin, self._params.least_power)
+        return _possible(loss, reference.value - reference.limits[0])
+
 
 def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) -> AttackRecord:
     after, measured = finding.found["after"], _Measured(finding.found, params)
@@ -166,6 +197,7 @@ def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) ->
         reference=intervals.get("reference"),
         difference=None,
         tolerance=None,
+        detectable=None,
         blind=None,
         decision="informational",
         reason="informational: compared with the model before deletion; not part of the gate",
@@ -173,7 +205,8 @@ def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) ->
     if not finding.decides:
         return record
     gap = measured.difference("after", "reference", judged)
-    record = record.model_copy(update={"difference": gap, "tolerance": params.tolerance})
+    found = {"difference": gap, "tolerance": params.tolerance, "detectable": measured.smallest_leak(judged)}
+    record = record.model_copy(update=found)
     record = record.model_copy(update={"blind": record.finds_nothing_before})
     return record.model_copy(update={"decision": _decision(record.passes), "reason": _attack_reason(record)})
 
@@ -192,7 +225,8 @@ def _attack_reason(record: AttackRecord) -> str:
             f"{values}, chance {record.chance:g}: difference {gap.value:+.3f}, upper bound {gap.high:+.3f}; an attack "
             "that is significantly worse than chance has information"
         )
-    note = "; blind: it finds nothing in the model before deletion either, so this shows little" if record.blind else ""
+    note = "; blind: it would not have found the model before deletion either, so this shows little"
+    note = note if record.blind else ""
     return f"{values}: difference {gap.value:+.3f}, upper bound {gap.high:+.3f}{note}"
 
 
@@ -209,6 +243,7 @@ def _judge_utility(measured_utility: UtilityMeasurement, judged: int, params: At
         to_before=measured.difference("after", "before", judged) if before else None,
         to_reference=measured.difference("after", "reference", judged),
         margin=measured_utility.margin,
+        detectable=measured.smallest_loss(measured_utility.margin, judged),
         decision="informational",
         reason="",
     )
@@ -225,6 +260,10 @@ def _judge_utility(measured_utility: UtilityMeasurement, judged: int, params: At
     fine = f"{record.after.value:.4g}, reference {record.reference.value:.4g}{full}"
     decision = _decision(record.passes) if measured_utility.decides else "informational"
     return record.model_copy(update={"decision": decision, "reason": "; ".join(lost) or fine})
+
+
+def _possible(effect: float, largest: float) -> float | None:
+    return effect if effect <= largest and math.isfinite(effect) else None
 
 
 def _decision(passes: bool) -> Decision:

@@ -37,7 +37,7 @@ class UtilityMeasurement:
 def utility(
     audit: AuditInput, target_models: Mapping[Role, TargetModel], params: AttacksSettings
 ) -> list[UtilityMeasurement]:
-    """Measure what the models are worth on the test rows."""
+    """Measure the utility of the models on the test rows."""
     test, task = audit.data.split("test").load(), audit.data.manifest.task
     utilities = []
     for pattern in sorted(fixed_patterns(audit.retained), key=len, reverse=True):

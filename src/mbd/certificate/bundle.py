@@ -9,7 +9,7 @@
 
 (*) not where subjects were forgotten exactly: nothing is attacked there, the same bits come out of training again.
 
-`step.json`, where there is one, says how the bundle came about here; it is not published. What opens the commitments of
+`step.json`, where there is one, records how the bundle was made; it is not published. What opens the commitments of
 a certificate is never in its bundle (`certificate.private`).
 """
 
@@ -19,12 +19,7 @@ from pathlib import Path
 from mbd.certificate.envelope import certificate_digest
 from mbd.certificate.reader import parse_envelope
 from mbd.errors import DataError
-from mbd.formats.deletion import INDICES
-from mbd.formats.leakage import LEAKAGE
-from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, AnyStatement
-
-FILES = (CERTIFICATE, MODEL, INDICES, LEAKAGE, REPORT)
-"""what a bundle holds; which of them the certificate is about, its subjects say"""
+from mbd.formats.statement import CERTIFICATE, AnyStatement
 
 
 @dataclass(frozen=True)

@@ -60,11 +60,6 @@ def commit(kind: Kind, value: str, salt: bytes) -> str:
     return hashlib.sha256(_TAG + salt + kind.encode() + b"\0" + value.encode()).hexdigest()
 
 
-def opens(commitment: str, opening: Opening) -> bool:
-    """Whether a value and its salt are what was committed to."""
-    return hmac.compare_digest(commitment, opening.commitment)
-
-
 def keyed(key: bytes, kind: Kind, value: str) -> Opening:
     """Return the commitment to a value that is always the same under a key: its salt follows from key and value."""
     salt = hmac.new(key, _SALT_TAG + kind.encode() + b"\0" + value.encode(), hashlib.sha256)

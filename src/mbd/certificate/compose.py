@@ -169,7 +169,7 @@ def _concealed(value: Any, hidden: Mapping[str, str]) -> Any:  # noqa: ANN401 --
 
 
 def _parameters(deletion: DeletionRecord) -> dict[str, Any]:
-    """Return the parameters that had a say; no paths."""
+    """Return the parameters that the result depends on; no paths."""
     used: dict[str, Any] = {}
     for key in METHODS.get(deletion.method).parameters:
         section, _, name = key.partition(".")
@@ -258,9 +258,8 @@ def _disclosures(deletion: DeletionRecord) -> tuple[str, ...]:
         f"from, {names} among them as it was before the deletion: anyone who has such a file can recognise it."
     )
     attacks = (
-        f"The figures of the attacks were computed with recordings of {names} that were still there at the time, and "
-        "those marked before with the weights before the deletion. They are averages over rows, and no guarantee "
-        "covers them."
+        f"The attacks used recordings of {names} that existed at the time; numbers in the column before are of the "
+        "weights before the deletion. All of them are averages over rows, and no guarantee covers them."
     )
     disclosed = (
         "Digests of the old weights and of the data are disclosed: anyone who has these files can recognise them."

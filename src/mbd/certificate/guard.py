@@ -67,6 +67,7 @@ def admit(
     at: datetime | None = None,
     max_age: timedelta | None = MAX_AGE,
     history: History | None = None,
+    name: str | None = None,
 ) -> Admission:
     """Return the certificate, or else the registration, by which a model may be loaded.
 
@@ -77,6 +78,7 @@ def admit(
         at: The time that counts as now.
         max_age: How old the log's checkpoint may be; an older one may hide that the certificate was revoked.
         history: What the store's log says, if it was read before.
+        name: The model name under which it is to be loaded: statements about other names do not count. None: any name.
 
     Raises:
         VerificationError: The model may not be loaded; it says why.
@@ -91,7 +93,7 @@ def admit(
         raise DataError("there are no weights in this folder", file=model / WEIGHTS, hint="give a model folder")
     history = (history or read_history(store, trust)).require(at, max_age)
     refused: list[str] = []
-    for release in _releases(history, digests[WEIGHTS]):
+    for release in _releases(history, digests[WEIGHTS], name):
         problem, verdict = _problem(release, model, digests, history, trust, at, max_age)
         if problem is None:
             record = ModelRecord.read(model / RECORD, "model record (model.json)", "fetch the model again")
@@ -106,10 +108,11 @@ def admit(
     )
 
 
-def _releases(history: History, weights: str) -> list[Release]:
-    """Return the certificates and then the registrations of these weights, the latest first."""
+def _releases(history: History, weights: str, name: str | None) -> list[Release]:
+    """Return the certificates and then the registrations of these weights (under a name), the latest first."""
     kinds: tuple[Iterable[Release], ...] = (history.certificates.values(), history.registrations.values())
-    return [one for releases in kinds for one in reversed(tuple(releases)) if one.weights == weights]
+    of_name = (one for releases in kinds for one in reversed(tuple(releases)) if name in (None, one.model))
+    return [one for one in of_name if one.weights == weights]
 
 
 def _problem(
@@ -129,7 +132,7 @@ def _problem(
         if digests.get(RECORD) != release.record:
             return f"{RECORD} is not the one that was registered", None
         return history.model(release.model).problem(release), None
-    status = status_in(history, release, at)
+    status = status_in(history, release, at, max_age=max_age)
     if status.state != "valid":
         return status.reason, None
     verdict = _verified(release.digest, model, history, trust, at, max_age)

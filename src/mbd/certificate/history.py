@@ -224,6 +224,17 @@ class History:
         """Return what the statements about a certificate do to it."""
         return {one.effect for one in self._about.get(digest, ())}
 
+    def shows(self, digest: str | None, model: str, modalities: Iterable[str], *, person: bool = False) -> bool:
+        """Return whether a statement in the log answers a request: these modalities of a model were deleted.
+
+        That of a person is also answered by a deletion of persons in them, or by the statement that nothing was held.
+        """
+        found, wanted = self.certificates.get(digest or ""), set(modalities)
+        if found is None:
+            return person and any(one.digest == digest and one.kind == "nothing-held" for one in self.statements)
+        of_persons = person and found.scope == "subjects" and wanted <= set(found.modalities)
+        return found.model == model and (of_persons or wanted <= set(found.revoked))
+
     def statement(self, digest: str) -> AnyStatement:
         """Return a statement of the log as it was signed, out of the store.
 

@@ -17,23 +17,26 @@ Run again, each part finds its work done. The certificate goes under Object Lock
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from securesystemslib.signer import Signer
 
 from mbd.certificate.commitments import Commitments, keep_private
 from mbd.certificate.envelope import certificate_digest
+from mbd.certificate.history import MAX_AGE
 from mbd.certificate.keys import sign_statement
 from mbd.certificate.layout import certificate_name, latest_name, object_name, proof_name, read_pointer
 from mbd.certificate.log.append import append, complete
 from mbd.certificate.log.checkpoint import Checkpoint, check_log_signer
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
-from mbd.certificate.log.repair import renew_head
+from mbd.certificate.log.reader import Log, read_head
+from mbd.certificate.log.repair import Repaired, renew_head, repair_log
 from mbd.certificate.reader import parse_envelope, verify_envelope, verify_inclusion
-from mbd.certificate.replay import read_history
+from mbd.certificate.replay import check_memory, is_remembered, read_history
 from mbd.certificate.state import unlogged
 from mbd.certificate.trust import Trust
-from mbd.errors import VerificationError
+from mbd.errors import DataError, VerificationError
 from mbd.formats.receipt import LatestPointer, LockRecord, LogRecord, ObjectRecord, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS, AboutCertificate, DeletionStatement
 from mbd.params import CertificateSettings
@@ -51,16 +54,52 @@ class Publisher:
     settings: StoreSettings
     log_signer: Signer
     trust: Trust
+    max_age: timedelta = MAX_AGE
+    """how old the head of a log may be that was never read on this machine"""
+
+    def check_head(self) -> None:
+        """Refuse to continue a log that may be an old copy.
+
+        A new entry would give it a new date, so that no reader could tell by its age any more.
+
+        Raises:
+            VerificationError: The log was never read on this machine, and its head is old.
+
+        """
+        head, _ = read_head(self.store, self.trust)
+        if head and now() - head.time > self.max_age and not is_remembered(self.store, self.trust):
+            raise VerificationError(
+                f"the log's checkpoint is of {head.time:%Y-%m-%d %H:%M:%SZ}, older than {self.max_age.days} days, and "
+                "was never read on this machine: it may be an old copy",
+                file=self.store.url,
+                hint="compare it with one that was kept elsewhere (`mbd log check --since FILE`), then `mbd log renew`",
+            )
 
     def check_leaf(self, leaf: bytes) -> None:
-        """Refuse a leaf of the log that is not a statement of trusted signers in this store."""
+        """Refuse a leaf of the log that is not a statement of trusted signers in this store, or brings back a modality.
+
+        A claim is an object like any other: somebody without a key can claim a place for a certificate that was signed
+        and then abandoned.
+        """
         name = certificate_name(leaf.hex())
         data = self.store.read(name, sha256=leaf.hex())
-        verify_envelope(data, None, self.trust, unpublished=True).require(name)
+        statement = verify_envelope(data, None, self.trust, unpublished=True).require(name)
+        if isinstance(statement, DeletionStatement):
+            _refuse_returned_modality(self, leaf.hex(), statement)
 
     def complete(self) -> int:
         """Log what a killed writer has left unfinished; return how many entries."""
         return complete(self.store, self.log_signer, self.trust, self.check_leaf)
+
+    def repair(self) -> Repaired:
+        """Repair the log, see :func:`mbd.certificate.log.repair.repair_log`.
+
+        Raises:
+            VerificationError: It is damaged beyond that, or does not continue the log that was read here before.
+
+        """
+        check_memory(self.store, self.trust.as_if_none_revoked())
+        return repair_log(self.store, self.log_signer, self.trust, self.check_leaf)
 
     def renew(self) -> Checkpoint | None:
         """Sign the log's head again with the present time; return it, or None if nothing has been logged yet.
@@ -72,8 +111,10 @@ class Publisher:
         self.complete()
         history = read_history(self.store, self.trust)
         for digest in unlogged(history):
-            proof = self.store.read(proof_name(digest)) if self.store.stat(proof_name(digest)) else None
-            envelope = self.store.read(certificate_name(digest))
+            try:
+                proof, envelope = (self.store.read(name(digest)) for name in (proof_name, certificate_name))
+            except DataError:
+                continue  # there is no proof, or the object is too large for a statement
             if verify_inclusion(envelope, proof, self.trust).inclusion:
                 raise VerificationError(
                     "the log was rolled back: this was logged, and the log no longer has it",
@@ -97,7 +138,7 @@ def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, 
     certificate, proof, inclusion = publish_statement(publisher, envelope)
     pointers = tuple(latest_name(predicate.model, modality) for modality in predicate.deleted.modalities)
     for name in pointers:
-        _move_pointer(store, name, LatestPointer(certificate=certificate.sha256, index=inclusion.index))
+        _move_pointer(publisher, name, LatestPointer(certificate=certificate.sha256, index=inclusion.index))
     receipt = Receipt(
         store=None if store.url.startswith("file://") else store.url,
         model=predicate.model,
@@ -121,6 +162,7 @@ def publish_statement(publisher: Publisher, envelope: bytes) -> tuple[ObjectReco
     """Log and publish a signed statement of any kind; return its object, that of its proof, and the proof."""
     store, digest = publisher.store, certificate_digest(envelope)
     check_log_signer(publisher.log_signer, publisher.trust, now())
+    publisher.check_head()
     lock = lock_for(store, publisher.settings, now())
     stored = store.create(certificate_name(digest), envelope, lock=lock)
     inclusion = append(store, leaf_of(envelope), publisher.log_signer, publisher.trust, publisher.check_leaf)
@@ -165,16 +207,18 @@ def _refuse_returned_modality(publisher: Publisher, digest: str, statement: Dele
 def _create_proof(
     publisher: Publisher, digest: str, envelope: bytes, inclusion: Inclusion, lock: Lock | None
 ) -> tuple[StoredObject, Inclusion]:
-    """Create the proof; one that is there already, of another checkpoint, is kept if it holds."""
+    """Create the proof; one that is there already, of another checkpoint, is kept if it holds, and else replaced."""
     store, name = publisher.store, proof_name(digest)
+
+    def known(content: bytes | None) -> Inclusion | None:
+        return verify_inclusion(envelope, content, publisher.trust).inclusion
+
     try:
         return store.create(name, inclusion.to_bytes(), lock=lock), inclusion
     except OtherContentError:
-        there = store.read(name)
-        known = verify_inclusion(envelope, there, publisher.trust).inclusion
-        if known is None:
-            raise
-        return store.create(name, there, lock=lock), known
+        update(store, name, lambda content: None if known(content) else inclusion.to_bytes())
+    inclusion = known(store.read(name)) or inclusion
+    return store.create(name, inclusion.to_bytes(), lock=lock), inclusion
 
 
 def _in_order(statement: DeletionStatement) -> list[tuple[str, str]]:
@@ -183,14 +227,25 @@ def _in_order(statement: DeletionStatement) -> list[tuple[str, str]]:
     return sorted(((name, digests[name]) for name in SUBJECTS if name in digests), key=lambda pair: pair[0] == WEIGHTS)
 
 
-def _move_pointer(store: Store, name: str, pointer: LatestPointer) -> None:
-    """Let a pointer name this certificate, unless it names a later one already."""
+def _move_pointer(publisher: Publisher, name: str, pointer: LatestPointer) -> None:
+    """Let a pointer name this certificate, unless it names a later one already, by the log."""
 
     def moved(content: bytes | None) -> bytes | None:
-        later = content is not None and read_pointer(content, name).index >= pointer.index
+        later = content is not None and _index_of(publisher, content, name) >= pointer.index
         return None if later else pointer.to_bytes()
 
-    update(store, name, moved)
+    update(publisher.store, name, moved)
+
+
+def _index_of(publisher: Publisher, content: bytes, name: str) -> int:
+    """Return where the log has what a pointer names; -1 if it does not, or if this is no pointer."""
+    try:
+        there = read_pointer(content, name)
+    except DataError:
+        return -1
+    log = Log(publisher.store, publisher.trust)  # read after the pointer, so it has what any writer has pointed to
+    logged = 0 <= there.index < log.size and log.entry(there.index).hex() == there.certificate
+    return there.index if logged else -1
 
 
 def _object_record(what: str, sha256: str, stored: StoredObject) -> ObjectRecord:

@@ -201,7 +201,7 @@ def verify_inclusion(envelope: bytes, proof: bytes | None, trust: Trust | None) 
         added = VerificationError("the checkpoint carries signatures that are not the log's")
         return _not_logged(inclusion, trust, added)
     entry = f"entry {logged.index} of the log {trust.log_origin}"
-    head = f"{inclusion.tree_size} entries, signed by the log {_day(logged.time)}"
+    head = f"log of size {inclusion.tree_size}, signed {_day(logged.time)}"
     checks = passed(INCLUSION, entry, required=True), passed(CHECKPOINT, head, required=True)
     return LogFinding(checks, inclusion, logged)
 

@@ -16,6 +16,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -35,10 +36,12 @@ from mbd.certificate.facts import (
 from mbd.certificate.history import History
 from mbd.certificate.layout import CERTIFICATES, certificate_name, proof_name
 from mbd.certificate.log.append import read_claim
+from mbd.certificate.log.checkpoint import verify_checkpoint
 from mbd.certificate.log.hashing import EMPTY, leaf_hash
 from mbd.certificate.log.inclusion import Inclusion
+from mbd.certificate.log.proof import consistency_proof, is_consistent
 from mbd.certificate.log.reader import Log
-from mbd.certificate.log.tiles import CHECKPOINT, OLD_CHECKPOINTS, WIDTH, Edge
+from mbd.certificate.log.tiles import CHECKPOINT, OLD_CHECKPOINTS, WIDTH, Edge, node_in
 from mbd.certificate.reader import is_void, verify_logged
 from mbd.certificate.trust import Logged, Trust
 from mbd.certificate.verdict import problems_of
@@ -51,7 +54,7 @@ from mbd.formats.statement import (
     RegistrationStatement,
     subject_certificates,
 )
-from mbd.storage.store import NotThereError, Store
+from mbd.storage.store import Store
 
 _THREADS = 16
 _log = logging.getLogger(__name__)
@@ -69,6 +72,28 @@ def read_history(store: Store, trust: Trust, *, cached: bool = True) -> History:
 
     """
     return LogReplay(store, cached=cached).read(trust)
+
+
+def is_remembered(store: Store, trust: Trust) -> bool:
+    """Return whether the log of a store was read on this machine before, so that an older copy of it is refused."""
+    known = _read_cache(cache_file(store, trust))
+    return known is not None and known.seen.size > 0
+
+
+def check_memory(store: Store, trust: Trust) -> None:
+    """Refuse a log that does not continue the one that was read on this machine before; remember nothing new.
+
+    Raises:
+        VerificationError: It is older, or was rewritten.
+
+    """
+    known, log = _read_cache(cache_file(store, trust)) or _Replayed(), Log(store, trust)
+    if problem := _rolled_back(log, known, store, trust):
+        raise problem
+    if known.seen.size:
+        proof = consistency_proof(node_in(log.hashes), known.seen.size, log.size)
+        if not is_consistent(known.seen.size, known.seen.root, log.size, log.head.root, proof):
+            raise _rewritten(known.seen)
 
 
 @dataclass(frozen=True)
@@ -147,7 +172,7 @@ def _rolled_back(log: Log, known: _Replayed, store: Store, trust: Trust) -> Veri
         problem = f"it had {known.seen.size} entries when it was read here before, now {log.size}"
     elif (later := _size_in_proof(log, store, trust)) > log.size:
         problem = f"a signed checkpoint has {later} entries, and its head {log.size}"
-    elif not log.size and _was_logged(store):
+    elif not log.size and _was_logged(store, trust):
         problem = "it has no checkpoint, and something was logged before"
         hint = "bring the object back from a copy of the store; `mbd log repair` makes it from the entries"
     else:
@@ -158,18 +183,29 @@ def _rolled_back(log: Log, known: _Replayed, store: Store, trust: Trust) -> Veri
 def _size_in_proof(log: Log, store: Store, trust: Trust) -> int:
     """Return the size of the log in the proof of the entry that has claimed the place after the head; 0 without one."""
     try:
-        leaf = read_claim(store, log.size)
-        proof = Inclusion.from_bytes(store.read(proof_name(leaf.hex())), "proof of inclusion")
-        proof.verify(leaf, trust)
-    except (NotThereError, VerificationError, DataError):
+        return _tree_size(store, read_claim(store, log.size), trust)
+    except (DataError, VerificationError):
         return 0
+
+
+def _tree_size(store: Store, leaf: bytes, trust: Trust) -> int:
+    """Return the size of the log in the proof that a leaf has in the store."""
+    proof = Inclusion.from_bytes(store.read(proof_name(leaf.hex())), "proof of inclusion")
+    proof.verify(leaf, trust)
     return proof.tree_size
 
 
-def _was_logged(store: Store) -> bool:
-    """Return whether there are proofs or older heads, which are written only after a head."""
-    proofs = (stored for stored in store.list(f"{CERTIFICATES}/") if stored.name.endswith(f"/{PROOF}"))
-    return next(proofs, None) is not None or next(store.list(OLD_CHECKPOINTS), None) is not None
+def _was_logged(store: Store, trust: Trust) -> bool:
+    """Return whether there are proofs or older heads that the log has signed; they are written only after a head."""
+    for stored in store.list(f"{CERTIFICATES}/"):
+        with suppress(DataError, VerificationError, ValueError):
+            if stored.name.endswith(f"/{PROOF}") and _tree_size(store, bytes.fromhex(stored.name.split("/")[1]), trust):
+                return True
+    for stored in store.list(OLD_CHECKPOINTS):
+        with suppress(DataError, VerificationError):
+            verify_checkpoint(store.read(stored.name).decode(errors="replace"), trust)
+            return True
+    return False
 
 
 class _Entries:
@@ -233,7 +269,7 @@ class _Entries:
         index, digest = entry[0], entry[1].hex()
         try:
             data = self._store.read(certificate_name(digest), sha256=digest)
-        except (NotThereError, VerificationError) as error:
+        except (DataError, VerificationError) as error:
             return index, digest, EntryFinding(index, digest, error.problem, blocks=True)
         logged = Logged(index, self._log.first_checkpoint_with(index).time)
         found = verify_logged(data, self._trust, logged)

@@ -12,6 +12,7 @@ A state follows from the statements about a certificate (revocation, supersessio
 the certificate itself, signed and logged, and are read in the log's order (:mod:`mbd.certificate.replay`).
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -43,6 +44,7 @@ _WORDS: dict[CertificateState, str] = {
 }
 """what a statement of this effect says; the gravest first"""
 _SHORTEST = 6
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Status(Record):
@@ -130,24 +132,45 @@ def _overruled(about: Iterable[StatementFacts]) -> str:
     return "".join(again)
 
 
-def status_in(history: History, certificate: CertificateFacts, at: datetime, problem: str | None = None) -> Status:
-    """Return the state of a certificate at a time as a history has it; `problem`: another reason to doubt that."""
+def status_in(
+    history: History,
+    certificate: CertificateFacts,
+    at: datetime,
+    problem: str | None = None,
+    *,
+    max_age: timedelta | None = MAX_AGE,
+) -> Status:
+    """Return the state of a certificate at a time as a history has it.
+
+    Args:
+        history: What the log says.
+        certificate: One of its certificates.
+        at: The time.
+        problem: Another reason to doubt the history.
+        max_age: How old the log's checkpoint may be; an older one may hide later statements. None: any age.
+
+    """
     returned = history.model(certificate.model).returned(certificate.inputs)
     about = history.about(certificate.digest)
-    return status_of(certificate, about, at, problem or history.problem(at), returned)
+    return status_of(certificate, about, at, problem or history.problem(at, max_age), returned)
 
 
 # The certificates of a store
 
 
 def entries(
-    store: Store, trust: Trust, at: datetime, history: History | None = None
+    store: Store,
+    trust: Trust,
+    at: datetime,
+    history: History | None = None,
+    *,
+    max_age: timedelta | None = MAX_AGE,
 ) -> Iterator[CertificateEntry | InvalidCertificate]:
     """Yield every certificate of a store, in the log's order, and after them what does not count."""
     history = history or read_history(store, trust)
     for facts in history.certificates.values():
         try:
-            yield _entry(history, facts, at)
+            yield entry_in(history, facts, at, max_age)
         except (VerificationError, DataError) as error:
             yield InvalidCertificate(facts.digest, error.problem)
     yield from invalid_entries(history)
@@ -161,28 +184,32 @@ def invalid_entries(history: History) -> Iterator[InvalidCertificate]:
 
 
 def unlogged(history: History) -> Iterator[str]:
-    """Yield the digests of the envelopes in the store that are not in the log."""
+    """Yield the digests of the envelopes in the store that are not in the log; other names there mean nothing."""
     logged = history.digests
     for stored in history.store.list(f"{CERTIFICATES}/"):
         _, digest, file = (*stored.name.split("/"), "", "")[:3]
-        if file == CERTIFICATE and digest not in logged:
+        if file == CERTIFICATE and digest not in logged and _DIGEST.fullmatch(digest):
             yield digest
 
 
-def entry(store: Store, start: str, trust: Trust, at: datetime) -> CertificateEntry:
-    """Return one certificate, named by its digest or the start of it."""
+def entry(
+    store: Store, start: str, trust: Trust, at: datetime, *, max_age: timedelta | None = MAX_AGE
+) -> CertificateEntry:
+    """Return one certificate, named by its digest or the start of it; `max_age`: see :func:`status_in`."""
     history = read_history(store, trust)
     digest = find(history, start)
     if finding := next((one for one in history.findings if one.digest == digest), None):
         raise VerificationError(f"this entry of the log does not count: {finding.reason}", value=digest)
     if digest not in history.certificates:
         raise UsageError("this is not a certificate, but a statement about one", value=digest)
-    return _entry(history, history.certificates[digest], at)
+    return entry_in(history, history.certificates[digest], at, max_age)
 
 
-def _entry(history: History, facts: CertificateFacts, at: datetime) -> CertificateEntry:
+def entry_in(history: History, facts: CertificateFacts, at: datetime, max_age: timedelta | None) -> CertificateEntry:
+    """Return a certificate of a history, with what was said about it and its state at a time."""
     about = tuple(history.statement(one.digest) for one in history.about(facts.digest))
-    status, undated = (status_in(history, facts, time) for time in (at, facts.issued))
+    status = status_in(history, facts, at, max_age=max_age)
+    undated = status_in(history, facts, facts.issued, max_age=None)
     return CertificateEntry(facts, history.certificate(facts.digest), status, undated, about)
 
 
@@ -293,4 +320,6 @@ def _consistency(history: History, digest: str, inclusion: Inclusion, trust: Tru
         return failed(CONSISTENCY, error.problem)
     if history.indices.get(digest) != inclusion.index:
         return failed(CONSISTENCY, "the store's log no longer has this certificate at its index")
-    return passed(CONSISTENCY, f"the log now has {log.size} entries; the first {inclusion.tree_size} are unchanged")
+    return passed(
+        CONSISTENCY, f"the log of size {inclusion.tree_size} is unchanged in the current one, of size {log.size}"
+    )

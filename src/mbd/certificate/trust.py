@@ -161,7 +161,7 @@ class Logged:
 
 
 def trusted_key(pem: str, name: str, purpose: Purpose, valid_from: datetime, scheme: str | None = None) -> TrustedKey:
-    """Return a key to be trusted; UsageError if it is none that can be."""
+    """Return a key to be trusted; UsageError if it is not a public key that can be trusted."""
     try:
         pem = normal_pem(pem)
         scheme = scheme or default_scheme(pem)
@@ -282,7 +282,7 @@ def default_scheme(pem: str) -> str:
 
 
 def to_key(pem: str, scheme: str) -> SSlibKey:
-    """Return the key as `securesystemslib` uses it; ValueError if it is none, or not one of this scheme."""
+    """Return the key as `securesystemslib` uses it; ValueError if it is not a key of this scheme."""
     key = SSlibKey.from_crypto(load_pem_public_key(pem.encode()), keyid=key_id(pem), scheme=scheme)
     SSlibKey.from_dict(key.keyid, key.to_dict())
     return key

@@ -31,7 +31,7 @@ SECTIONS = {
         "register",
     ),
     "For those who rely on the result": ("verify", "guard", "report", "certificate"),
-    "For those who run it": ("models", "request", "keys", "log", "shred", "exporter", "pipeline"),
+    "For those who run it": ("models", "request", "serve", "keys", "log", "shred", "exporter", "pipeline"),
     "To find your way": ("params", "show", "doctor"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mbd import logs
 from mbd.cli import options
 from mbd.cli.common import CommandGroup, with_params
 from mbd.cli.options import (
@@ -50,9 +51,10 @@ def list_certificates(params: "Params", store: str | None, trust: Path | None, a
     from mbd.records import now
 
     history = read_history(existing_store(params, store), trusted_keys(trust))
-    rows = [_row(one, status_in(history, one, now())) for one in history.certificates.values()]
+    at, age = now(), params.certificate.checkpoint_age
+    rows = [_row(one, status_in(history, one, at, max_age=age)) for one in history.certificates.values()]
     invalid = list(invalid_entries(history))
-    print_result([*rows, *map(vars, invalid)], _table(rows, invalid, history.problem(now())), as_json=as_json)
+    print_result([*rows, *map(vars, invalid)], _table(rows, invalid, history.problem(at, age)), as_json=as_json)
 
 
 def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", problem: str | None) -> str:
@@ -75,6 +77,7 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 def show(params: "Params", certificate: str, store: str | None, trust: Path | None, as_json: bool) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
     from mbd.certificate.bundle import Bundle
+    from mbd.certificate.log.reader import Log
     from mbd.certificate.state import entry
     from mbd.formats.statement import to_payload
     from mbd.records import now
@@ -87,10 +90,10 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
         page, statement = bundle_page(bundle), bundle.statement
         note = "Nothing was verified: use `mbd verify`."
     else:
-        opened = existing_store(params, store)
-        found = entry(opened, certificate, trusted_keys(trust), now())
-        page, statement = store_page(opened, found), found.statement
-    click.echo(to_payload(statement).decode() if as_json else f"{to_text(page)}{note}")
+        opened, trusted = existing_store(params, store), trusted_keys(trust)
+        found = entry(opened, certificate, trusted, now(), max_age=params.certificate.checkpoint_age)
+        page, statement = store_page(Log(opened, trusted), opened.url, found), found.statement
+    click.echo(logs.visible(to_payload(statement).decode() if as_json else f"{to_text(page)}{note}"))
 
 
 @command.command()
@@ -193,12 +196,9 @@ def restore_ledger(params: "Params", model: Path, store: str | None, as_json: bo
 
 def _publisher(params: "Params", url: str | None) -> "Publisher":
     """Return the publisher of a store; what an interrupted command left to publish is published first."""
-    from mbd.certificate.keys import load_signer
-    from mbd.certificate.publish import Publisher
-    from mbd.certificate.trust import read_trust
+    from mbd.steps.publish import open_publisher
 
-    store, trust = existing_store(params, url), read_trust(Path(params.certificate.trust))
-    publisher = Publisher(store, params.store, load_signer(params.certificate.log_signer, trust), trust)
+    publisher = open_publisher(params, existing_store(params, url).url)
     publisher.complete()
     return publisher
 

@@ -88,13 +88,12 @@ def check(params: "Params", store: str | None, trust: Path | None, since: Path |
 def repair(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
     """Repair what follows from the entries: a checkpoint whose key was revoked, the index, interrupted appends."""
     from mbd.certificate.keys import load_signer
-    from mbd.certificate.log.repair import repair_log
     from mbd.certificate.publish import Publisher
     from mbd.certificate.trust import read_trust
 
     opened, trusted = existing_store(params, store), read_trust(trust or Path(params.certificate.trust))
-    signer = load_signer(params.certificate.log_signer, trusted)
-    repaired = repair_log(opened, signer, trusted, Publisher(opened, params.store, signer, trusted).check_leaf)
+    publisher = Publisher(opened, params.store, load_signer(params.certificate.log_signer, trusted), trusted)
+    repaired = publisher.repair()
     head = "the checkpoint was signed again" if repaired.signed_again else "the checkpoint did not change"
     rest = f"index objects rewritten: {repaired.indexed}; interrupted appends completed: {repaired.carried_out}"
     print_result(repaired, f"{head}\n{rest}", as_json=as_json)
@@ -119,7 +118,11 @@ def renew(params: "Params", store: str | None, trust: Path | None, as_json: bool
     publisher = Publisher(opened, params.store, load_signer(params.certificate.log_signer, trusted), trusted)
     head = publisher.renew()
     result = {"size": head.size if head else 0, "time": f"{head.time:%Y-%m-%dT%H:%M:%SZ}" if head else None}
-    text = f"{head.size} entries, signed {head.time:%Y-%m-%d %H:%M:%SZ}" if head else "nothing has been logged here yet"
+    text = (
+        f"log of size {head.size}, signed {head.time:%Y-%m-%d %H:%M:%SZ}"
+        if head
+        else "nothing has been logged here yet"
+    )
     print_result(result, text, as_json=as_json)
 
 

@@ -114,13 +114,13 @@ def print_result(result: object, text: str, *, as_json: bool) -> None:
         as_json: which of them to print.
     """
     if not as_json:
-        click.echo(text)
+        click.echo(logs.visible(text))
         return
     from pydantic_core import to_jsonable_python
 
     from mbd.files import to_json
 
-    click.echo(to_json(to_jsonable_python(result)), nl=False)
+    click.echo(logs.visible(to_json(to_jsonable_python(result))), nl=False)
 
 
 def report_written(what: str, where: Path | str, look_at: str = "") -> None:

@@ -131,7 +131,7 @@ def check_push(params: "Params", store: str | None, remote: tuple[str, ...]) -> 
 def _inventory_text(plan: "PurgePlan", findings: list["PlaceInventory"]) -> str:
     from mbd.report.text import table
 
-    what = ", ".join(f"{count} {kind}" for kind, count in plan.purged.targets.counts.items())
+    what = ", ".join(f"{kind} ({count} file{'s' * (count != 1)})" for kind, count in plan.purged.targets.counts.items())
     rows = [[f.place.kind, f.found, f.size, f.place.where] for f in findings]
     lines = [f"to be removed: every copy of {what}", table(["place", "copies", "bytes", "where"], rows)]
     for finding in findings:

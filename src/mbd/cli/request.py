@@ -22,6 +22,7 @@ from mbd.errors import MbdError
 if TYPE_CHECKING:
     from mbd.params import Params
     from mbd.requests.request_store import RequestStore
+    from mbd.steps.request import Worker
 
 
 class UnfulfilledError(MbdError):
@@ -139,10 +140,17 @@ def cancel(params: "Params", identifier: str, store: str | None, as_json: bool) 
 @features(required=False, help="FeatureSet that the model was made from [default: by its registered revision].")
 @model("Trained model, where none of the name certificate.model is registered or published.", required=False)
 @click.option("--worker", help="Name of this worker in the requests' history [default: host and process].")
+@click.option("--watch", is_flag=True, help="Do not end: fulfil requests as they come, until SIGTERM or SIGINT.")
 @JSON
 @with_params
 def run(
-    params: "Params", store: str | None, features: Path | None, model: Path | None, worker: str | None, as_json: bool
+    params: "Params",
+    store: str | None,
+    features: Path | None,
+    model: Path | None,
+    worker: str | None,
+    watch: bool,
+    as_json: bool,
 ) -> None:
     """Fulfil the open requests for the model certificate.model, all of one kind by one deletion.
 
@@ -156,7 +164,11 @@ def run(
 
     requests, url = _requests(params, store), store or params.store.url
     name = worker or f"{socket.gethostname()}-{os.getpid()}"
-    outcomes = list(Worker(params, requests, url, features, model, name).run())
+    carrying_out = Worker(params, requests, url, features, model, name)
+    if watch:
+        _watch(carrying_out, as_json=as_json)
+        return
+    outcomes = list(carrying_out.run())
     lines = [f"{request.id}  {request.state}  {outcome}" for request, outcome in outcomes]
     result = [{"request": request, "outcome": outcome} for request, outcome in outcomes]
     nothing = "no open requests, or another worker holds the lease"
@@ -168,3 +180,22 @@ def run(
         raise UnfulfilledError(
             "not every request was fulfilled", hint="see above; `mbd request show ID` prints the history"
         )
+
+
+def _watch(worker: "Worker", *, as_json: bool) -> None:
+    """Fulfil requests until SIGTERM; work in progress is given up then, and its lease released."""
+    import signal
+    import sys
+    import time
+
+    from mbd import logs
+
+    def wait(seconds: float) -> bool:
+        time.sleep(seconds)
+        return True
+
+    logs.serve()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    for request, outcome in worker.watch(wait):
+        result = {"request": request, "outcome": outcome}
+        print_result(result, f"{request.id}  {request.state}  {outcome}", as_json=as_json)

@@ -11,6 +11,7 @@ from mbd.cli.options import JSON, features, given, print_result, repeated, repor
 
 if TYPE_CHECKING:
     from mbd.params import Params
+    from mbd.training.trained import Part
 
 
 @click.command()
@@ -23,10 +24,27 @@ if TYPE_CHECKING:
     help="Train as if the data had no such modality; repeatable.",
 )
 @click.option("--seeds", metavar="N,N,…", help="Train one model for each seed, in OUT/seed-N.")
+@click.option(
+    "--part", metavar="K/N", help="Train the K-th of N parts of a lattice of networks (model.lattice.member)."
+)
+@click.option(
+    "--join",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Make the model of parts that --part has trained, and train what they lack; repeatable.",
+)
 @JSON
 @with_params
 def command(
-    params: "Params", features: Path, out: Path, without: tuple[str, ...], seeds: str | None, as_json: bool
+    params: "Params",
+    features: Path,
+    out: Path,
+    without: tuple[str, ...],
+    seeds: str | None,
+    part: str | None,
+    join: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Train a model; an interrupted training continues when it is run again.
 
@@ -35,23 +53,33 @@ def command(
     """
     from mbd.steps import train
 
+    if seeds is not None and (part or join):
+        raise click.UsageError("--seeds goes with neither --part nor --join: give training.seed instead")
     if seeds is None:
-        result = train.run(params, features, out, without, progress=True)
+        own = _part(part) if part else None
+        result = train.run(params, features, out, without, part=own, join=join, progress=True)
         results = [result] if result else []
     else:
         results = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
     if results:  # under torchrun only the first process has some
         print_result(results, train.to_text(results), as_json=as_json)
-        report_written(f"model{'s' * (len(results) > 1)}", out)
-        _suggest(out, without)
+        report_written("part" if part else f"model{'s' * (len(results) > 1)}", out)
+        if part:
+            suggest("train", "--features", given("features"), "--join", out, "--join", "…", "--out", "MODEL")
+        else:
+            _suggest(params, out, without)
 
 
-def _suggest(out: Path, without: tuple[str, ...]) -> None:
-    """Suggest to measure a model and to train its reference; after a reference, to delete."""
+def _suggest(params: "Params", out: Path, without: tuple[str, ...]) -> None:
+    """Suggest to measure a model and to train its reference; after a reference, to delete by a method that suits it."""
+    from mbd.deletion.methods import methods_for
+
     data = ("--features", given("features"))
     if without:
-        gone = repeated("--modality", without)
-        suggest("delete", *data, "--model", "MODEL", *gone, "--reference", out, "--out", "DELETED")
+        gone, suited = repeated("--modality", without), methods_for(params.model.backbone)
+        unsuited = params.deletion.method not in suited
+        method = repeated("--set", [f"deletion.method={name}" for name in suited[:1] if unsuited])
+        suggest("delete", *data, "--model", "MODEL", *gone, "--reference", out, *method, "--out", "DELETED")
     else:
         suggest("evaluate", *data, "--model", out, "--out", "EVALUATION")
         suggest("train", *data, "--without", "MODALITY", "--out", "REFERENCE")
@@ -62,3 +90,12 @@ def _numbers(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a list of whole numbers like 0,1,2", param_hint="--seeds") from None
+
+
+def _part(text: str) -> "Part":
+    from mbd.training.trained import Part
+
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise click.BadParameter(f"{text!r} is not a part like 1/3, 2/3 or 3/3", param_hint="--part")
+    return Part(int(number), int(count))

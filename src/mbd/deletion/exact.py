@@ -75,7 +75,7 @@ def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> Dele
             update={
                 "modalities": {m: d for m, d in before.record.modalities.items() if m not in gone},
                 "revoked": (*before.record.revoked, *request.modalities),
-                "spec": _spec_without(before.record, gone),
+                "spec": BACKBONES.get(before.record.backbone).spec_without(before.record.spec, gone),
                 "data": _without(before.record.data, gone),
                 "guarantee": _guarantee(),
                 "tensors": kept,
@@ -173,8 +173,8 @@ def _training_reads(record: ModelRecord) -> tuple[str, ...]:
     """
     if record.guarantee.kind not in ("none", "exact"):
         return ("train", "valid", "calibration", "test")
-    closed_form = record.backbone == "lattice" and not LatticeSpec.model_validate(record.spec).member
-    return ("train",) if closed_form else ("train", "valid")
+    spec = LatticeSpec.model_validate(record.spec) if record.backbone == "lattice" else None
+    return ("train",) if spec and not spec.member and spec.splits == "train" else ("train", "valid")
 
 
 def _splits_with(data: FeatureSet, modality: str, subjects: frozenset[str]) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ def _retrained(
 ) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
     """Train all modules that hold the modality."""
     # Dropping modules needs no training.
-    from mbd.training.lattice import FittedModalities, train_modules  # noqa: PLC0415
+    from mbd.training.lattice import FittedModalities, train_modules, training_rows  # noqa: PLC0415
 
     record, seed = before.record, int(before.record.seed)
     spec = LatticeSpec.model_validate(record.spec)
@@ -246,15 +246,8 @@ def _retrained(
         with tempfile.TemporaryDirectory() as work:
             return train_networks(training, tags, work=Path(work))[:2]
     found = FittedModalities.in_model(before.tensors, [m for m in record.modalities if m != modality])
-    rows = retained.split("train").load()
+    rows = training_rows(retained, spec)
     return train_modules(rows, spec, seed=seed, classes=len(record.classes), only=modality, found=found)[:2]
-
-
-def _spec_without(record: ModelRecord, gone: set[str]) -> dict[str, object]:
-    """Return the specification that training without these modalities gives."""
-    if record.backbone != "lattice":
-        return record.spec
-    return LatticeSpec.model_validate(record.spec).without(gone).to_plain()
 
 
 def _without(data: DataRecord, gone: set[str]) -> DataRecord:

@@ -27,7 +27,7 @@ class Method:
     kind: Kind
     """kind of guarantee"""
     backbones: tuple[str, ...] = ()
-    """backbones that it works on; a backbone can name further methods itself"""
+    """backbones that it works on, besides those that name it themselves"""
     parameters: tuple[str, ...] = ()
     """keys of the section `deletion` that it uses, as the certificate lists them: `epsilon`, `certified.radius` …"""
     reads: tuple[str, ...] = ()
@@ -51,7 +51,6 @@ def methods_for(backbone: str) -> tuple[str, ...]:
 SURGERY = Method(
     lazy("mbd.deletion.surgery:delete", "deletion", "train"),
     kind="empirical",
-    backbones=("joint",),
     parameters=("surgery",),
     reads=("calibration",),
     distributed=True,
@@ -59,7 +58,6 @@ SURGERY = Method(
 CERTIFIED = Method(
     lazy("mbd.deletion.certified:delete", "deletion", "train"),
     kind="certified",
-    backbones=("joint",),
     parameters=("epsilon", "delta", "budget_limit", "certified.radius", "certified.finetune_epochs"),
     reads=("train", "valid"),
     cost=lazy("mbd.deletion.certified:cost", "deletion", "train"),
@@ -67,6 +65,5 @@ CERTIFIED = Method(
 EXACT = Method(
     lazy("mbd.deletion.exact:delete", "deletion", "train"),
     kind="exact",
-    backbones=("lattice", "joint"),
-    reads_for_subjects=("train",),
+    reads_for_subjects=("train", "valid"),
 )

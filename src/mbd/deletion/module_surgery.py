@@ -22,7 +22,7 @@ from mbd.deletion.importance import Importance, importance
 from mbd.deletion.module import cut_module, refilled, refuse_other_predictions
 from mbd.deletion.module_calibration import ModuleCalibration, aliases
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
-from mbd.deletion.rounding import LARGEST_GROWTH, mean_loss, round_released
+from mbd.deletion.rounding import LARGEST_GROWTH, MeanLoss, round_released
 from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import Selection, nothing_salient, select
 from mbd.deletion.surgery import CUT, assumptions, edit
@@ -45,11 +45,10 @@ _ROWS = 1024
 class _Weights:
     """The weights after the cut, and what zeroing some of them costs."""
 
-    record: ModelRecord
     tensors: Mapping[str, Array]
     names: Mapping[str, tuple[str, ...]]
     """all names of a weight, by its first"""
-    rows: Rows
+    loss_of: MeanLoss
 
     def everywhere(self, indices: Mapping[str, Array]) -> dict[str, Array]:
         """Return positions under every name of their weight."""
@@ -61,7 +60,7 @@ class _Weights:
         for name, where in self.everywhere(indices).items():
             changed[name] = np.array(changed[name])
             changed[name].reshape(-1)[where] = 0
-        return mean_loss(self.record, changed, self.rows)
+        return self.loss_of(changed)
 
 
 def delete_from_module(
@@ -85,7 +84,8 @@ def delete_from_module(
             after = ModuleCalibration.of(cut.record, tensors, split)
             proxies = importance(after, (), settings.chi_max)
         with phases.phase("selection"):
-            weights = _Weights(cut.record, tensors, aliases(after.network), _usable(split, cut.record))
+            loss_of = MeanLoss(cut.record, _usable(split, cut.record))
+            weights = _Weights(tensors, aliases(after.network), loss_of)
             selection, share = _selection(salient, proxies, weights, settings)
         with phases.phase("edit"):
             indices = weights.everywhere(selection.indices)

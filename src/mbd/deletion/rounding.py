@@ -20,7 +20,7 @@ from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.deletion import MOST_BITS, Rounding
 from mbd.formats.model import ModelRecord
-from mbd.model.predictor import Model
+from mbd.model.predictor import Model, TakesWeights
 from mbd.params.deletion import SurgerySettings
 from mbd.registry import BACKBONES
 from mbd.tensors import Array, round_mantissa
@@ -40,10 +40,11 @@ def round_released(
         return tensors, None
     rows, bits = data.split("calibration").take(slice(_MOST_ROWS)), settings.mantissa_bits
     usable = rows.take(np.any([rows.available[m] for m in record.inputs], axis=0))
-    loss = mean_loss(record, tensors, usable)
+    loss_of = MeanLoss(record, usable)
+    loss = loss_of(tensors)
     chosen = bits or MOST_BITS
     while bits is None and chosen > _FEWEST_BITS:
-        if mean_loss(record, _rounded(tensors, chosen - 1), usable) > (1 + LARGEST_GROWTH) * loss:
+        if loss_of(_rounded(tensors, chosen - 1)) > (1 + LARGEST_GROWTH) * loss:
             break
         chosen -= 1
     released = _rounded(tensors, chosen)
@@ -52,7 +53,7 @@ def round_released(
         chosen_by="the loss on the calibration rows" if bits is None else "deletion.surgery.mantissa_bits",
         rows=len(usable),
         loss=loss,
-        loss_rounded=mean_loss(record, released, usable),
+        loss_rounded=loss_of(released),
     )
     return released, stated
 
@@ -61,10 +62,22 @@ def _rounded(tensors: Mapping[str, Array], bits: int) -> dict[str, Array]:
     return {name: round_mantissa(np.asarray(tensor), bits) for name, tensor in tensors.items()}
 
 
-def mean_loss(record: ModelRecord, tensors: Mapping[str, Array], rows: Rows) -> float:
-    """Return the mean squared error, or of classes the mean −log p of the label, given what the model still takes."""
-    model = Model(record, BACKBONES.get(record.backbone).load(record, tensors))
-    output = model.predict(rows.inputs(record.inputs), {m: rows.available[m] for m in record.inputs}).astype(np.float64)
-    if record.task == "classification":
-        return float(-np.log(np.maximum(output[np.arange(len(rows)), rows.labels], _TINY)).mean())
-    return float(((output - rows.labels) ** 2).mean())
+class MeanLoss:
+    """The mean squared error, or of classes the mean −log p of the label, on rows, given what the model still takes."""
+
+    def __init__(self, record: ModelRecord, rows: Rows) -> None:
+        self._record, self._rows = record, rows
+        self._model: Model | None = None
+
+    def __call__(self, tensors: Mapping[str, Array]) -> float:
+        """Return the loss with these weights."""
+        record, rows = self._record, self._rows
+        if self._model and isinstance(self._model.backbone, TakesWeights):
+            self._model.backbone.put(tensors)
+        else:
+            self._model = Model(record, BACKBONES.get(record.backbone).load(record, tensors))
+        there = {m: rows.available[m] for m in record.inputs}
+        output = self._model.predict(rows.inputs(record.inputs), there).astype(np.float64)
+        if record.task == "classification":
+            return float(-np.log(np.maximum(output[np.arange(len(rows)), rows.labels], _TINY)).mean())
+        return float(((output - rows.labels) ** 2).mean())

@@ -13,20 +13,20 @@ from mbd.files import sha256_file
 from mbd.formats.features import MANIFEST
 from mbd.formats.model import ModelRecord
 from mbd.model.compatible import refuse_other_data
-from mbd.registry import METHODS
+from mbd.registry import BACKBONES, METHODS
 
 
 def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> None:
     """Refuse a method that does not work on the model's backbone, or does not delete single subjects."""
     method, suitable = METHODS.get(name), methods_for(record.backbone)
     if name not in suitable:
+        others = dict.fromkeys(other for other in (*BACKBONES.builtin, *method.backbones) if name in methods_for(other))
         raise UsageError(
-            f"the method {name} is for the {' or '.join(method.backbones)} backbone, and this model is a "
-            f"{record.backbone}",
+            f"the method {name} is for the {' or '.join(others)} backbone, and this model is a {record.backbone}",
             key="deletion.method",
             value=name,
             hint=(f"set deletion.method={' or '.join(suitable)}, or " if suitable else "")
-            + f"train with model.backbone={' or '.join(method.backbones)}",
+            + f"train with model.backbone={' or '.join(others)}",
         )
     if subjects and method.reads_for_subjects is None:
         raise UsageError(

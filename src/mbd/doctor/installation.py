@@ -24,6 +24,7 @@ _EXTRAS = {
     "data": "DVC, S3 and .csd files",
     "pipelines": "Kubeflow",
     "extract": "features from raw media",
+    "serve": "the HTTP interface and the exporter",
 }
 _LEAST_FREE = 1e9
 _COMFORTABLE_FREE = 5e9

@@ -7,7 +7,9 @@ Regression (labels in −3..3):
 - Acc7, Acc5: agreement after clipping to ±3, ±2 and rounding half to even.
 - MAE and Pearson's r on unclipped values; r of a constant is undefined and given as 0.
 
-Classification: WA (share of right rows), UA (mean recall over the classes present), weighted F1.
+Classification: WA (share of right rows), UA (mean recall over the classes present), weighted F1, and ECE: how far the
+greatest probability is from the share of right rows, on average over 15 bins of it, weighted by their rows. Scores that
+are no probabilities (those of ridge) are clipped at zero and normalised for it.
 """
 
 import numpy as np
@@ -17,8 +19,8 @@ from mbd.tensors import Array
 
 ACCURACIES: dict[Task, tuple[str, ...]] = {"regression": ("acc2", "f1", "acc7"), "classification": ("wa", "ua", "f1")}
 """what tables show for each task; the first is the one that models are compared by"""
-ERRORS: dict[Task, tuple[str, ...]] = {"regression": ("mae", "corr"), "classification": ()}
-LOWER_IS_BETTER = frozenset({"mae"})
+ERRORS: dict[Task, tuple[str, ...]] = {"regression": ("mae", "corr"), "classification": ("ece",)}
+LOWER_IS_BETTER = frozenset({"mae", "ece"})
 TITLES = {
     "acc2": "Acc2",
     "f1": "F1",
@@ -30,13 +32,15 @@ TITLES = {
     "corr": "Corr",
     "wa": "WA",
     "ua": "UA",
+    "ece": "ECE",
 }
+_BINS = 15
 
 
 def task_metrics(task: Task, truth: Array, outputs: Array) -> dict[str, float]:
     """Return the metrics of `task` for what a model gives: scores (n), or one column for each class."""
     if task == "classification":
-        return classification_metrics(truth, outputs.argmax(1))
+        return classification_metrics(truth, outputs.argmax(1)) | {"ece": calibration_error(truth, outputs)}
     return regression_metrics(truth, outputs)
 
 
@@ -57,7 +61,7 @@ def regression_metrics(truth: Array, prediction: Array) -> dict[str, float]:
 
 
 def classification_metrics(truth: Array, prediction: Array) -> dict[str, float]:
-    """Return every classification metric, in percent."""
+    """Return the metrics of predicted classes, in percent."""
     classes = np.unique(truth)
     recalls = [_percent_equal(prediction[truth == c], np.full((truth == c).sum(), c)) for c in classes]
     return {
@@ -65,6 +69,17 @@ def classification_metrics(truth: Array, prediction: Array) -> dict[str, float]:
         "ua": float(np.mean(recalls)),
         "f1": weighted_f1(truth, prediction),
     }
+
+
+def calibration_error(truth: Array, outputs: Array) -> float:
+    """Return the ECE of probabilities (n × classes), in percent."""
+    positive = np.maximum(np.asarray(outputs, np.float64), 0)
+    total = positive.sum(1, keepdims=True)
+    probabilities = np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / outputs.shape[1])
+    confidence, right = probabilities.max(1), outputs.argmax(1) == truth
+    place = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
+    gaps = np.bincount(place, weights=right - confidence, minlength=_BINS)
+    return float(100 * np.abs(gaps).sum() / max(len(truth), 1))
 
 
 def weighted_f1(truth: Array, prediction: Array) -> float:

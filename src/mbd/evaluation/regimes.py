@@ -132,6 +132,11 @@ def evaluate_predictor(predict: Predictor, plan: EvaluationPlan) -> Scores:
     return scores | _averages(scores, plan.regimes)
 
 
+def regime_outputs(predict: Predictor, plan: EvaluationPlan) -> Array:
+    """Return what a predictor gives for each regime and clean row (k × n …), NaN where a row shows nothing."""
+    return _outputs(predict, plan.rows, np.stack([_codes(regime.shown) for regime in plan.regimes]))
+
+
 def _averages(scores: Scores, regimes: tuple[Regime, ...]) -> Scores:
     found: Scores = {}
     for name, kind in AVERAGES.items():

@@ -51,7 +51,7 @@ def _check_splits_present(collection: Collection) -> None:
         raise DataError(
             "a multimodal model needs at least two modalities",
             value=", ".join(collection.modalities) or "none",
-            hint="check features.source.modalities",
+            hint="check features.source.modalities, and that the source has arrays or columns of two modalities",
         )
 
 

@@ -43,8 +43,12 @@ class AttackRecord(Record):
     """after − reference, on the same rows; its confidence counts that many measures are judged"""
     tolerance: float | None
     """how much the difference may surely exceed 0, or fall below it"""
+    detectable: float | None
+    """smallest difference that the gate would have refused with the probability `attacks.least_power` at these rows;
+    null: none that the measure can have, or the measure was not judged"""
     blind: bool | None
-    """whether the attack finds nothing in the model before either, so that to pass shows little; null: not known"""
+    """whether the gate would not have refused the model before by this measure, so that to pass shows little; null: not
+    known"""
     decision: Decision
     reason: str
 
@@ -67,10 +71,10 @@ class AttackRecord(Record):
 
     @property
     def finds_nothing_before(self) -> bool | None:
-        """Whether the measure of the model before is not surely above chance and the reference; None: not measured."""
+        """Whether the model before differs from the reference by less than is detectable; None: not measured."""
         if self.before is None or self.reference is None:
             return None
-        return self.before.low <= max(self.chance, self.reference.high)
+        return self.detectable is None or self.before.value - self.reference.value < self.detectable
 
     @property
     def passes(self) -> bool:
@@ -94,6 +98,9 @@ class UtilityRecord(Record):
     """after − reference, likewise"""
     margin: float
     """how much of the metric may surely be lost"""
+    detectable: float | None
+    """smallest loss against the reference that the gate would have refused with the probability `attacks.least_power`
+    at these rows; null: none that the metric can have"""
     decision: Decision
     reason: str
 

@@ -152,7 +152,7 @@ class Structure(Record):
 
 
 class EvaluationEvidence(Record):
-    """What the released model is worth on the modalities it still takes, by `mbd evaluate`."""
+    """Utility of the released model on the modalities it still takes, by `mbd evaluate`."""
 
     metrics_sha256: Digest
     modalities: tuple[str, ...]

@@ -7,12 +7,13 @@ Nothing personal is in a request: the requester is a reference that only the peo
 """
 
 from datetime import datetime
-from typing import Annotated, Literal
+from pathlib import PurePosixPath
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from mbd.names import Name, RelativePath
-from mbd.records import Digest, Record
+from mbd.records import Digest, Record, Time
 
 State = Literal["received", "running", "certified", "refused", "failed", "cancelled"]
 STATES: tuple[State, ...] = ("received", "running", "certified", "refused", "failed", "cancelled")
@@ -36,7 +37,7 @@ RequestId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 class Event(Record):
     """One change of state."""
 
-    at: AwareDatetime
+    at: Time
     state: State
     by: str
     """the worker, or the command"""
@@ -47,7 +48,7 @@ class Lease(Record):
     """Which batch of work a request or a model belongs to, and until when no other worker may take it."""
 
     worker: str
-    until: AwareDatetime
+    until: Time
     batch: BatchId
     """the one deletion that carries out all requests of the batch"""
 
@@ -65,8 +66,8 @@ class DeletionRequest(Record):
     reason: Reference = ""
     requester: Reference = ""
     """a reference, never personal data"""
-    received: AwareDatetime
-    due: AwareDatetime
+    received: Time
+    due: Time
     state: State = "received"
     lease: Lease | None = None
     certificate: str | None = None
@@ -74,9 +75,20 @@ class DeletionRequest(Record):
     history: tuple[Event, ...]
 
     @property
+    def of_person(self) -> bool:
+        """Whether it is about the recordings of one person."""
+        return self.subject is not None
+
+    @property
     def kind(self) -> tuple[str, ...]:
         """What requests have in common that one deletion carries out: whole modalities, or a modality of persons."""
         return () if self.subject is None else self.modalities
+
+    @model_validator(mode="after")
+    def _due_after_it_was_received(self) -> Self:
+        if self.due < self.received:
+            raise ValueError("it is due before it was received")
+        return self
 
     def moved(self, state: State, by: str, at: datetime, note: str = "", **changes: object) -> "DeletionRequest":
         """Return the request in another state, with the event in its history."""
@@ -84,10 +96,17 @@ class DeletionRequest(Record):
         return self.model_copy(update={"state": state, "history": (*self.history, event), "lease": None, **changes})
 
 
+def _no_file_is_a_folder(files: dict[str, str]) -> dict[str, str]:
+    for name in files:
+        if found := next((str(folder) for folder in PurePosixPath(name).parents if str(folder) in files), None):
+            raise ValueError(f"{found!r} is a file, and a folder of {name!r}")
+    return files
+
+
 class Files(Record):
     """A model folder in the store: the SHA-256 of each file by name."""
 
-    files: dict[RelativePath, Digest]
+    files: Annotated[dict[RelativePath, Digest], AfterValidator(_no_file_is_a_folder)]
 
 
 class ModelLease(Record):

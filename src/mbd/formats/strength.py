@@ -25,6 +25,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "confidence": (0.9, 0.99),
     "resamples": (100, math.inf),
     "least_rows": (20, math.inf),
+    "least_power": (0.8, 0.99),
     "relearn_rows": (32, math.inf),
     "pruned_share": (0.1, 0.9),
 }
@@ -94,6 +95,33 @@ def shortfalls(record: LeakageRecord, kind: str, *, later: bool = False) -> tupl
         *_invariants(record, kind, later),
         *(() if later else _before(record)),
     )
+
+
+def power_in_words(record: LeakageRecord) -> str:
+    """Say what an audit would have found: for each modality its sharpest attack, and each utility that was judged."""
+    found = [
+        f"a leak of {sharpest.detectable:+.3g} ({modality}; {sharpest.attack}: {sharpest.measure})"
+        for modality in record.modalities
+        if (sharpest := _sharpest(record, modality)) is not None
+    ]
+    found += [
+        f"a loss of {utility.detectable:.3g} ({utility.metric})"
+        for utility in record.utility
+        if utility.decision != "informational" and utility.detectable is not None
+    ]
+    share = record.suite.parameters.get("least_power")
+    probability = f" with a probability of {100 * share:g} %" if isinstance(share, int | float) else ""
+    return f"at these rows the audit finds{probability} {', '.join(found) or 'no leak and no loss, however large'}"
+
+
+def _sharpest(record: LeakageRecord, modality: str) -> AttackRecord | None:
+    """Return the measure that would have found the smallest leak; `pathway` finds an input, which is no leak."""
+    able = [
+        a
+        for a in record.attacks
+        if a.modality == modality and a.attack != "pathway" and a.decision != "informational" and a.detectable
+    ]
+    return min(able, key=lambda a: a.detectable or math.inf, default=None)
 
 
 def _parameters(parameters: Mapping[str, Any]) -> Iterator[Shortfall]:
@@ -170,7 +198,7 @@ def _missing(record: LeakageRecord, modality: str, judged: list[AttackRecord]) -
 
 
 def _power(record: LeakageRecord) -> Iterator[Shortfall]:
-    """Yield the modalities that no attack finds in the model before; that it has an input (`pathway`) is not enough."""
+    """Yield the modalities of which no attack has power; that the model had an input (`pathway`) is not enough."""
     for modality in record.modalities:
         judged = [a for a in record.attacks if a.modality == modality and a.decision != "informational"]
         known = [a.blind for a in judged if a.attack != "pathway" and a.blind is not None]
@@ -178,7 +206,7 @@ def _power(record: LeakageRecord) -> Iterator[Shortfall]:
             yield Shortfall(
                 "attacks",
                 f"{len(known)} blind measures",
-                f"no attack finds {modality} in the model before the deletion either, so to pass shows nothing",
+                f"no attack would have found {modality} in the model before the deletion, so to pass shows nothing",
                 "attack more rows (attacks.rows, attacks.splits), or add an attack that finds it (attacks.also)",
             )
 

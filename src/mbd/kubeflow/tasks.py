@@ -52,24 +52,58 @@ def features(params: str, dataset: Artifact, metrics: Artifact) -> None:
 
 @task
 def train(
-    params: str, dataset: Artifact, model: Artifact, metrics: Artifact, without: Sequence[str] = (), seed: int = -1
+    params: str,
+    dataset: Artifact,
+    model: Artifact,
+    metrics: Artifact,
+    without: Sequence[str] = (),
+    seed: int = -1,
+    parts: Sequence[Artifact] = (),
 ) -> None:
-    """Train, as if there were no modalities `without`; a seed from 0 on overrides that of the parameters."""
-    from mbd.features.contract import FeatureSet
-    from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import have_keys, sealed
+    """Train, as if there were no modalities `without`; a seed from 0 on overrides that of the parameters.
+
+    Networks that are in `parts` are not trained again.
+    """
+    from mbd.kubeflow.sealing import verified
     from mbd.steps import train as step
 
-    chosen = [f"training.seed={seed}"] if seed >= 0 else []
-    with _running(params, "train", *chosen) as (values, _), feature_set(Path(dataset.path), values) as folder:
-        data = FeatureSet.open(folder, without=tuple(without))
-        have_keys(values.shredding, data.manifest.name, data.modalities)
-        with sealed(values.shredding, model) as out:
-            result = step.run(values, folder, out, tuple(without))
+    with _training(params, dataset, model, without, seed) as (values, context, folder, out):
+        joined = [verified(context, part) for part in parts]
+        result = step.run(values, folder, out, tuple(without), join=joined)
     if result:
         _LOG.info(step.to_text([result]))
         model.metadata["sha256"] = result.sha256
         metrics.metadata |= numbers(result.metrics)
+
+
+@task
+def train_part(params: str, dataset: Artifact, number: int, count: int, part: Artifact, seed: int = -1) -> None:
+    """Train the `number`-th (from 1) of `count` parts of a lattice of networks."""
+    from mbd.steps import train as step
+    from mbd.training.trained import Part
+
+    with _training(params, dataset, part, seed=seed) as (values, _, folder, out):
+        result = step.run(values, folder, out, part=Part(number, count))
+    if result:
+        _LOG.info(step.to_text([result]))
+        part.metadata["sha256"] = result.sha256
+
+
+@contextmanager
+def _training(
+    params: str, dataset: Artifact, model: Artifact, without: Sequence[str] = (), seed: int = -1
+) -> Iterator[tuple[Params, StepContext, Path, Path]]:
+    """Within: parameters, context, FeatureSet, and the folder for the model, which is then sealed."""
+    from mbd.features.contract import FeatureSet
+    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.sealing import have_keys, sealed
+
+    chosen = [f"training.seed={seed}"] if seed >= 0 else []
+    with _running(params, "train", *chosen) as (values, context), feature_set(Path(dataset.path), values) as folder:
+        data = FeatureSet.open(folder, without=tuple(without))
+        have_keys(values.shredding, data.manifest.name, data.modalities)
+        with sealed(values.shredding, model) as out:
+            yield values, context, folder, out
 
 
 @task

@@ -34,20 +34,25 @@ class NetworkModule:
     """how many rows it was trained on"""
 
 
+_NOTHING = np.zeros(())
+
+
+def _answer(module: NetworkModule, features: Mapping[str, Array]) -> Array:
+    """Return scores or probabilities of one network (n × outputs)."""
+    own = _of(module.tag, features)
+    there = np.ones(len(next(iter(own.values()))), bool)
+    found = module.network.predict(own, dict.fromkeys(module.tag, there))
+    return found.reshape(len(found), -1)
+
+
 class DeepLattice(Blend[NetworkModule]):
     """Modules that are networks."""
 
-    def inputs(self, used: set[str], features: Mapping[str, Array], rows: Array) -> Mapping[str, Array]:
-        """Return features, and lengths where there are some."""
-        names = used | {lengths_of(m) for m in used}
-        return {name: x[rows] for name, x in features.items() if name in names}
-
-    def answer(self, module: NetworkModule, inputs: Mapping[str, Array]) -> Array:
-        """Return scores or probabilities of one network (n × outputs)."""
-        own = _of(module.tag, inputs)
-        there = np.ones(len(next(iter(own.values()))), bool)
-        found = module.network.predict(own, dict.fromkeys(module.tag, there))
-        return found.reshape(len(found), -1)
+    def answer(self, present: Tag, features: Mapping[str, Array]) -> Array:
+        """Return the average of what the networks answer."""
+        weights = self.weights(present)
+        total: Array = sum((weight * _answer(self.modules[tag], features) for tag, weight in weights.items()), _NOTHING)
+        return total
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Return what the submodules of all networks compute; zero for rows that lack an input of one."""

@@ -5,14 +5,19 @@ The module of a tag scores rows by that tag's modalities:
     z^m = clip((x^m − mean) / deviation, ±5)            on the grid 2⁻¹⁰
     p^m = z^m V^m                                       V^m: principal directions of m alone (grid 2⁻¹²); on the grid
     R_S = p^S W + b                                     ridge, a strength for each modality
-    K_S = φ(p^S) U + c,   φ_j = 8·exp(−Σ_m ‖p^m − l_j^m‖² / (2 ℓ² |S| v_m))     drawn landmarks l_j, v_m = E‖p^m‖²
+    K_S = φ(p^S) U + c,   φ_j = 8·exp(−Σ_m ‖p^m − l_j^m‖² / (2 ℓ² |S| v_m))     drawn landmarks l_j, v_m = E‖p^m‖²,
+                                                        in the leading directions of each modality
     f_S = (1 − γ) R_S + γ K_S
 
 A row that has the modalities S is answered by all modules T ⊆ S together, weighted by their out-of-fold errors σ:
 
     w_T ∝ exp(−κ n (σ_T² / min σ² − 1) / 2)             n: the fewest rows one of them was trained on
 
-so that a modality that only adds noise adds little of it. Classes: the same on probabilities softmax(c_T f_T).
+so that a modality that only adds noise adds little of it. Classes: f_S and a logistic member on p^S are added up, the
+prior π of the classes discounted, and the probabilities of modules are blended:
+
+    L_S = p^S W' + b',   z_S = s_f f_S + s_L L_S − t log π,   softmax z_S
+
 Where too few rows had S in training there is no module for it, and those below answer.
 
 No tensor of a tag has seen a modality outside it, so revoking m is dropping every tensor that has seen m.
@@ -23,7 +28,8 @@ With `model.lattice.member` the modules are networks instead (:mod:`mbd.model.de
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, combinations
 from math import comb
 from typing import Any, Generic, Protocol, TypeVar
@@ -32,14 +38,13 @@ import numpy as np
 
 from mbd.errors import UsageError
 from mbd.formats.model import LatticeSpec, ModelRecord
+from mbd.model.coordinates import Projection, kernel_features
+from mbd.model.folded import Folded, fold
 from mbd.names import dotless, dotted
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
 
 _logger = logging.getLogger(__name__)
-GRID = 1024.0
-CLIP = 5.0
-_KERNEL_GAIN = 8.0
 _NEGLIGIBLE = 1e-3
 _MODULE = "module"
 Tag = tuple[str, ...]
@@ -108,70 +113,14 @@ def _parsed(text: str, names: list[str]) -> Tag:
     return tag
 
 
-def on_grid(values: Array) -> Array:
-    """Round to multiples of 2⁻¹⁰, so that sums of products are exact in float64 whatever their order."""
-    rounded = np.multiply(values, GRID)
-    np.rint(rounded, out=rounded)
-    rounded /= GRID
-    return rounded
-
-
-@dataclass(frozen=True)
-class Projection:
-    """From the raw input of one modality to its coordinates p^m; made from that modality alone."""
-
-    mean: Array
-    deviation: Array
-    directions: Array
-    variances: Array
-
-    def standardise(self, matrix: Array) -> Array:
-        """Return z^m; a column that never varied is zero."""
-        z = np.subtract(matrix, self.mean, dtype=np.float64)
-        z /= self.deviation
-        return on_grid(np.clip(z, -CLIP, CLIP, out=z))
-
-    def __call__(self, matrix: Array) -> Array:
-        """Return p^m."""
-        return on_grid(self.standardise(matrix) @ self.directions.astype(np.float64))
-
-
-def kernel_features(
-    points: Mapping[str, Array], landmarks: Mapping[str, Array], projections: Mapping[str, Projection], length: float
-) -> Array:
-    """Return φ for rows and landmarks given by their coordinates in each modality of one tag."""
-    return similarities(mean_distances(points, landmarks, projections), length)
-
-
-def mean_distances(
-    points: Mapping[str, Array], landmarks: Mapping[str, Array], projections: Mapping[str, Projection]
-) -> Array:
-    """Return ‖p^m − l_j^m‖² / v_m, averaged over the modalities of one tag, for each row and landmark."""
-    total: Array = np.zeros(())
-    for name, point in points.items():
-        landmark = landmarks[name].astype(np.float64)
-        squared = point @ (-2 * landmark.T)
-        squared += np.square(point).sum(1)[:, None]
-        squared += np.square(landmark).sum(1)
-        squared /= max(float(projections[name].variances.sum()), 1e-12) * len(points)
-        total = np.add(total, squared, out=squared)
-    return total
-
-
-def similarities(distances: Array, length: float) -> Array:
-    """Return φ from mean distances."""
-    phi = distances / (-2 * length**2)
-    np.exp(phi, out=phi)
-    phi *= _KERNEL_GAIN
-    return on_grid(phi)
-
-
 @dataclass(frozen=True)
 class Module:
     """The trained module of one tag; `kernel` weights are missing where the kernel part was left out."""
 
     tag: Tag
     tensors: Mapping[str, Array]
+    widths: Mapping[str, int]
+    """coordinates of each modality"""
 
     @property
     def error(self) -> float:
@@ -183,18 +132,57 @@ class Module:
         """How many rows it was trained on."""
         return int(self.tensors["rows"])
 
-    def scores(self, points: Mapping[str, Array], projections: Mapping[str, Projection]) -> Array:
-        """Return f_S (n × targets)."""
-        own = {name: points[name] for name in self.tag}
-        ridge: Array = np.hstack(list(own.values())) @ self.tensors["ridge.weights"] + self.tensors["ridge.offset"]
+    @cached_property
+    def linear(self) -> dict[str, Array]:
+        """Weights of p^m in f_S (of classes: in z_S), for each modality of the tag."""
+        weights = self._of_scores * (1 - self._gamma) * self.tensors["ridge.weights"]
+        if "logistic.weights" in self.tensors:
+            weights = weights + self.tensors["calibration.scales"][1] * self.tensors["logistic.weights"]
+        ends = np.cumsum([self.widths[m] for m in self.tag])
+        return dict(zip(self.tag, np.split(weights, ends[:-1]), strict=True))
+
+    @cached_property
+    def offset(self) -> Array:
+        """What is added."""
+        offset = (1 - self._gamma) * self.tensors["ridge.offset"]
+        if self.landmarks:
+            offset = offset + self._gamma * self.tensors["kernel.offset"]
+        if "logistic.weights" not in self.tensors:
+            return np.asarray(offset)
+        logistic = self.tensors["calibration.scales"][1] * self.tensors["logistic.offset"]
+        found: Array = self._of_scores * offset + logistic + self.tensors["calibration.shift"]
+        return found
+
+    @cached_property
+    def kernel(self) -> Array:
+        """Weights of φ."""
+        found: Array = self._of_scores * self._gamma * self.tensors["kernel.weights"]
+        return found
+
+    @cached_property
+    def landmarks(self) -> dict[str, Array]:
+        """Landmarks of the kernel, by modality; empty without a kernel."""
         if "kernel.weights" not in self.tensors:
-            return ridge
-        landmarks = {name: self.tensors[landmarks_name(name)] for name in self.tag}
-        features = kernel_features(own, landmarks, projections, float(self.tensors["kernel.length"]))
-        kernel = features @ self.tensors["kernel.weights"] + self.tensors["kernel.offset"]
-        gamma = self.tensors["gamma"]
-        blended: Array = (1 - gamma) * ridge + gamma * kernel
-        return blended
+            return {}
+        return {m: self.tensors[landmarks_name(m)] for m in self.tag}
+
+    @property
+    def length(self) -> float:
+        """ℓ of the kernel."""
+        return float(self.tensors["kernel.length"])
+
+    @property
+    def _gamma(self) -> float:
+        return float(self.tensors["gamma"]) if self.landmarks else 0.0
+
+    @property
+    def _of_scores(self) -> float:
+        return float(self.tensors["calibration.scales"][0]) if "logistic.weights" in self.tensors else 1.0
+
+    def scores(self, points: Mapping[str, Array], phi: Array | None) -> Array:
+        """Return f_S, or z_S of classes (n × targets), from coordinates and, with a kernel, from φ."""
+        found: Array = sum((points[m] @ self.linear[m] for m in self.tag), self.offset)
+        return found if phi is None else found + phi @ self.kernel
 
 
 class AnyModule(Protocol):
@@ -229,10 +217,10 @@ class Blend(ABC, Generic[M]):
         names = sorted(self.modalities)
         pattern = sum((np.asarray(available[m], np.int64) << place) for place, m in enumerate(names))
         for code in np.unique(pattern):
+            present = tuple(m for place, m in enumerate(names) if code >> place & 1)
             rows = np.flatnonzero(pattern == code)
-            weights = self.weights(tuple(m for place, m in enumerate(names) if code >> place & 1))
-            inputs = self.inputs({m for module in weights for m in module}, features, rows)
-            out[rows] = sum(weight * self.answer(self.modules[tag], inputs) for tag, weight in weights.items())
+            whole = len(rows) == n
+            out[rows] = self.answer(present, features if whole else {name: x[rows] for name, x in features.items()})
         return out.astype(np.float32) if self.classes else out[:, 0].astype(np.float32)
 
     def answered(self, available: Mapping[str, Array]) -> Array:
@@ -250,12 +238,8 @@ class Blend(ABC, Generic[M]):
         return {tag: float(w) for tag, w in zip(below, raw / raw.sum(), strict=True) if w > 0}
 
     @abstractmethod
-    def inputs(self, used: set[str], features: Mapping[str, Array], rows: Array) -> Mapping[str, Array]:
-        """Return what modules take of the modalities `used`, for some rows."""
-
-    @abstractmethod
-    def answer(self, module: M, inputs: Mapping[str, Array]) -> Array:
-        """Return scores or probabilities of one module (n × outputs)."""
+    def answer(self, present: Tag, features: Mapping[str, Array]) -> Array:
+        """Return scores or probabilities (n × outputs) of rows that have the modalities `present`."""
 
 
 @dataclass(frozen=True)
@@ -263,15 +247,15 @@ class LatticeBackbone(Blend[Module]):
     """Modules in closed form."""
 
     projections: Mapping[str, Projection]
+    _folded: dict[Tag, Folded] = field(default_factory=dict)
 
-    def inputs(self, used: set[str], features: Mapping[str, Array], rows: Array) -> Mapping[str, Array]:
-        """Return p^m."""
-        return {m: self.projections[m](features[m][rows]) for m in used}
-
-    def answer(self, module: Module, inputs: Mapping[str, Array]) -> Array:
-        """Return f_S, or its probabilities."""
-        scores = module.scores(inputs, self.projections)
-        return softmax(float(module.tensors["sharpness"]) * scores) if self.classes else scores
+    def answer(self, present: Tag, features: Mapping[str, Array]) -> Array:
+        """Return what all modules answer together; what is needed for it is kept for the next rows."""
+        if present not in self._folded:
+            weights = self.weights(present)
+            modules = [self.modules[tag] for tag in weights]
+            self._folded[present] = fold(modules, list(weights.values()), self.projections, self.classes)
+        return self._folded[present].predict(features)
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Return coordinates p^m, kernel features φ and scores f_S of all modules; zero in rows that lack an input."""
@@ -283,21 +267,12 @@ class LatticeBackbone(Blend[Module]):
                 continue
             has_all = np.all([available[m] for m in tag], axis=0)[:, None]
             name = f"module.{'+'.join(tag)}"
-            found[f"{name}.scores"] = np.where(has_all, module.scores(points, self.projections), 0)
-            if "kernel.weights" in module.tensors:
-                landmarks = {m: module.tensors[landmarks_name(m)] for m in tag}
-                own, length = {m: points[m] for m in tag}, float(module.tensors["kernel.length"])
-                found[f"{name}.kernel"] = np.where(
-                    has_all, kernel_features(own, landmarks, self.projections, length), 0
-                )
+            own = {m: points[m] for m in tag}
+            phi = kernel_features(own, module.landmarks, self.projections, module.length) if module.landmarks else None
+            found[f"{name}.scores"] = np.where(has_all, module.scores(own, phi), 0)
+            if phi is not None:
+                found[f"{name}.kernel"] = np.where(has_all, phi, 0)
         return {name: np.asarray(values, np.float32) for name, values in found.items()}
-
-
-def softmax(scores: Array) -> Array:
-    """Return probabilities, row by row."""
-    shifted = np.exp(scores - scores.max(1, keepdims=True))
-    total: Array = shifted / shifted.sum(1, keepdims=True)
-    return total
 
 
 def tensor_name(tag: Tag, name: str) -> str:
@@ -329,7 +304,8 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> Blend[Any
 
         return deep_lattice(record, spec, modules)
     projections = {m: read_projection(tensors, m) for m in record.modalities}
-    found = {tag: Module(tag, own) for tag, own in modules.items()}
+    widths = {m: len(projection.variances) for m, projection in projections.items()}
+    found = {tag: Module(tag, own, widths) for tag, own in modules.items()}
     return LatticeBackbone(tuple(record.modalities), found, len(record.classes), spec.trust, projections)
 
 

@@ -61,6 +61,10 @@ class ModuleBackbone:
                 parts.append(output.softmax(dim=1) if self.task == "classification" else output[:, 0])
         return to_array(torch.cat(parts))
 
+    def put(self, tensors: Mapping[str, Array]) -> None:
+        """Replace the weights."""
+        load_state(self.module, tensors, self.architecture.name)
+
     def reconstructions(
         self, features: Mapping[str, Array], available: Mapping[str, Array], modality: str
     ) -> dict[str, Array]:

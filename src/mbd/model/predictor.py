@@ -4,10 +4,10 @@
 was revoked, or that the model never had, is refused, not ignored.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from mbd.errors import DataError, UsageError
 from mbd.formats.features import Shape, lengths_of
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.model import ModelRecord, TensorRecord
+from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import refuse_foreign
 from mbd.registry import BACKBONES, lazy
@@ -62,6 +62,14 @@ class AnswersSome(Protocol):
         """Return which rows get a prediction."""
 
 
+@runtime_checkable
+class TakesWeights(Protocol):
+    """A backbone whose weights can be exchanged, which is faster than loading the model again."""
+
+    def put(self, tensors: Mapping[str, Array]) -> None:
+        """Replace the weights by others of the same names and shapes."""
+
+
 @dataclass(frozen=True)
 class Backbone:
     """A kind of model: how it is trained and loaded, and how modalities can be deleted from it."""
@@ -78,6 +86,10 @@ class Backbone:
     """of `model.options`; built-in backbones have sections of their own"""
     finetune: "Callable[..., tuple[dict[str, Array], list[dict[str, float]]]] | None" = None
     """`finetune(record, tensors, feature_set, params, *, epochs)`: trains given weights further"""
+    spec_without: Callable[[dict[str, Any], Collection[str]], dict[str, Any]] = lambda spec, _: spec
+    """`spec_without(spec, gone)`: what `spec` in the record is when training never had the modalities `gone`"""
+    in_parts: bool = False
+    """whether `train` also takes `part` and `join`: several machines train a part each, and one joins them"""
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,8 @@ def load(folder: Path | str, *, verify: bool = True) -> Model:
 
 def zero_where_absent(array: Array, available: Array) -> Array:
     """Return an array with zeros in the rows that are not available."""
+    if available.all():
+        return array
     return np.where(available.reshape(-1, *[1] * (array.ndim - 1)), array, array.dtype.type(0))
 
 
@@ -200,7 +214,8 @@ def _of_lengths(name: str, lengths: Array, shape: Shape) -> Array:
 
 
 def _refuse_not_finite(name: str, array: Array, available: Array) -> None:
-    if array.dtype.kind != "f" or np.isfinite(array.sum(dtype=np.float64)):  # a sum is finite only if all of it is
+    flat = array.reshape(-1)
+    if array.dtype.kind != "f" or np.isfinite(flat @ flat):  # a sum of squares is finite only if all of it is
         return
     wrong = ~np.isfinite(array) & available.reshape(-1, *[1] * (array.ndim - 1))
     if wrong.any():
@@ -226,12 +241,16 @@ def _row_count(features: Mapping[str, Array]) -> int:
 JOINT = Backbone(
     train=lazy("mbd.training.joint:train_joint", "training", "train"),
     load=lazy("mbd.model.joint:from_tensors", "a joint model", "train"),
+    methods=("surgery", "certified", "exact"),
     separable=False,
     finetune=lazy("mbd.training.joint:finetune", "training", "train"),
 )
 LATTICE = Backbone(
     train=lazy("mbd.training.lattice:train_lattice", "training", "train"),
     load=lazy("mbd.model.lattice:from_tensors", "a lattice model", "train"),
+    methods=("exact",),
+    spec_without=lambda spec, gone: LatticeSpec.model_validate(spec).without(gone).to_plain(),
+    in_parts=True,
 )
 MODULE = Backbone(
     train=lazy("mbd.training.module:train_module", "training", "train"),

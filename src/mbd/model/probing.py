@@ -75,11 +75,6 @@ class Provenance:
     only_inputs: bool
     """whether nothing is dead but what multiplies zeros: the rest of m*'s layers is still in use"""
 
-    @property
-    def dead_entries(self) -> int:
-        """How many entries exist for m* alone."""
-        return sum(int((~probe.alive).sum()) for probe in self.tensors.values())
-
     def cut(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Return the state without m*, from the state with it (parametrised weights under their own name)."""
         return {

@@ -5,6 +5,7 @@ The file is safetensors, or what `torch.save(module.state_dict(), FILE)` writes.
 """
 
 import pickle
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,7 +28,9 @@ def read_state(file: Path) -> dict[str, Array]:
         if file.suffix == ".safetensors":
             state = load_file(file)
         else:
-            state = torch.load(file, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch doubts files that are then refused, or read well
+                state = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise DataError(
             "the file holds more than tensors (a pickle with objects or code in it), and is not opened",

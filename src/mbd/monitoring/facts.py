@@ -1,4 +1,4 @@
-"""What the exporter keeps in memory of each request: a few fields, so that 10,000 of them stay small."""
+"""What is kept in memory of each request: a few fields, so that 10,000 of them stay small."""
 
 from dataclasses import dataclass
 
@@ -16,22 +16,28 @@ class InvalidEntry:
 class RequestFacts:
     """A request; times in seconds since the epoch."""
 
+    id: str
     model: str
     modalities: tuple[str, ...]
     state: State
     received: float
     due: float
-    reached: tuple[tuple[State, float], ...]
-    """when it last entered each of its states"""
+    certificate: str | None
+    events: tuple[tuple[State, float], ...]
+    """every state that it entered, and when"""
+    of_person: bool = False
 
 
 def facts_of_request(request: DeletionRequest) -> RequestFacts:
     """Return the facts of a request."""
     return RequestFacts(
+        id=request.id,
         model=request.model,
         modalities=request.modalities,
         state=request.state,
         received=request.received.timestamp(),
         due=request.due.timestamp(),
-        reached=tuple({event.state: event.at.timestamp() for event in request.history}.items()),
+        certificate=request.certificate,
+        events=tuple((event.state, event.at.timestamp()) for event in request.history),
+        of_person=request.of_person,
     )

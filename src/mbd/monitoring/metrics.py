@@ -8,7 +8,10 @@ and modalities are few, and all others come from lists in the code. No label hol
     release     registered | certified: what kind of statement the current release was published by
     state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.certificate.state`)
     step        a command, such as `delete` or `request-run`
-    reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted
+    reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted; which limit of the HTTP
+                interface: rate, body; or why an inference request was refused: malformed, too_large, unknown_model,
+                invalid_input, revoked_modality, unavailable, overloaded, failed
+    route       a path of the HTTP interface with its variables, such as /requests/{id}
 """
 
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ class Metric:
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    kind: Literal["gauge", "counter"] = "gauge"
+    kind: Literal["gauge", "counter", "histogram"] = "gauge"
 
 
 BUILD = Metric("mbd_build_info", "Version of the exporter; the value is always 1.", ("version", "python"))
@@ -167,5 +170,49 @@ SCAN_READ = Metric(
     "mbd_store_objects_read_total", "Objects read from the store because they were new or changed.", (), "counter"
 )
 SCAN_FAILURES = Metric("mbd_store_scan_failures_total", "Scans of the store that failed.", (), "counter")
+
+# inference
+INFERENCE_SECONDS = Metric(
+    "mbd_inference_duration_seconds",
+    "Duration of an answered inference request, from its last byte in to the answer.",
+    ("model",),
+    "histogram",
+)
+INFERENCE_ROWS = Metric("mbd_inference_batch_rows", "Rows that were computed at once.", ("model",), "histogram")
+INFERENCE_QUEUED = Metric("mbd_inference_queued_rows", "Rows that wait to be computed.")
+INFERENCE_REFUSED = Metric(
+    "mbd_inference_refused_total", "Inference requests that were refused, by reason.", ("model", "reason"), "counter"
+)
+INFERENCE_READY = Metric("mbd_inference_ready", "Whether a release of the model is served.", ("model",))
+INFERENCE_RELEASE = Metric(
+    "mbd_inference_release_timestamp_seconds", "When the release that is served was issued.", ("model",)
+)
+INFERENCE_SWAPS = Metric(
+    "mbd_inference_swaps_total",
+    "Releases that took the place of another one while it was served.",
+    ("model",),
+    "counter",
+)
+INFERENCE_LOADS_FAILED = Metric(
+    "mbd_inference_failed_loads_total",
+    "Attempts to load the current release that failed, or that the guard refused.",
+    ("model",),
+    "counter",
+)
+INFERENCE_LOG = Metric("mbd_inference_log_read_timestamp_seconds", "When the model server last read the log.")
+
+# the HTTP interface
+HTTP_SECONDS = Metric(
+    "mbd_http_request_duration_seconds",
+    "Duration of HTTP requests, by method, route and status.",
+    ("method", "route", "status"),
+    "histogram",
+)
+HTTP_LIMITED = Metric(
+    "mbd_http_refused_requests_total", "HTTP requests refused by a limit, by reason.", ("reason",), "counter"
+)
+WEBHOOK_PENDING = Metric("mbd_webhook_pending_events", "Changes of requests that a webhook has not accepted yet.")
+WORKER_UP = Metric("mbd_worker_up", "Whether the worker beside the server is running.")
+WEBHOOK_FAILURES = Metric("mbd_webhook_failures_total", "Posts to webhooks that failed.", (), "counter")
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

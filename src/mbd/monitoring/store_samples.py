@@ -85,7 +85,7 @@ def _add_requests(samples: Samples, requests: list[RequestFacts]) -> None:
     last: dict[tuple[str, str, str], float] = {}
     for request in requests:
         for modality in request.modalities:
-            for state, at in request.reached:
+            for state, at in request.events:
                 key = request.model, modality, state
                 last[key] = max(at, last.get(key, at))
     for (model, modality, reached), at in last.items():
@@ -95,7 +95,7 @@ def _add_requests(samples: Samples, requests: list[RequestFacts]) -> None:
 def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: ReadEvidence) -> None:
     history, problem, time = found.history, found.log_problem, datetime.fromtimestamp(at, UTC)
     certificates = list(history.certificates.values())
-    states = {one.digest: status_in(history, one, time, problem).state for one in certificates}
+    states = {one.digest: status_in(history, one, time, problem, max_age=found.max_age).state for one in certificates}
     counts = Counter((one.model, one.kind, states[one.digest]) for one in certificates)
     for model in {one.model for one in certificates}:
         for kind in KINDS:

@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from mbd.certificate.facts import EntryFinding
-from mbd.certificate.history import History
+from mbd.certificate.history import MAX_AGE, History
 from mbd.certificate.layout import CERTIFICATES, certificate_name, object_name
 from mbd.certificate.replay import LogReplay
 from mbd.certificate.tombstones import read_list
 from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
 from mbd.formats.leakage import LeakageRecord
-from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import CERTIFICATE, DeletionStatement, ReauditStatement
 from mbd.monitoring.facts import InvalidEntry, RequestFacts, facts_of_request
 from mbd.requests.request_store import PREFIX as REQUESTS
+from mbd.requests.request_store import parse_request
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError
 
@@ -58,6 +58,8 @@ class StoreSnapshot:
     """number of purged files that are in the store again"""
     read: int
     """number of objects that were read"""
+    max_age: timedelta | None = MAX_AGE
+    """how old the log's checkpoint may be; an older one may hide later statements"""
 
     @property
     def problem(self) -> str | None:
@@ -93,8 +95,8 @@ class _Cache(Generic[Fact]):
 class StoreScanner:
     """Scans one store and its private part, and remembers what it has verified."""
 
-    def __init__(self, store: Store, private: Store, trust_file: Path) -> None:
-        self._store, self._private, self._trust_file = store, private, trust_file
+    def __init__(self, store: Store, private: Store, trust_file: Path, max_age: timedelta | None = MAX_AGE) -> None:
+        self._store, self._private, self._trust_file, self._max_age = store, private, trust_file, max_age
         self._purged: dict[str, frozenset[str]] = {}
         self._trust: Trust | None = None
         self._replay = LogReplay(store, cached=False)
@@ -132,6 +134,7 @@ class StoreScanner:
             tombstones=len(tombstones),
             resurrected=self._resurrected(tombstones),
             read=read,
+            max_age=self._max_age,
         )
 
     def leakage(self, digest: str) -> LeakageRecord | None:
@@ -196,7 +199,7 @@ class StoreScanner:
 
     def _read_request(self, name: str) -> RequestFacts | InvalidEntry:
         try:
-            return facts_of_request(DeletionRequest.from_bytes(self._private.read(name), "request", file=name))
+            return facts_of_request(parse_request(self._private.read(name), name))
         except DataError as error:
             return InvalidEntry(str(error))
 

@@ -22,6 +22,8 @@ class AttacksSettings(Settings):
     """largest number of attacked rows"""
     least_rows: Count = 20
     """fewest scored rows of an audit; with fewer, intervals are so wide that everything passes"""
+    least_power: Annotated[float, Field(ge=0.5, lt=1)] = 0.8
+    """probability with which some attack must find a leak as large as the model before has; else nothing passes"""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     """confidence of every interval"""
     resamples: Count = 1000

@@ -23,6 +23,8 @@ class SyntheticSettings(Settings):
     """rows of each split; null: the preset's"""
     classes: Annotated[int, Field(ge=0)] | None = None
     """number of classes, 0 for regression; null: the preset's"""
+    skew: Annotated[float, Field(ge=0)] = 0.0
+    """how much rarer each class is than the one before it; 0: all are equally frequent"""
 
 
 class MmsaSettings(Settings):

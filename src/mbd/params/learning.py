@@ -65,16 +65,28 @@ class LatticeSettings(Settings):
     """arguments of the factory"""
     tags: Literal["all", "leave-one-out"] | Count | tuple[str, ...] = "all"
     """sets of two and more modalities that get a module: all | leave-one-out | largest size | a list like [a+b, a+c]"""
+    splits: Literal["train", "train+valid"] = "train"
+    """rows that modules in closed form are trained on (they are chosen by folds, and need no valid rows)"""
     folds: Annotated[int, Field(ge=2)] = 5
     """folds of the cross-validation by which everything is chosen"""
     components: Count = 256
     """principal directions kept of each modality"""
-    landmarks: Annotated[int, Field(ge=0)] = 256
+    landmarks: Annotated[int, Field(ge=0)] = 64
     """landmarks of the kernel ridge, drawn at random; 0: ridge alone"""
+    kernel_components: Count = 16
+    """leading principal directions of each modality in which the landmarks lie"""
     lengths: tuple[Positive, ...] = (1.0, 2.0)
     """kernel lengths ℓ to choose from"""
+    centre: Literal["median", "mean"] = "median"
+    """regression: what of the out-of-fold errors becomes zero: median (for a small MAE) | mean (for a small MSE)"""
     trust: NonNegative = 0.05
     """κ, weight of differences in out-of-fold error when modules are averaged"""
+
+    @model_validator(mode="after")
+    def _networks_choose_by_valid_rows(self) -> Self:
+        if self.member and self.splits != "train":
+            raise ValueError(f"splits={self.splits}: networks choose their epoch by valid rows; set splits=train")
+        return self
 
 
 class ModelSettings(Settings):

@@ -26,6 +26,7 @@ from mbd.params.operations import (
     StoreSettings,
 )
 from mbd.params.platform import PlatformSettings
+from mbd.params.serving import ServingSettings
 from mbd.params.shredding import ShreddingSettings
 
 DEFAULT_FILE = Path("params.yaml")
@@ -49,6 +50,7 @@ class Params(Settings):
     purge: PurgeSettings = PurgeSettings()
     shredding: ShreddingSettings = ShreddingSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
+    serving: ServingSettings = ServingSettings()
     platform: PlatformSettings = PlatformSettings()
 
 

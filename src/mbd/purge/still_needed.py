@@ -11,9 +11,11 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from mbd.certificate.layout import object_name
-from mbd.certificate.state import CertificateEntry, entries
+from mbd.certificate.layout import certificate_name, object_name
+from mbd.certificate.replay import read_history
+from mbd.certificate.state import CertificateEntry, InvalidCertificate, entries
 from mbd.certificate.trust import Trust
+from mbd.errors import DataError
 from mbd.formats.purge import Needed
 from mbd.formats.statement import MODEL
 from mbd.model.checkpoint import RECORD, WEIGHTS
@@ -62,8 +64,16 @@ def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple
 
     Raises:
         DataError: The record of such a model is missing or was changed: it is not known which files the model needs.
+        VerificationError: The same of a certificate, or of another entry of the log.
     """
-    for entry in entries(store, trust, at):
+    history = read_history(store, trust).require()
+    for entry in entries(store, trust, at, history):
+        if isinstance(entry, InvalidCertificate) and entry.digest in history.certificates:
+            raise DataError(
+                f"it is not known which files a published model needs: {entry.reason}",
+                file=certificate_name(entry.digest),
+                hint="restore the object from a copy of the store",
+            )
         if isinstance(entry, CertificateEntry) and entry.status.state in {"valid", "overdue", "unknown"}:
             digest = entry.statement.digests[MODEL]
             record = _json(store.read(object_name(digest), sha256=digest))

@@ -84,7 +84,7 @@ class RequestStore:
         """
         name = _name(identifier)
         try:
-            return _parse(self.store.read(name), name)
+            return parse_request(self.store.read(name), name)
         except NotThereError as error:
             raise _no_request(identifier) from error
 
@@ -92,7 +92,7 @@ class RequestStore:
         """Yield every valid request, by id; others are reported as warnings."""
         for entry in self.store.list(PREFIX):
             try:
-                yield _parse(self.store.read(entry.name), entry.name)
+                yield parse_request(self.store.read(entry.name), entry.name)
             except NotThereError:
                 continue
             except DataError as error:
@@ -124,7 +124,7 @@ class RequestStore:
             nonlocal decided
             if content is None:
                 raise _no_request(identifier)
-            request = _parse(content, _name(identifier))
+            request = parse_request(content, _name(identifier))
             decided = decide(request)
             return None if decided is request else decided.to_bytes()
 
@@ -157,7 +157,8 @@ def _no_request(identifier: str) -> NotThereError:
     return NotThereError("there is no such request", key="ID", value=identifier, hint="`mbd request list` shows them")
 
 
-def _parse(content: bytes, name: str) -> DeletionRequest:
+def parse_request(content: bytes, name: str) -> DeletionRequest:
+    """Return the request in the object `name`; DataError if it is none, or that of another object."""
     hint = "restore the object from its last version, or remove it"
     request = DeletionRequest.from_bytes(content, "request", file=name, hint=hint)
     if _name(request.id) != name:

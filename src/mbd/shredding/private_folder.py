@@ -1,4 +1,4 @@
-"""A private temporary folder for plaintext, in memory if possible, removed when the process is done with it.
+"""A private temporary folder for plaintext or fetched models, removed when the process is done with it.
 
     PARENT/mbd-UID/plain-*    mode 0700, locked by the process that uses it
 
@@ -19,12 +19,19 @@ from mbd.files import locked
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- the folder in it is private
 _PREFIX = "plain-"
+_KEY = "shredding.temporary"
 
 
 @contextmanager
-def private_folder(parent: str | None) -> Iterator[Path]:
-    """Within: an empty folder with mode 0700. Leftovers of killed processes are removed first."""
-    home = _home(parent)
+def private_folder(parent: str | None, key: str = _KEY) -> Iterator[Path]:
+    """Within: an empty folder with mode 0700. Leftovers of killed processes are removed first.
+
+    Args:
+        parent: The folder in which it is; None: in memory if possible.
+        key: The parameter that names `parent`, for errors.
+
+    """
+    home = _home(parent, key)
     with locked(home, wait=True):
         _remove_abandoned(home)
         folder = Path(tempfile.mkdtemp(dir=home, prefix=_PREFIX))
@@ -50,13 +57,13 @@ def refuse_without_room(folder: Path, needed: int) -> None:
     if needed > free:
         raise UsageError(
             f"not enough space for the plaintext: {needed / 1e9:.2f} GB are needed, {free / 1e9:.2f} GB are free",
-            key="shredding.temporary",
+            key=_KEY,
             value=folder.parent.parent,
             hint="name a folder with more space; if it is not in memory, plaintext is written to a disk",
         )
 
 
-def _home(parent: str | None) -> Path:
+def _home(parent: str | None, key: str = _KEY) -> Path:
     above = Path(parent) if parent else _default()
     home = above / f"mbd-{os.getuid()}"
     try:
@@ -64,13 +71,11 @@ def _home(parent: str | None) -> Path:
         home.mkdir(mode=0o700, exist_ok=True)
         facts = home.lstat()
     except OSError as error:
-        raise UsageError(
-            f"the folder for plaintext cannot be created: {error.strerror}", key="shredding.temporary", value=home
-        ) from error
+        raise UsageError(f"the private folder cannot be created: {error.strerror}", key=key, value=home) from error
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
         raise UsageError(
-            "other users can access the folder for plaintext",
-            key="shredding.temporary",
+            "other users can access the private folder",
+            key=key,
             value=home,
             hint="remove it, or name another folder; it must be your own, with mode 0700",
         )

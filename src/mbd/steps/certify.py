@@ -130,7 +130,8 @@ def _check_budget(params: Params, certificate_input: CertificateInput, predicate
     """Compare the budget of the lineage with its ledger and with the certificates in the store."""
     if predicate.budget is None:
         return
-    history = read_history(open_store(params.store.url, params.store), read_trust(Path(params.certificate.trust)))
+    trust = read_trust(Path(params.certificate.trust))
+    history = read_history(open_store(params.store.url, params.store), trust).require()
     refuse_lost_key(history, predicate.model, key)
     stated = stated_charges(history, predicate.lineage.id)
     refuse_short_ledger(Path(params.deletion.ledgers), certificate_input.deletion, stated)

@@ -1,7 +1,7 @@
 """Step `compare`: the three kinds of guarantee side by side, for one modality of the same data.
 
 The deletion that was made is one column; the other methods are carried out beside it, as far as model and data allow:
-exact on a lattice, which is trained for it if the model is none, certified and surgery on the model itself.
+exact on a lattice (trained for it if the model is not a lattice), certified and surgery on the model itself.
 
     comparison.json    every column
     comparison.txt     the table, 100 columns wide
@@ -63,7 +63,7 @@ class ComparedDeletion:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """The result of a comparison."""
 
     modalities: tuple[str, ...]
@@ -88,7 +88,7 @@ class Comparison:
 
 
 def _made(each: ComparedDeletion) -> str:
-    return f"on the {each.backbone}, " + ("released" if each.released else "for comparison only")
+    return f"{each.backbone} backbone, " + ("released" if each.released else "for comparison only")
 
 
 def _took(seconds: float) -> str:
@@ -101,7 +101,7 @@ def _found(each: ComparedDeletion) -> str:
 
 def run(
     params: Params, features: Path, model: Path, reference: Path, deletion: Path, leakage: Path, out: Path
-) -> Comparison:
+) -> MethodComparison:
     """Compare a deletion with the other methods.
 
     Args:
@@ -126,7 +126,7 @@ def run(
         left_out: dict[str, str] = {}
         others = {each.method: each for each in _others(params, features, model, reference, record, work, left_out)}
         columns = others | {made.method: made}
-        comparison = Comparison(
+        comparison = MethodComparison(
             modalities=record.request.modalities,
             deletions=tuple(columns[name] for name in dict.fromkeys((*METHODS, made.method)) if name in columns),
             left_out=left_out,

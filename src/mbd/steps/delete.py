@@ -93,11 +93,11 @@ class DeletionResult:
 
 def _cut_out(cut: Mapping[str, Any] | None, edited: int) -> list[str]:
     if not cut:
-        return [f"edited one by one: {edited:,} numbers"] if edited else []
+        return [f"edited one by one: {edited:,} parameters"] if edited else []
     tensors, columns = len(cut["tensors_removed"]), cut["columns_removed"]
-    numbers = cut["numbers_before"] - cut["numbers_after"]
+    parameters = cut["numbers_before"] - cut["numbers_after"]
     return [
-        f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({numbers:,} numbers)",
+        f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({parameters:,} parameters)",
         *_selected(cut, edited),
     ]
 
@@ -105,7 +105,7 @@ def _cut_out(cut: Mapping[str, Any] | None, edited: int) -> list[str]:
 def _selected(cut: Mapping[str, Any], edited: int) -> list[str]:
     """Return what became of the parameters that Algorithm 1 selects, where the record of the cut says so."""
     if "selected" not in cut:
-        return [f"edited one by one: {edited:,} numbers"] if edited else []
+        return [f"edited one by one: {edited:,} parameters"] if edited else []
     selected, removed = cut["selected"], cut["selected_removed"]
     if not edited and selected and removed == selected:
         return [
@@ -115,11 +115,11 @@ def _selected(cut: Mapping[str, Any], edited: int) -> list[str]:
 
 
 def _distance(found: Mapping[str, Any], edited: int) -> list[str]:
-    """Return the distance to the reference, inside and outside the edited numbers if there are any."""
+    """Return the distance to the reference, inside and outside the edited positions if there are any."""
     when = [moment for moment in ("before", "after") if moment in found]
     if not edited:
         total = (f"{sum(value**2 for value in found[moment].values()) ** 0.5:.2f} {moment}" for moment in when)
-        return [f"distance to the reference: {', '.join(total)}; no number that both have was edited"]
+        return [f"distance to the reference: {', '.join(total)}; no parameter that both have was edited"]
     return ["", table(["distance to the reference", *found["after"]], [[m, *found[m].values()] for m in when]), ""]
 
 

@@ -1,4 +1,4 @@
-"""Step `evaluate`: what models are worth when modalities are missing or damaged, beside ridge on the same rows.
+"""Step `evaluate`: utility of models when modalities are missing or damaged, beside ridge on the same rows.
 
 Each model folder is one method; it holds a model, or one for each seed in `seed-0`, `seed-1`, …. All methods are judged
 on the test rows and on the modalities that all of them take: a model without m, or with m revoked, is never shown m,
@@ -117,8 +117,11 @@ def _notes(plan: EvaluationPlan, test_rows: int, left_out: list[str], params: Pa
         notes.append(f"{empty} of {test_rows} test rows have none of these modalities and are left out.")
     if plan.rates_left_out:
         rates = ", ".join(f"{rate:g}" for rate in plan.rates_left_out)
-        share = f"{len(plan.modalities) - 1}/{len(plan.modalities)}"
-        notes.append(f"Missing rates that these rows cannot have: {rates} (every row keeps one modality: η ≤ {share}).")
+        largest = (len(plan.modalities) - 1) / len(plan.modalities)
+        notes.append(
+            f"Missing rates that are left out: {rates}. Every row keeps one of its modalities, so that with "
+            f"{', '.join(plan.modalities)} a rate is at most {largest:.2g}."
+        )
     for regime in plan.regimes:
         if regime.rate is not None and regime.name != f"η={regime.rate:g}":
             notes.append(f"{regime.name} is out of reach and was taken as η={regime.rate:.3f}.")

@@ -11,8 +11,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mbd.errors import DataError
 from mbd.evaluation.baseline import ridge_baselines
+from mbd.features.availability import MANY_MODALITIES
 from mbd.features.check import check_collection
 from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.corruption import corrupt, corrupted_rows
@@ -32,8 +35,6 @@ NAME = "features"
 SUMMARY = "summary.json"
 METRICS = "metrics.json"
 HISTOGRAM = "label_histogram.csv"
-MANY_MODALITIES = 6
-"""with more, steps that work on every set of modalities are slow"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -47,6 +48,8 @@ class FeaturesSummary:
     """name → dimension of a vector, else its shape"""
     rows: Mapping[str, int]
     """split → number of rows"""
+    groups: Mapping[str, int]
+    """split → number of groups (speakers or videos) that its rows are of"""
     available_percent: Mapping[str, Mapping[str, float]]
     """split → modality → share of the rows that have it"""
     labels: Mapping[str, Mapping[str, Any]]
@@ -57,8 +60,10 @@ class FeaturesSummary:
     def to_text(self) -> str:
         """Return it as tables for a terminal."""
         dims = ", ".join(f"{name} {dim}" for name, dim in self.modalities.items())
-        header = ["split", "rows", *(f"{m} there %" for m in self.modalities)]
-        rows = [[split, n, *self.available_percent[split].values()] for split, n in self.rows.items()]
+        header = ["split", "rows", "groups", *(f"% with {m}" for m in self.modalities)]
+        rows = [
+            [split, n, self.groups[split], *self.available_percent[split].values()] for split, n in self.rows.items()
+        ]
         parts = [
             f"{self.name}: {self.task}, {dims}",
             table(header, rows),
@@ -201,8 +206,8 @@ def _check_modalities(source: Collection, to_revoke: str | None) -> None:
         )
     if len(source.modalities) > MANY_MODALITIES:
         _LOG.warning(
-            "%d modalities have %s sets: a lattice trains a module and an evaluation has a pattern for each; "
-            "features.source.modalities takes only some",
+            "%d modalities have %s sets: a lattice trains a module for each, and evaluations show each modality alone, "
+            "all but one, and all; features.source.modalities takes only some",
             len(source.modalities),
             f"{2 ** len(source.modalities) - 1:,}",
         )
@@ -229,6 +234,7 @@ def _summary(collection: Collection) -> FeaturesSummary:
         task=collection.task,
         modalities={m: s.width if s.kind == "vector" else str(s) for m, s in collection.shapes.items()},
         rows={split: len(rows) for split, rows in collection.splits.items()},
+        groups={split: len(np.unique(rows.groups)) for split, rows in collection.splits.items()},
         available_percent=availability(collection),
         labels=label_statistics(collection),
         ridge={name: {k: round(v, 3) for k, v in metrics.items()} for name, metrics in baselines.items()},

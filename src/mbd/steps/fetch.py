@@ -44,7 +44,7 @@ def run(params: Params, store: str, out: Path, *, modality: str = "", certificat
     """Fetch the model of a certificate, or of the latest one for a modality of `certificate.model`, to `out`."""
     opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
     digest = certificate or _latest(opened, trust, params.certificate.model, modality)
-    found = entry(opened, digest, trust, now())
+    found = entry(opened, digest, trust, now(), max_age=params.certificate.checkpoint_age)
     predicate, digests = found.statement.predicate, found.statement.digests
     if found.status.state not in ("valid", "overdue"):
         raise UsageError(

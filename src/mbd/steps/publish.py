@@ -69,7 +69,7 @@ def open_publisher(params: Params, url: str) -> Publisher:
     """Return what publishes to the store at `url`, with the log's key and the trust file of the parameters."""
     trust = read_trust(Path(params.certificate.trust))
     signer = load_signer(params.certificate.log_signer, trust)
-    return Publisher(open_store(url, params.store), params.store, signer, trust)
+    return Publisher(open_store(url, params.store), params.store, signer, trust, params.certificate.checkpoint_age)
 
 
 def _keep_record(params: Params, store: str, deletion: Path, certificate: str) -> None:
@@ -87,7 +87,7 @@ def _check_budget(publisher: Publisher, envelope: bytes) -> None:
     """Compare the budget that a certificate states with those of its lineage that are published."""
     statement = parse_envelope(envelope).require()
     if isinstance(statement, DeletionStatement) and statement.predicate.budget:
-        history = read_history(publisher.store, publisher.trust)
+        history = read_history(publisher.store, publisher.trust).require()
         refuse_uncounted(statement.predicate, stated_charges(history, statement.predicate.lineage.id))
 
 

@@ -39,7 +39,7 @@ from mbd.purge.scan import Scan, scan_all
 from mbd.purge.still_needed import needed_by_others, published_models
 from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import begin, begun, store_tombstones, update_list
-from mbd.purge.workspace import Workspace, workspace
+from mbd.purge.workspace import workspace
 from mbd.records import now
 from mbd.steps.metrics_reporting import add_samples
 from mbd.steps.publish import open_publisher
@@ -58,7 +58,6 @@ class PurgePlan:
     """What a purge is going to do."""
 
     purged: Purged
-    purge_workspace: Workspace
     places: tuple[Place, ...]
 
     def inventory(self) -> list[PlaceInventory]:
@@ -116,7 +115,7 @@ def plan(
     # Feature files that another model needs must stay readable where they are encrypted, too.
     keys = data_keys(params, received.certificate, found.statement, features=bool(whole) and not excepted)
     places = (*purge_workspace.places, *_source(params, purge_workspace.root), *([keys] if keys else []))
-    return PurgePlan(Purged(received.certificate, whole, targets, excepted, refs), purge_workspace, places)
+    return PurgePlan(Purged(received.certificate, whole, targets, excepted, refs), places)
 
 
 def _registered(history: History, found: CertificateEntry) -> Iterator[Target]:

@@ -10,19 +10,22 @@ of a certificate. The same bundle, or the same content of a store, gives the sam
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.layout import CERTIFICATES, proof_name
+from mbd.certificate.history import History
+from mbd.certificate.layout import CERTIFICATES
 from mbd.certificate.log.inclusion import Inclusion
+from mbd.certificate.log.reader import Log
+from mbd.certificate.replay import read_history
 from mbd.certificate.state import CertificateEntry, InvalidCertificate, entries
 from mbd.certificate.trust import read_trust, require_trust
-from mbd.errors import DataError, UsageError
+from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import write_file
-from mbd.formats.request import OPEN
+from mbd.formats.request import OPEN, DeletionRequest
 from mbd.formats.statement import CERTIFICATE, PROOF, DeletionStatement
 from mbd.params import Params
 from mbd.records import now
@@ -34,7 +37,6 @@ from mbd.report.page.markdown import to_markdown
 from mbd.requests.request_store import RequestStore
 from mbd.steps.step import step_run
 from mbd.storage import open_private, open_store
-from mbd.storage.store import Store
 
 NAME = "report"
 FORMATS: dict[str, Callable[[Page], str]] = {
@@ -77,22 +79,30 @@ def of_store(
     """Write a page for each certificate of a store, and an index of them."""
     at, store = clock(), open_store(url, params.store)
     trusted = read_trust(require_trust(trust))
-    requests = list(_requests(open_private(url, params.store)))
+    requests = list(RequestStore(open_private(url, params.store)).all())
+    history = read_history(store, trusted)
+    log = Log(store, trusted, history.head)
     answered = defaultdict[str, list[str]](list)
-    for identifier, certificate, _ in requests:
-        answered[certificate or ""].append(identifier)
+    for request in requests:
+        if _is_answered(request, history):
+            answered[request.certificate or ""].append(request.id)
     rows: list[IndexRow] = []
     invalid: list[InvalidCertificate] = []
     with step_run(NAME, out, {"store": params.store}) as step:
-        for found in entries(store, trusted, at):
+        for found in entries(store, trusted, at, history, max_age=params.certificate.checkpoint_age):
             if isinstance(found, InvalidCertificate):
                 invalid.append(found)
                 continue
-            _write(step.folder / page_name(found.digest), store_page(store, found, tuple(answered[found.digest])))
+            try:
+                page = store_page(log, store.url, found, tuple(answered[found.digest]))
+            except (VerificationError, DataError) as error:
+                invalid.append(InvalidCertificate(found.digest, error.problem))
+                continue
+            _write(step.folder / page_name(found.digest), page)
             rows.append(IndexRow.of(found))
         _write(
             step.folder / "index",
-            index_page(store.url, rows, invalid, [open_requests for *_, open_requests in requests], at),
+            index_page(store.url, rows, invalid, [_request_row(request, history) for request in requests], at),
         )
         step.look_at = "index.html"
     return StorePages(tuple(rows), tuple(invalid), out / "index.html")
@@ -108,17 +118,30 @@ def bundle_page(bundle: Bundle) -> Page:
     return certificate_page(statement, PageContext(bundle.digest, inclusion))
 
 
-def store_page(store: Store, entry: CertificateEntry, answered: tuple[str, ...] = ()) -> Page:
-    """Return the page of a verified certificate; `answered`: ids of the requests that it answers."""
-    name = proof_name(entry.digest)
+def store_page(
+    log: Log, url: str, entry: CertificateEntry, answered: tuple[str, ...] = (), *, back: str = "../index.html"
+) -> Page:
+    """Return the page of a verified certificate.
+
+    Args:
+        log: The log that it was read from; its proof of inclusion is made from it, not taken from the store.
+        url: The store's URL, as readers of the page know it.
+        entry: The certificate.
+        answered: Ids of the requests that it answers.
+        back: Address of the list of certificates.
+
+    Raises:
+        VerificationError: The log no longer has what the proof of inclusion needs.
+
+    """
     known = PageContext(
         digest=entry.digest,
-        inclusion=_inclusion(store.read(name), name),
+        inclusion=log.inclusion(entry.facts.index, bytes.fromhex(entry.digest)),
         about=entry.about,
         status=entry.undated,
         answered=answered,
-        url=f"{store.url}/{CERTIFICATES}/{entry.digest}",
-        back=Link(text="All certificates", href="../index.html"),
+        url=f"{url}/{CERTIFICATES}/{entry.digest}",
+        back=Link(text="All certificates", href=back),
     )
     return certificate_page(entry.statement, known)
 
@@ -128,11 +151,17 @@ def _inclusion(proof: bytes, name: str) -> Inclusion:
     return Inclusion.from_bytes(proof, "proof of inclusion", file=name, hint=hint)
 
 
-def _requests(private: Store) -> Iterator[tuple[str, str | None, RequestRow]]:
-    """Yield id, certificate and what the index says of every request."""
-    for found in RequestStore(private).all():
-        open_requests = RequestRow(found.id, found.model, found.modalities, found.state, found.state in OPEN, found.due)
-        yield found.id, found.certificate, open_requests
+def _is_answered(request: DeletionRequest, history: History) -> bool:
+    """Return whether the log shows what a request, which no key has signed, says about its certificate."""
+    return request.state == "certified" and history.shows(
+        request.certificate, request.model, request.modalities, person=request.of_person
+    )
+
+
+def _request_row(request: DeletionRequest, history: History) -> RequestRow:
+    unproven = request.state == "certified" and not _is_answered(request, history)
+    state = "failed" if unproven else request.state  # the next worker carries it out
+    return RequestRow(request.id, request.model, request.modalities, state, state in OPEN, request.due)
 
 
 def _write(place: Path, page: Page) -> None:

@@ -14,7 +14,8 @@ otherwise the requests are carried out again.
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,7 @@ from mbd.certificate.bundle import Bundle
 from mbd.certificate.history import WITHDRAWN, History
 from mbd.certificate.layout import object_name
 from mbd.certificate.lineage import LineageKey, keep_subject, read_lineage_key, read_subject
+from mbd.certificate.log.reader import LogDamagedError
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
@@ -51,6 +53,7 @@ from mbd.steps.revoked import respected_by_current, subjects_of_certificate
 from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
 _log = logging.getLogger(__name__)
 
 
@@ -152,16 +155,23 @@ class Worker:
     """the model, where the log has no release of the name; otherwise it must be of its lineage"""
     name: str
 
-    def run(self) -> Iterator[tuple[DeletionRequest, str]]:
-        """Carry out open requests until there are none; yield each with its outcome in words."""
+    def run(self, but: Iterable[str] = ()) -> Iterator[tuple[DeletionRequest, str]]:
+        """Carry out open requests until there are none, except those with the ids in `but`.
+
+        Yields:
+            Each request with its outcome in words.
+
+        """
         batches = Batches(self.request_store, self.params.certificate.model)
-        tried: set[str] = set()
+        self._reopen()
+        tried = set(but)
         while any(r.model == batches.model and r.id not in tried for r in self.request_store.open_requests()):
             lease = batches.take(self.name, self.params.requests.lease_seconds)
             if lease is None:
                 return  # another worker holds the lease
             try:
                 with _renewed(batches, lease, self.params.requests.lease_seconds):
+                    self._check_log()
                     for decision in batches.abandon_undecided():
                         self._finish_or_report(batches, decision)
                     base = find_base(self.params, self.store_url, self.model)
@@ -172,6 +182,62 @@ class Worker:
                 batches.release(lease)
             yield from ((done, _in_words(done)) for done in map(self.request_store.get, (r.id for r in claimed)))
 
+    def _check_log(self) -> None:
+        """Refuse to begin while nothing can be logged: each attempt would spend privacy budget for nothing."""
+        publisher = publish.open_publisher(self.params, self.store_url)
+        publisher.check_head()
+        publisher.complete()
+
+    def _reopen(self) -> None:
+        """Open the requests of the model again that are marked as certified while the log does not show it.
+
+        Anyone who can write to the store can mark a request, and it must not be lost by that.
+        """
+        model = self.params.certificate.model
+        marked = [one for one in self.request_store.all() if one.model == model and one.state == "certified"]
+        if not marked:
+            return
+        history = read_history(self._published, read_trust(Path(self.params.certificate.trust))).require()
+
+        def opened(request: DeletionRequest) -> DeletionRequest:
+            shown = history.shows(request.certificate, model, request.modalities, person=request.of_person)
+            if request.state != "certified" or shown:
+                return request
+            _log.warning("request %s was marked as certified, and no certificate in the log shows it", request.id)
+            note = "no certificate in the log shows this deletion"
+            return request.moved("failed", self.name, self.request_store.clock(), note, certificate=None)
+
+        for request in marked:
+            self.request_store.change(request.id, opened)
+
+    def watch(self, wait: Callable[[float], bool]) -> Iterator[tuple[DeletionRequest, str]]:
+        """Carry out requests as they come; one that failed is tried again after growing pauses.
+
+        Args:
+            wait: Waits for some seconds; whether to go on afterwards.
+
+        Yields:
+            Each request with its outcome in words.
+
+        """
+        pauses: dict[str, float] = {}
+        again: dict[str, float] = {}
+        failures = 0
+        while True:
+            resting = [request for request, at in again.items() if time.monotonic() < at]
+            try:
+                for request, outcome in self.run(resting):
+                    if request.state == "failed":
+                        pauses[request.id] = min(2 * pauses.get(request.id, _FIRST_PAUSE / 2), _LONGEST_PAUSE)
+                        again[request.id] = time.monotonic() + pauses[request.id]
+                    yield request, outcome
+                failures = 0
+            except (MbdError, OSError) as error:  # such as a store that is away: the next time may succeed
+                failures += 1
+                _log.warning("carrying out requests failed: %s", error)
+            if not wait(min(self.params.serving.poll_seconds * 2**failures, _LONGEST_PAUSE)):
+                return
+
     def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], base: BaseModel) -> None:
         with private_folder(gettempdir()) as work:
             model = base.fetch(work / "base")
@@ -180,7 +246,9 @@ class Worker:
             try:
                 with self._data(base, record, work) as data:
                     start = Start(self.params, base, model, record, data, work)
-                    pending = list(self._without_answered(batches, lease, claimed, start))
+                    answered = self._without_answered(batches, lease, claimed, start)
+                    again = base.returned(record.inputs)
+                    pending = list(self._without_the_last_modality(batches, lease, answered, record, again))
                     if not pending:
                         return
                     decision = batches.decide(self._certified(start, lease, pending))
@@ -226,6 +294,23 @@ class Worker:
             else:
                 yield request
 
+    def _without_the_last_modality(
+        self,
+        batches: Batches,
+        lease: Lease,
+        requests: Iterable[DeletionRequest],
+        record: ModelRecord,
+        again: Sequence[str],
+    ) -> Iterator[DeletionRequest]:
+        """Refuse the requests that would leave the model without any modality; yield the others."""
+        taken = set(again)
+        for request in requests:
+            if not request.subject and set(record.inputs) <= taken.union(request.modalities):
+                batches.end(lease.batch, [request.id], "refused", note="it would leave the model without any modality")
+            else:
+                taken.update(() if request.subject else request.modalities)
+                yield request
+
     def _subject(self, request: DeletionRequest, base: BaseModel) -> str:
         return read_subject(self.request_store.store, request.subject or "", base.key)
 
@@ -253,8 +338,6 @@ class Worker:
         # what is revoked for the name, and the base takes all the same, is deleted again
         asked = {*start.base.returned(record.inputs), *(m for request in pending for m in request.modalities)}
         modalities = [m for m in record.inputs if m in asked]
-        if len(modalities) == len(record.inputs):
-            raise UsageError("these requests would leave the model without any modality", value=", ".join(modalities))
         reference, deleted = work / "reference", work / "deleted"
         if not start.base.fetch_reference([m for m in record.inputs if m not in modalities], reference):
             _log.info("no reference without %s is registered, so one is trained", ", ".join(modalities))
@@ -272,9 +355,12 @@ class Worker:
         """Finish the batch of an earlier worker; one that cannot be published is reported, and its requests stay open.
 
         Anyone who can write to the store can leave such a decision, and it must not block the requests of the model.
+        A damaged log is another matter: the decision is kept until it is repaired.
         """
         try:
             self._finish(batches, decision)
+        except LogDamagedError:
+            raise
         except (DataError, VerificationError) as error:
             _log.warning(
                 "batch %s cannot be published, so its requests are carried out again: %s", decision.batch, error
@@ -388,9 +474,9 @@ def _unsealed(store: Store, place: str, digest: str, key: LineageKey) -> bytes:
 
 def _certified_before(request: DeletionRequest, history: History) -> str | None:
     """Return the last certificate in force that states that the modalities of a request were deleted."""
-    for certificate in reversed(history.model(request.model).certificates):
-        if set(request.modalities) <= set(certificate.revoked) and not history.effects(certificate.digest) & WITHDRAWN:
-            return certificate.digest
+    for one in reversed(history.model(request.model).certificates):
+        if history.shows(one.digest, request.model, request.modalities) and not history.effects(one.digest) & WITHDRAWN:
+            return one.digest
     return None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from mbd.certificate.commitments import opens, read_private
+from mbd.certificate.commitments import read_private
 from mbd.certificate.facts import CertificateFacts
 from mbd.certificate.history import History
 from mbd.certificate.log.tiles import CHECKPOINT
@@ -116,7 +116,7 @@ def subjects_of_certificate(statement: DeletionStatement, digest: str, private: 
         openings = []
     found = []
     for commitment in statement.predicate.deleted.subjects:
-        opening = next((one for one in openings if opens(commitment, one)), None)
+        opening = next((one for one in openings if one.commitment == commitment), None)
         if opening is None:
             raise DataError(
                 f"recordings of persons were deleted from {statement.predicate.model}, and it is not known whose: the "

@@ -1,4 +1,4 @@
-"""Step `train`: from a FeatureSet to a model folder, or to one for each seed.
+"""Step `train`: from a FeatureSet to a model folder, or to one for each seed, or to a part of a model.
 
 With `without`, the model never meets these modalities: not a byte of their files is read, and the record of the step
 says so. What is revoked for the model `certificate.model` is left out as well, where models of the name are registered
@@ -15,8 +15,9 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -34,6 +35,7 @@ from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.revoked import read_revoked
 from mbd.steps.step import step_run
+from mbd.training.trained import Part, Trained
 
 NAME = "train"
 METRICS = "metrics.json"
@@ -52,11 +54,11 @@ class TrainingResult:
     without: tuple[str, ...]
     """modalities of the data that it never saw"""
     parameters: int
-    """how many numbers its weights are"""
+    """number of parameters"""
     sha256: str
     """of the weights"""
     metrics: Mapping[str, Mapping[str, float]]
-    """split → metric → value"""
+    """split → metric → value; none of a part of a model"""
 
 
 def to_text(results: Sequence[TrainingResult]) -> str:
@@ -64,6 +66,9 @@ def to_text(results: Sequence[TrainingResult]) -> str:
     first = results[0]
     modalities = ", ".join(f"{name} {dim}" for name, dim in first.modalities.items())
     without = f", without {', '.join(first.without)}" if first.without else ""
+    head = f"{first.backbone}: {first.task}, {modalities}{without}; {first.parameters:,} parameters"
+    if not first.metrics:
+        return head
     names = list(first.metrics["test"])
     rows = [
         [f"{split}, seed {result.seed}", *(result.metrics[split][name] for name in names)]
@@ -74,14 +79,29 @@ def to_text(results: Sequence[TrainingResult]) -> str:
         for split in first.metrics:
             values = [[result.metrics[split][name] for result in results] for name in names]
             rows.append([f"{split}, mean", *(f"{mean(v):.2f} ± {stdev(v):.2f}" for v in values)])
-    head = f"{first.backbone}: {first.task}, {modalities}{without}; {first.parameters:,} numbers"
     return f"{head}\n\n{table(['', *names], rows)}"
 
 
 def run(
-    params: Params, features: Path, out: Path, without: tuple[str, ...] = (), *, progress: bool = False
+    params: Params,
+    features: Path,
+    out: Path,
+    without: tuple[str, ...] = (),
+    *,
+    part: Part | None = None,
+    join: Sequence[Path] = (),
+    progress: bool = False,
 ) -> TrainingResult | None:
     """Train the model that `params` describe and write it to `out`.
+
+    Args:
+        params: Parameters.
+        features: Folder of the FeatureSet.
+        out: Folder to write.
+        without: Modalities that the model never meets.
+        part: Train only this part of the model.
+        join: Parts that are trained: the model is made of them, and what they lack is trained.
+        progress: Whether to show how far it is.
 
     Returns:
         The result; None in all processes of torchrun but the first.
@@ -94,24 +114,31 @@ def run(
     revoked = read_revoked(params)
     without = tuple(dict.fromkeys((*without, *revoked.in_data(features))))
     with revoked.left_out(features, without) as folder:
-        return _run(params, features, folder, out, without, revoked.certificates, progress=progress)
+        read = _Data(features, folder, without, revoked.certificates)
+        return _run(params, read, out, part, join, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What a training reads."""
+
+    features: Path
+    """as it was given"""
+    folder: Path
+    """the same without the recordings that persons have revoked"""
+    without: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """certificates of these persons' deletions"""
 
 
 def _run(
-    params: Params,
-    features: Path,
-    folder: Path,
-    out: Path,
-    without: tuple[str, ...],
-    left_out: tuple[str, ...],
-    *,
-    progress: bool,
+    params: Params, read: _Data, out: Path, part: Part | None, join: Sequence[Path], *, progress: bool
 ) -> TrainingResult | None:
-    """Train on the FeatureSet in `folder`: `features` without the recordings that certificates `left_out` deleted."""
-    data = FeatureSet.open(folder, without=without, verify=True)
+    features, without = read.features, read.without
+    data = FeatureSet.open(read.folder, without=without, verify=True)
     if not data.modalities:
         raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
-    train = BACKBONES.get(params.model.backbone).train
+    train = _training(params.model.backbone, part, join)
     snapshots = out.parent / f".{out.name}.resume"
     if int(os.environ.get("RANK", "0")) > 0:
         train(data, params, work=snapshots, progress=False)
@@ -119,15 +146,19 @@ def _run(
     with step_run(NAME, out, {"model": params.model, "training": params.training}) as step:
         digest = canonical_digest(data.digests())
         step.inputs["features"] = {"path": str(features), "digest": digest, "without": list(without)}
-        step.inputs["features"] |= {"left_out": list(left_out)} if left_out else {}
+        step.inputs["features"] |= {"left_out": list(read.left_out)} if read.left_out else {}
+        for number, folder in enumerate(join, start=1):
+            step.read(f"part {number}", folder)
         trained = train(data, params, work=snapshots, progress=progress)
         record = save_model(step.folder, trained.record, trained.tensors)
         step.known_digests[WEIGHTS] = record.sha256
         write_history(step.folder, trained.history)
-        with threadpool_limits(1):
-            metrics = test_metrics(load(step.folder, verify=False), data)
-        write_file(step.folder / METRICS, to_json(metrics))
-        step.look_at = METRICS
+        metrics = {}
+        if part is None:
+            with threadpool_limits(1):
+                metrics = test_metrics(load(step.folder, verify=False), data)
+            write_file(step.folder / METRICS, to_json(metrics))
+            step.look_at = METRICS
     shutil.rmtree(snapshots, ignore_errors=True)
     return TrainingResult(
         backbone=record.backbone,
@@ -139,6 +170,22 @@ def _run(
         sha256=record.sha256,
         metrics=metrics,
     )
+
+
+def _training(backbone: str, part: Part | None, join: Sequence[Path]) -> Callable[..., Trained]:
+    """Return how a backbone is trained, wholly or in parts."""
+    found = BACKBONES.get(backbone)
+    if part is None and not join:
+        return found.train
+    if not found.in_parts:
+        raise UsageError(
+            "this model is not trained in parts",
+            key="model.backbone",
+            value=backbone,
+            hint="use model.backbone=lattice with model.lattice.member, or leave --part and --join (on Kubeflow: "
+            "platform.training_tasks) out",
+        )
+    return partial(found.train, part=part, join=join)
 
 
 def run_seeds(
@@ -179,9 +226,9 @@ def _run_one(call: tuple[Params, Path, Path, tuple[str, ...], bool]) -> Training
 
 
 def test_metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
-    """Return the metrics of a model on the valid and the test split."""
-    metrics = {}
-    for split in ("valid", "test"):
+    """Return the metrics of a model on the valid and the test split, as far as it was not trained on them."""
+    metrics, trained_on = {}, str(model.record.spec.get("splits", "train")).split("+")
+    for split in (split for split in ("valid", "test") if split not in trained_on):
         found = data.split(split)
         rows = found.take(np.any(list(found.available.values()), axis=0))
         values = task_metrics(model.record.task, rows.labels, model.predict(rows.inputs(), rows.available))

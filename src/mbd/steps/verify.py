@@ -1,10 +1,10 @@
 """Verifying a certificate wherever it is: a bundle's folder, or a store's URL.
 
     bundle/                                   a folder that `mbd certify` or `mbd publish --out` wrote
-    s3://BUCKET/PREFIX                        the one certificate that is the latest there
+    s3://BUCKET/PREFIX                        the one certificate that is the latest there, by the log
     s3://…/certificates/SHA256                this certificate
-    s3://…/latest/MODEL/MODALITY              the latest one for a model and a modality
-    file://, https://                         likewise; over https:// a certificate or `latest/…` has to be named
+    s3://…/latest/MODEL/MODALITY              the latest one for a model and a modality, by the log
+    file://, https://                         likewise
 
 From a store everything is fetched that the certificate is about, and its log is read for whether the certificate is in
 force. For a folder the caller names the store to ask, or asks none (`offline`). The store that a receipt in the folder
@@ -14,13 +14,16 @@ names is not asked: the sender of the folder could name an old copy of the store
 import re
 import tempfile
 from pathlib import Path
+from urllib.parse import unquote
 
-from mbd.certificate.layout import LATEST, read_pointer
-from mbd.certificate.trust import find_trust, read_trust
+from mbd.certificate.layout import latest_name
+from mbd.certificate.reader import NO_TRUST
+from mbd.certificate.replay import read_history
+from mbd.certificate.trust import Trust, find_trust, read_trust
 from mbd.certificate.verdict import Check, Verdict, failed, not_checkable, passed
 from mbd.certificate.verify import VerificationInput, from_folder, from_store, verify_bundle
 from mbd.certificate.verify.checks import digest_name
-from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, MissingExtraError, UsageError, VerificationError
 from mbd.formats.model import ModelRecord
 from mbd.formats.statement import CERTIFICATE, MODEL, WEIGHTS
 from mbd.model.compatible import open_for, refuse_other_data
@@ -29,7 +32,7 @@ from mbd.registry import BACKBONES
 from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store
 from mbd.tensors import save_tensors
-from mbd.training.trained import recorded_params
+from mbd.training.trained import recorded_params, training_is_recorded
 from mbd.urls import without_credentials
 
 _PLACE = re.compile(
@@ -65,12 +68,13 @@ def run(
         UsageError: Neither a store nor `offline` was given for a folder, or both.
     """
     file = find_trust(trust)
+    trusted = read_trust(file) if file else None
     with tempfile.TemporaryDirectory() as folder:
         if "://" in source:
-            given = _in_store(params, source, model, Path(folder), named=store is not None or offline)
+            given = _in_store(params, source, model, Path(folder), trusted, named=store is not None or offline)
         else:
             given = _in_folder(params, Path(source), model, store, offline=offline)
-        verdict = verify_bundle(given, read_trust(file) if file else None, max_age=params.certificate.checkpoint_age)
+        verdict = verify_bundle(given, trusted, max_age=params.certificate.checkpoint_age)
         if features is not None:
             verdict = verdict.with_check(_reproduction_check(params, given, verdict, features))
     return verdict.model_copy(update={"trust_file": str(file.absolute()) if file else None})
@@ -89,7 +93,9 @@ def _in_folder(
     return from_folder(bundle, model, open_existing(store, params.store) if store is not None else None)
 
 
-def _in_store(params: Params, source: str, model: Path | None, folder: Path, *, named: bool) -> VerificationInput:
+def _in_store(
+    params: Params, source: str, model: Path | None, folder: Path, trust: Trust | None, *, named: bool
+) -> VerificationInput:
     match = _PLACE.fullmatch(source)
     if match is None:
         raise UsageError("this is not the location of a certificate", value=without_credentials(source))
@@ -100,21 +106,33 @@ def _in_store(params: Params, source: str, model: Path | None, folder: Path, *, 
             hint="give the folder of a bundle instead of the URL, or leave the option out",
         )
     store = open_existing(match["store"], params.store, key="URL")
-    digest = match["digest"] or _latest(store, match["latest"])
+    digest = match["digest"] or _latest(store, trust, match["latest"])
     return from_store(store, digest, folder, model)
 
 
-def _latest(store: Store, pointer: str | None) -> str:
-    """Return the certificate that a pointer names; without a name, that of the only pointer there is."""
-    if pointer is not None:
-        name = f"{LATEST}/{pointer}"
-        return read_pointer(store.read(name), name).certificate
-    names = [stored.name for stored in store.list(f"{LATEST}/")]
-    found = {name: read_pointer(store.read(name), name).certificate for name in names}
+def _latest(store: Store, trust: Trust | None, named: str | None) -> str:
+    """Return the certificate that was logged last for `MODEL/MODALITY`; without a name, for the only pair there is.
+
+    Pointers of the store are not asked: somebody without a key could let them name the certificate of another model.
+    """
+    if trust is None:
+        raise VerificationError(f"which certificate is the latest cannot be known: {NO_TRUST}", file=store.url)
+    certificates = read_history(store, trust).certificates.values()
+    found = {latest_name(one.model, modality): one.digest for one in certificates for modality in one.modalities}
     if not found:
         raise NotThereError(
             "no certificate has been published in this store", file=store.url, hint="check the URL; `mbd publish`"
         )
+    if named is not None:
+        name = latest_name(*map(unquote, named.split("/")))
+        if name not in found:
+            raise NotThereError(
+                "the log has no certificate for this model and modality",
+                file=store.url,
+                value=name,
+                hint=f"it has {', '.join(list(found)[:_SHOWN])}",
+            )
+        return found[name]
     if len(set(found.values())) > 1:
         raise UsageError(
             f"the store holds {len(set(found.values()))} certificates",
@@ -149,7 +167,7 @@ def _trained_again(record: ModelRecord, params: Params, features: Path) -> str:
         MbdError: The data is not what the model was made from, or what trains the model is not here.
 
     """
-    if not (record.backbone == "lattice" or record.spec.get("training")):
+    if not training_is_recorded(record):
         raise DataError(f"with which settings the {record.backbone} model was trained is not part of its certificate")
     try:
         data = open_for(record, features)

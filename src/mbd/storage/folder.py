@@ -13,7 +13,18 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mbd.storage.store import Lock, StoredObject, StoreError, check_name, conflict, no_locks, not_there, other_content
+from mbd.storage.store import (
+    LARGEST_IN_MEMORY,
+    Lock,
+    StoredObject,
+    StoreError,
+    check_name,
+    check_size,
+    conflict,
+    no_locks,
+    not_there,
+    other_content,
+)
 from mbd.storage.transfer import check_digest, chunks, sha256_of, size_of, write_verified
 from mbd.storage.tree import Parts, Tree
 
@@ -71,7 +82,8 @@ class FolderStore:
         """See :meth:`mbd.storage.store.Store.read_tagged`."""
         parts = check_name(name)
         with self._store_errors(name), self._tree.opened(parts) as stream:
-            content = stream.read()
+            check_size(os.fstat(stream.fileno()).st_size, self.url, name)
+            content = stream.read(LARGEST_IN_MEMORY)
         return content, hashlib.sha256(content).hexdigest()
 
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:

@@ -23,12 +23,19 @@ from urllib.parse import quote, unquote, urlsplit
 
 from mbd.errors import UsageError
 from mbd.params.operations import StoreSettings
-from mbd.storage.store import Lock, NotThereError, StoredObject, StoreError, check_name, not_there
+from mbd.storage.store import (
+    LARGEST_IN_MEMORY,
+    Lock,
+    NotThereError,
+    StoredObject,
+    StoreError,
+    check_name,
+    check_size,
+    not_there,
+)
 from mbd.storage.transfer import CHUNK, check_digest, write_verified
 from mbd.urls import without_credentials
 
-LARGEST_IN_MEMORY = 64 << 20
-"""bytes that an object may have that is read into memory: certificates, proofs, tiles"""
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _PORTS = {"http": 80, "https": 443}
 _ABSENT = {404, 410}
@@ -57,8 +64,7 @@ class HttpStore:
         check_name(name)
         with self._answer(name) as response:
             content = response.read(LARGEST_IN_MEMORY + 1)
-        if len(content) > LARGEST_IN_MEMORY:
-            raise StoreError(f"the object is larger than {LARGEST_IN_MEMORY >> 20} MiB", file=self.url, value=name)
+        check_size(len(content), self.url, name)
         return content, hashlib.sha256(content).hexdigest()
 
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:

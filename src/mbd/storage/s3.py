@@ -34,6 +34,7 @@ from mbd.storage.store import (
     StoredObject,
     StoreError,
     check_name,
+    check_size,
     conflict,
     no_locks,
     not_there,
@@ -101,7 +102,7 @@ class S3Store:
         if sha256:
             # Content with the expected digest is right, whichever version it is.
             with store_errors(self.url, name):
-                content = b"".join(self._download(name, None))
+                content, _ = self._content(name, None)
             if hashlib.sha256(content).hexdigest() == sha256:
                 return content
         content, _ = self.read_tagged(name)
@@ -112,8 +113,7 @@ class S3Store:
         """See :meth:`mbd.storage.store.Store.read_tagged`."""
         check_name(name)
         with store_errors(self.url, name):
-            download = self._download(name, self._current_version(name))
-            return b"".join(download), download.state.tag
+            return self._content(name, self._current_version(name))
 
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:
         """See :meth:`mbd.storage.store.Store.fetch`."""
@@ -215,6 +215,12 @@ class S3Store:
                 raise
             return found
         return replace(state, lock=lock)
+
+    def _content(self, name: str, version: str | None) -> tuple[bytes, str]:
+        """Return the content of an object that fits into memory, and its tag."""
+        download = self._download(name, version)
+        check_size(download.state.size, self.url, name)
+        return b"".join(download), download.state.tag
 
     def _download(self, name: str, version: str | None) -> Download:
         try:

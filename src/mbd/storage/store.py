@@ -16,6 +16,8 @@ from mbd.errors import DataError, MbdError
 from mbd.params.operations import StoreSettings
 
 LockMode = Literal["GOVERNANCE", "COMPLIANCE"]
+LARGEST_IN_MEMORY = 64 << 20
+"""bytes that an object may have that is read into memory: certificates, proofs, tiles, requests, lists"""
 LONGEST_NAME = 800
 LONGEST_PART = 200
 
@@ -102,6 +104,7 @@ class Store(Protocol):
 
         Raises:
             NotThereError: The object does not exist.
+            DataError: It has more than :data:`LARGEST_IN_MEMORY` bytes.
             VerificationError: The digest of the content is not `sha256`.
         """
 
@@ -192,6 +195,16 @@ def not_there(url: str, name: str) -> NotThereError:
         value=name,
         hint="check the name, store.url, and that it was published",
     )
+
+
+def check_size(size: int, url: str, name: str) -> None:
+    """Refuse an object that is too large to be read into memory."""
+    if size > LARGEST_IN_MEMORY:
+        raise DataError(
+            f"the object in {url} is larger than {LARGEST_IN_MEMORY >> 20} MiB",
+            value=name,
+            hint="nothing that belongs there is so large: remove it, and find out who wrote it",
+        )
 
 
 def other_content(url: str, name: str) -> OtherContentError:

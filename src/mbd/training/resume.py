@@ -45,7 +45,7 @@ class Snapshots:
         write_file(self._file, save(tensors))
 
     def load(self) -> TrainingState | None:
-        """Return the snapshot, or None if there is none, or none of this very training."""
+        """Return the snapshot of this training, or None if there is none."""
         if not self._file.is_file():
             return None
         try:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from mbd.features.contract import FeatureSet
 from mbd.formats.model import DataRecord, LatticeSpec, ModelRecord, ModuleSpec
@@ -10,6 +11,14 @@ from mbd.params import Params
 from mbd.params.learning import JointSettings, LatticeSettings, ModelSettings, TrainingSettings
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
+
+T = TypeVar("T")
+
+
+def training_is_recorded(record: ModelRecord) -> bool:
+    """Whether the record holds all settings that the bytes of the model depend on."""
+    closed_form = record.backbone == "lattice" and not record.spec.get("member")
+    return closed_form or bool(record.spec.get("training"))
 
 
 def recorded_params(record: ModelRecord, params: Params) -> Params:
@@ -32,6 +41,18 @@ def recorded_params(record: ModelRecord, params: Params) -> Params:
 
 
 _SPLITS = ("train", "valid", "calibration")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The `number`-th (from 1) of `count` parts of a training, which several machines do side by side."""
+
+    number: int
+    count: int
+
+    def of(self, work: Sequence[T]) -> list[T]:
+        """Return what of the work falls to this part; every item falls to one."""
+        return list(work[self.number - 1 :: self.count])
 
 
 @dataclass(frozen=True)

@@ -166,9 +166,10 @@ def test_an_index_that_names_another_place_is_noticed(three: LogLocation, tmp_pa
     place.file(index_name(leaf(1))).write_bytes(b"2")
     with pytest.raises(VerificationError, match="not in the log"):
         place.append(1)
-    place.file(index_name(leaf(1))).write_bytes(b"x")
-    with pytest.raises(VerificationError, match="unreadable"):
-        place.append(1)
+    for unreadable in (b"x", b"9" * 5000):
+        place.file(index_name(leaf(1))).write_bytes(unreadable)
+        with pytest.raises(VerificationError, match="unreadable"):
+            place.append(1)
 
 
 def test_only_the_logs_own_key_appends(three: LogLocation, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Checking all of a log, and mending what follows from the rest."""
+"""Checking a whole log, and repairing what can be computed from the rest."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -119,7 +119,7 @@ def _die_after_the_claim(place: LogLocation) -> None:
         (_die_after_the_claim, Repaired(signed_again=False, indexed=0, carried_out=1)),
     ],
 )
-def test_what_follows_from_the_rest_is_mended(
+def test_what_can_be_computed_from_the_rest_is_repaired(
     tmp_path: Path, damage: Callable[[LogLocation], None], repaired: Repaired
 ) -> None:
     place = log_of(tmp_path, 3)

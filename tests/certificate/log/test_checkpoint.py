@@ -59,7 +59,7 @@ def test_no_changed_letter_is_accepted(keys: Keys, note: str, data: st.DataObjec
                 verify_checkpoint(changed, keys.trust)
 
 
-def test_signatures_of_witnesses_are_let_be(keys: Keys, note: str) -> None:
+def test_signatures_of_witnesses_are_ignored(keys: Keys, note: str) -> None:
     witness = "— witness.example/w1 " + base64.b64encode(bytes(76)).decode() + "\n"
     assert verify_checkpoint(note + witness, keys.trust).size == 42
     with pytest.raises(VerificationError, match="twice"):

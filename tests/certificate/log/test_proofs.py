@@ -1,4 +1,4 @@
-"""Merkle trees: hashes, proofs of inclusion and consistency, against the definition of RFC 6962 taken at its word."""
+"""Merkle trees: hashes, proofs of inclusion and consistency, against the definition in RFC 6962."""
 
 import pytest
 from hypothesis import assume, given, settings

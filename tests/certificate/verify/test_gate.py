@@ -1,4 +1,4 @@
-"""The gate's decision is made again from the numbers: a decision that they do not carry is noticed."""
+"""The gate's decision is computed again: one that does not follow from the numbers is noticed."""
 
 from typing import Any
 
@@ -48,6 +48,8 @@ def test_evidence_that_passes(evidence: LeakageRecord) -> None:
         ("attacks", {"difference": Interval(value=-0.2, low=-0.3, high=0.0)}, "not the one of its values"),
         ("attacks", {"blind": True}, "against its numbers"),
         ("attacks", {"before": None}, "against its numbers"),
+        ("attacks", {"detectable": 0.01}, "its interval allows no less than 0.05"),
+        ("utility", {"detectable": 2.0}, "its interval allows no less than"),
         ("utility", {"after": near(75.0), "to_reference": near(-9.0), "to_before": near(-9.0)}, "otherwise"),
         ("utility", {"to_before": Interval(value=0.0, low=1.0, high=-1.0)}, "does not hold its value"),
         ("invariants", {"decision": "refused", "reason": "audio is left"}, "refused: audio is left"),
@@ -55,7 +57,7 @@ def test_evidence_that_passes(evidence: LeakageRecord) -> None:
         ("lower_bound", {"claimed": 5.0}, "held against ε = 5.0, and the certificate claims 1.0"),
     ],
 )
-def test_a_number_that_does_not_carry_the_decision(
+def test_a_decision_that_does_not_follow_from_the_numbers_is_found(
     evidence: LeakageRecord, part: str, change: dict[str, Any], said: str
 ) -> None:
     check = gate_check(changed(evidence, part, **change), 1.0)
@@ -63,7 +65,7 @@ def test_a_number_that_does_not_carry_the_decision(
     assert said in check.reason
 
 
-def test_a_closed_gate_is_closed(evidence: LeakageRecord) -> None:
+def test_a_gate_that_refused_is_reported(evidence: LeakageRecord) -> None:
     refused = evidence.model_copy(update={"decision": "refused", "reasons": ("it leaks",)})
     assert "it leaks" in gate_check(refused, 1.0).reason
     assert gate_check(evidence.model_copy(update={"decision": "refused"}), 1.0).outcome == "failed"

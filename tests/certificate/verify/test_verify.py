@@ -1,4 +1,4 @@
-"""What a stranger sees: every check by name, and a decision that is `verified` only if it is deserved."""
+"""Verification of bundles and stores: every check by name, and `verified` only if no check fails."""
 
 import base64
 import json
@@ -122,9 +122,7 @@ def test_a_proof_that_was_taken_away_is_missed(authority: CertificateAuthority, 
     assert {check.name for check in verdict.problems} == {INCLUSION, CHECKPOINT}
 
 
-def test_a_proof_to_which_somebody_added_a_signature_is_refused(
-    authority: CertificateAuthority, tmp_path: Path
-) -> None:
+def test_a_proof_with_an_added_signature_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
     bundle = copied(authority, "exact", tmp_path / "bundle")
     proof = json.loads((bundle / PROOF).read_bytes())
     proof["checkpoint"] += "— somebody " + base64.b64encode(bytes(68)).decode() + "\n"
@@ -157,7 +155,7 @@ def test_a_model_folder_without_weights_is_refused(authority: CertificateAuthori
     assert {digest_name(WEIGHTS), digest_name(MODEL)} <= outcomes(verdict, "failed")
 
 
-def test_a_stranger_who_signs_and_logs_is_a_stranger(
+def test_a_certificate_signed_and_logged_with_unknown_keys_is_refused(
     authority: CertificateAuthority, model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     stranger = CertificateAuthority.make(model_workspace, tmp_path)
@@ -167,7 +165,7 @@ def test_a_stranger_who_signs_and_logs_is_a_stranger(
     assert {SIGNATURES, CHECKPOINT} <= outcomes(verdict, "failed")
 
 
-def test_a_word_in_another_form_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_an_envelope_in_another_form_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:
     bundle = copied(authority, "exact", tmp_path / "bundle")
     envelope = json.loads((bundle / CERTIFICATE).read_bytes())
     (bundle / CERTIFICATE).write_text(json.dumps(envelope, indent=1))
@@ -225,7 +223,7 @@ def statement_in(bundle: Path) -> DeletionStatement:
     return statement
 
 
-def test_who_holds_the_key_still_cannot_claim_what_the_numbers_do_not_show(
+def test_a_holder_of_the_key_cannot_claim_what_the_numbers_do_not_show(
     authority: CertificateAuthority, tmp_path: Path
 ) -> None:
     bundle = Path(shutil.copytree(authority.bundle("certified"), tmp_path / "bundle"))
@@ -252,10 +250,10 @@ def test_who_holds_the_key_still_cannot_claim_what_the_numbers_do_not_show(
     assert authority.verify("certified", bundle, unpublished=True).authentic
 
 
-def test_who_holds_the_key_still_cannot_open_the_gate_by_a_parameter(
+def test_a_holder_of_the_key_cannot_open_the_gate_by_a_parameter(
     authority: CertificateAuthority, tmp_path: Path
 ) -> None:
-    """A weak audit is signed all the same: the numbers carry its decision, and its strength is a check of its own."""
+    """The decision of a weak audit follows from its numbers; its strength is a separate check."""
     bundle = Path(shutil.copytree(authority.bundle("surgery"), tmp_path / "bundle"))
     predicate = statement_in(bundle).predicate
     record = predicate.evidence.leakage
@@ -342,7 +340,7 @@ def test_what_is_not_in_the_log_says_nothing_about_a_certificate(
     assert authority.verify_in_store(digest, tmp_path / "there").verified
 
 
-def test_a_statement_about_a_certificate_is_none(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+def test_a_statement_about_a_certificate_is_not_a_certificate(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     digest = sha256_file(authority.publish("exact") / CERTIFICATE)
     said = announce(revocation(digest, "no reason", now()), authority.params().certificate, authority.publisher())

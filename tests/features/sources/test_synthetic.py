@@ -87,3 +87,14 @@ def test_groups_lie_in_one_split() -> None:
         groups = set(rows.groups)
         assert not groups & seen
         seen |= groups
+
+
+def test_skewed_classes_are_ever_rarer_and_nothing_else_changes() -> None:
+    rows = "features.source.synthetic.rows={train: 4000, valid: 10, test: 10}"
+    settings = ["features.source.preset=iemocap", "features.source.synthetic.classes=5", rows]
+    even, skewed = (read(*settings, f"features.source.synthetic.skew={skew}").splits["train"] for skew in (0, 0.8))
+    shares = np.bincount(skewed.labels) / len(skewed)
+    assert (np.diff(shares) < 0).all()
+    assert shares[0] > 0.4
+    assert np.ptp(np.bincount(even.labels) / len(even)) < 0.05
+    assert all(even.features[m].tobytes() == skewed.features[m].tobytes() for m in even.features)

@@ -127,6 +127,11 @@ def test_columns_can_have_other_names(tmp_path: Path) -> None:
     assert read(file, *(f"features.source.{n}" for n in names), "features.source.modalities=[words, voice]").modalities
 
 
+def test_numbered_columns_of_text_alone_are_no_modality(tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "t.csv", note_1=["fine"] * ROWS, note_2=["good"] * ROWS)
+    assert read(file).notes["columns not used"] == ["note_1", "note_2"]
+
+
 def test_unused_columns_are_noted(tmp_path: Path) -> None:
     file = write_csv(tmp_path / "t.csv", comment=["fine"] * ROWS)
     assert read(file).notes["columns not used"] == ["comment"]
@@ -141,6 +146,8 @@ def test_unused_columns_are_noted(tmp_path: Path) -> None:
         ({}, ["features.source.table.modalities={voice: vioce}"], "no column of lists 'vioce'"),
         ({}, ["features.source.modalities=[video]"], "no modality 'video'"),
         ({"voice": ["[1, 2]"] * 39 + ["[1]"]}, [], "must have one length"),
+        ({"text2": ["oops", *TEXT[1:, 2]]}, [], "number of a modality cannot be read.*'oops'"),
+        (dict.fromkeys(f"text{k}" for k in range(4)), [], "at least two modalities"),
         ({"voice": ["[1, 2]"] * 39 + ["[1 2]"]}, [], "a list cannot be read"),
     ],
 )
@@ -174,6 +181,8 @@ def test_the_kind_is_inferred_from_the_path(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not of the kind npz") as caught:
         kind(media, "features.source.kind=npz")
     assert "it looks like media" in str(caught.value)
-    (tmp_path / "a.docx").write_text("")
-    with pytest.raises(DataError, match="cannot be recognised"):
-        kind(tmp_path / "a.docx")
+    for name, hint in {"a.docx": "npz, table", "a.xlsx": "save it as CSV", "a.pt": "`mbd import --weights`"}.items():
+        (tmp_path / name).write_text("")
+        with pytest.raises(DataError, match="cannot be recognised") as caught:
+            kind(tmp_path / name)
+        assert hint in str(caught.value.hint)

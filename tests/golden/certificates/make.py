@@ -27,10 +27,10 @@ from tests.golden.certificates.cases import HERE, GoldenCase, write_case
 from tests.golden.certificates.faults import FAULTS, Workshop
 
 _GOOD = {
+    "subjects": "the audio of one subject forgotten by a lattice, bit for bit",  # first: its model still takes audio
     "surgery": "audio cut out of a joint model; the guarantee is empirical",
     "certified": "audio deleted from a joint model within (ε, δ)",
     "exact": "audio dropped from a lattice, bit for bit",
-    "subjects": "the audio of one subject forgotten by a lattice, bit for bit",
 }
 _REFERENCES = {"surgery": "silent", "certified": "silent", "exact": "silent-lattice"}
 _TRAINING = ("training.epochs=25", "deletion.certified.finetune_epochs=25")

@@ -47,13 +47,13 @@ class Browser:
                 return result
             self.events.append(answer)
 
-    def open(self, page: Path, before: str = "0") -> None:
-        """Open a page and wait until it is loaded; `before` runs before any script of the page."""
+    def open(self, page: Path | str, before: str = "0") -> None:
+        """Open a file or a URL and wait until it is loaded; `before` runs before any script of the page."""
         self.call("Page.navigate", url="about:blank")
         script = self.call("Page.addScriptToEvaluateOnNewDocument", source=before)["identifier"]
         self.events.clear()
-        self.call("Page.navigate", url=page.as_uri())
-        self.wait_for("document.readyState === 'complete' && location.protocol === 'file:'")
+        self.call("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
         self.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
 
     def evaluate(self, expression: str) -> Any:

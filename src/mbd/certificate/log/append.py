@@ -25,7 +25,7 @@ from securesystemslib.signer import Signer
 from mbd.certificate.log.checkpoint import Checkpoint, check_log_signer, sign_checkpoint
 from mbd.certificate.log.hashing import HASH_SIZE, leaf_hash
 from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.log.reader import MOST_AT_ONCE, Log, read_head, read_place
+from mbd.certificate.log.reader import MOST_AT_ONCE, Log, LogDamagedError, read_head, read_place
 from mbd.certificate.log.tiles import (
     CHECKPOINT,
     WIDTH,
@@ -38,7 +38,7 @@ from mbd.certificate.log.tiles import (
     tiles_of,
 )
 from mbd.certificate.trust import Trust
-from mbd.errors import MbdError, VerificationError
+from mbd.errors import DataError, VerificationError
 from mbd.records import now
 from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
 
@@ -46,7 +46,7 @@ _AT_ONCE = 8
 
 
 CheckLeaf = Callable[[bytes], None]
-"""raises an MbdError for a leaf that must not be logged"""
+"""raises a DataError or VerificationError for a leaf that must not be logged"""
 
 
 def append(store: Store, leaf: bytes, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> Inclusion:
@@ -85,20 +85,21 @@ def complete(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | None
         head, tag = read_head(store, trust)
         size = head.size if head else 0
         start = size if start is None else start
-        left = len(pending(store, size))
+        left = len(pending(store, size, MOST_AT_ONCE))
         if not left:
             return size - start
         advance(store, head, tag, size + left - 1, signer, trust, check)
 
 
-def pending(store: Store, size: int) -> list[bytes]:
-    """Return the leaves that have claimed a place after the head but are not in the log yet."""
+def pending(store: Store, size: int, most: int | None = None) -> list[bytes]:
+    """Return the leaves, at most so many, that have claimed a place after the head but are not in the log yet."""
     leaves: list[bytes] = []
-    while True:
+    while most is None or len(leaves) < most:
         try:
             leaves.append(read_claim(store, size + len(leaves)))
         except NotThereError:
-            return leaves
+            break
+    return leaves
 
 
 def _claim(store: Store, leaf: bytes, place: int) -> int:
@@ -150,8 +151,8 @@ def _checked_claim(store: Store, place: int, check: CheckLeaf | None) -> bytes:
     try:
         if check:
             check(leaf)
-    except MbdError as error:
-        raise VerificationError(
+    except (DataError, VerificationError) as error:
+        raise LogDamagedError(
             f"a place in the log is claimed for something that must not be logged: {error.problem}",
             file=claim_name(place),
             hint="no publisher writes such a claim: remove the object, and find out who wrote it",
@@ -186,7 +187,7 @@ def read_claim(store: Store, place: int) -> bytes:
     """Return the leaf that has claimed a place; NotThereError if none has."""
     leaf = store.read(claim_name(place))
     if len(leaf) != HASH_SIZE:
-        raise VerificationError(
+        raise LogDamagedError(
             "the log is damaged: a claim is not a SHA-256",
             file=claim_name(place),
             hint="restore the object from a copy of the store",
@@ -199,7 +200,7 @@ def create_same(store: Store, name: str, content: bytes) -> None:
     try:
         store.create(name, content)
     except OtherContentError as error:
-        raise VerificationError(
+        raise LogDamagedError(
             "the log is damaged: an object is not what follows from the entries before it",
             file=name,
             hint="`mbd log check` finds all damage; remove what is wrong, and the next entry writes it again",

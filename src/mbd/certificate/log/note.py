@@ -46,7 +46,7 @@ def dated(text: str, seconds: int) -> bytes:
 
 
 def parse_note(note: str) -> tuple[str, list[NoteSignature]]:
-    """Return text and signatures of a note; ValueError if it is none, or is not written in the one way."""
+    """Return text and signatures of a note; ValueError if it is not a note in canonical form."""
     text, gap, lines = note.rpartition("\n\n")
     if not gap or any(ord(letter) < 0x20 and letter != "\n" for letter in note):
         raise ValueError("a text, an empty line and signatures are expected")

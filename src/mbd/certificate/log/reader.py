@@ -25,11 +25,16 @@ from mbd.certificate.log.tiles import (
     unpack_entries,
 )
 from mbd.certificate.trust import Trust
-from mbd.errors import DataError, MbdError, VerificationError
+from mbd.errors import DataError, VerificationError
 from mbd.storage.store import NotThereError, Store
 
 MOST_AT_ONCE = 32
 """entries that one checkpoint may add to the one before it, so that the first one with an entry is soon found"""
+_LONGEST_NUMBER = 19
+
+
+class LogDamagedError(VerificationError):
+    """An object of the log is missing, or is not what follows from the rest: nothing can be logged until it is."""
 
 
 def read_head(store: Store, trust: Trust) -> tuple[Checkpoint | None, str | None]:
@@ -174,7 +179,7 @@ def read_place(store: Store, leaf: bytes) -> int | None:
         text = store.read(index_name(leaf))
     except NotThereError:
         return None
-    if not text.isdigit():
+    if not text.isdigit() or len(text) > _LONGEST_NUMBER:
         raise _damaged(index_name(leaf), "the index is unreadable")
     return int(text)
 
@@ -186,8 +191,8 @@ def _decoded(note: bytes) -> str:
         raise _damaged(CHECKPOINT, "a checkpoint is unreadable") from error
 
 
-def _damaged(name: str, how: str) -> MbdError:
-    return VerificationError(
+def _damaged(name: str, how: str) -> LogDamagedError:
+    return LogDamagedError(
         f"the log is damaged: {how}",
         file=name,
         hint="`mbd log check` finds all damage; restore the object from a copy of the store",

@@ -4,7 +4,7 @@ Written down a second time on purpose: a verifier that asked the training code f
 would believe whatever that code does. A model whose tensors are exactly these has no room for another modality.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from mbd.formats.model import LatticeSpec, ModelRecord
 from mbd.model.lattice import landmarks_name, module_tensors, projection_name, tensor_name
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 def has_blueprint(record: ModelRecord) -> bool:
     """Whether the shapes of a model follow from its record: not those of networks that another package builds."""
-    return record.backbone == "joint" or (record.backbone == "lattice" and not record.spec.get("member"))
+    return record.backbone in _BLUEPRINTS and not record.spec.get("member")
 
 
 def blueprint(record: ModelRecord, present: Mapping[str, Shape]) -> dict[str, Shape]:
@@ -24,10 +24,7 @@ def blueprint(record: ModelRecord, present: Mapping[str, Shape]) -> dict[str, Sh
 
     `present` are the tensors that there are: of a lattice, tags for which training had too few rows are left out.
     """
-    outputs = max(len(record.classes), 1)
-    if record.backbone == "joint":
-        return dict(_joint(record.modalities, JointSettings.model_validate(record.spec), outputs))
-    return dict(_lattice(record, LatticeSpec.model_validate(record.spec), outputs, present))
+    return dict(_BLUEPRINTS[record.backbone](record, max(len(record.classes), 1), present))
 
 
 def _linear(name: str, inputs: int, outputs: int) -> Iterator[tuple[str, Shape]]:
@@ -40,7 +37,8 @@ def _perceptron(name: str, inputs: int, hidden: int, outputs: int) -> Iterator[t
     yield from _linear(f"{name}.out", hidden, outputs)
 
 
-def _joint(modalities: Mapping[str, int], spec: JointSettings, outputs: int) -> Iterator[tuple[str, Shape]]:
+def _joint(record: ModelRecord, outputs: int, _: Mapping[str, Shape]) -> Iterator[tuple[str, Shape]]:
+    modalities, spec = record.modalities, JointSettings.model_validate(record.spec)
     total = sum(modalities.values())
     for modality, dim in modalities.items():
         yield from _pathway(f"modality.{dotless(modality)}", dim, total - dim, spec)
@@ -66,9 +64,8 @@ def _pathway(name: str, dim: int, dim_of_others: int, spec: JointSettings) -> It
         yield from _linear(f"{name}.projection", dim, spec.embedding)
 
 
-def _lattice(
-    record: ModelRecord, spec: LatticeSpec, outputs: int, present: Mapping[str, Shape]
-) -> Iterator[tuple[str, Shape]]:
+def _lattice(record: ModelRecord, outputs: int, present: Mapping[str, Shape]) -> Iterator[tuple[str, Shape]]:
+    spec = LatticeSpec.model_validate(record.spec)
     kept = {m: min(dim, spec.components) for m, dim in record.modalities.items()}
     for modality, dim in record.modalities.items():
         yield projection_name(modality, "mean"), (dim,)
@@ -76,22 +73,33 @@ def _lattice(
         yield projection_name(modality, "directions"), (dim, kept[modality])
         yield projection_name(modality, "variances"), (kept[modality],)
     for tag in module_tensors(record.modalities, present):
-        for part, shape in _module({m: kept[m] for m in tag}, spec, outputs):
+        for part, shape in _module({m: kept[m] for m in tag}, spec, outputs, bool(record.classes)):
             yield tensor_name(tag, part), shape
-        if record.classes:
-            yield tensor_name(tag, "sharpness"), ()
 
 
-def _module(coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int) -> Iterator[tuple[str, Shape]]:
+def _module(
+    coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int, classes: bool
+) -> Iterator[tuple[str, Shape]]:
     yield "ridge.weights", (sum(coordinates.values()), outputs)
     yield "ridge.offset", (outputs,)
     yield "ridge.strengths", (len(coordinates),)
     if spec.landmarks:
         for modality, count in coordinates.items():
-            yield landmarks_name(modality), (spec.landmarks, count)
+            yield landmarks_name(modality), (spec.landmarks, min(count, spec.kernel_components))
         yield "kernel.weights", (spec.landmarks, outputs)
         yield "kernel.offset", (outputs,)
         yield "kernel.length", ()
         yield "gamma", ()
+    if classes:
+        yield "logistic.weights", (sum(coordinates.values()), outputs)
+        yield "logistic.offset", (outputs,)
+        yield "calibration.scales", (2,)
+        yield "calibration.shift", (outputs,)
     yield "sigma", ()
     yield "rows", ()
+
+
+_BLUEPRINTS: Mapping[str, Callable[[ModelRecord, int, Mapping[str, Shape]], Iterator[tuple[str, Shape]]]] = {
+    "joint": _joint,
+    "lattice": _lattice,
+}

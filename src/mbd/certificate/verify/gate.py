@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from mbd.certificate.verdict import Check, failed, passed
 from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord
 from mbd.formats.predicate import Predicate
-from mbd.formats.strength import LONGEST_INTERVAL, shortfalls
+from mbd.formats.strength import LONGEST_INTERVAL, power_in_words, shortfalls
 
 GATE = "gate decision"
 STRENGTH = "audit strength"
@@ -29,7 +29,9 @@ def strength_check(predicate: Predicate, leakage: LeakageRecord) -> Check:
     count = leakage.earlier
     before = f"{count.audits} earlier audits, {count.refused} refused" if count else "earlier audits were not counted"
     return passed(
-        STRENGTH, f"every attack and variant, on {scored} scored rows, with parameters within their bounds; {before}"
+        STRENGTH,
+        f"every attack and variant, on {scored} scored rows, with parameters within their bounds; "
+        f"{power_in_words(leakage)}; {before}",
     )
 
 
@@ -40,6 +42,8 @@ def gate_check(leakage: LeakageRecord, epsilon: float | None) -> Check:
     for name, decision, passes in _decided(leakage):
         if (decision == "passed") != passes:
             return failed(GATE, f"{name} is said to have {decision}, and its numbers say otherwise")
+    if overstated := next(_too_sharp(leakage), None):
+        return failed(GATE, overstated)
     bound = leakage.lower_bound
     if bound and bound.claimed != epsilon:
         return failed(GATE, f"the attacks were held against ε = {bound.claimed}, and the certificate claims {epsilon}")
@@ -56,7 +60,7 @@ def _as_a_whole(leakage: LeakageRecord) -> Check:
         return failed(GATE, "no attack decided anything, so nothing was shown")
     others = sum(finding.decision == "passed" for finding in leakage.findings) - attacks
     blind = sum(attack.blind is True for attack in leakage.attacks)
-    note = f"; {blind} of the measures are blind: they find nothing in the model before either" if blind else ""
+    note = f"; {blind} of the measures are blind: they would not have found the model before either" if blind else ""
     return passed(GATE, f"{attacks} measures of attacks and {others} other findings pass by their numbers{note}")
 
 
@@ -73,6 +77,22 @@ def _inconsistent(leakage: LeakageRecord) -> Iterator[str]:
     for a in leakage.attacks:
         if a.decision != "informational" and a.blind != a.finds_nothing_before:
             yield f"{_name(a)} is marked as blind or not against its numbers"
+
+
+def _too_sharp(leakage: LeakageRecord) -> Iterator[str]:
+    """Yield what states more power than its interval allows."""
+    stated = [
+        (_name(a), a.detectable, a.tolerance + a.difference.value - a.difference.low)
+        for a in leakage.attacks
+        if a.difference and a.tolerance is not None
+    ]
+    stated += [
+        (f"{u.metric} of {u.regime}", u.detectable, u.margin + u.to_reference.high - u.to_reference.value)
+        for u in leakage.utility
+    ]
+    for name, detectable, least in stated:
+        if detectable is not None and detectable < least - 1e-9:
+            yield f"{name} states that it would have found {detectable:g}; its interval allows no less than {least:g}"
 
 
 def _measured(leakage: LeakageRecord) -> Iterator[tuple[str, tuple[Interval | None, ...]]]:

@@ -1,6 +1,6 @@
 """Where features come from: one module for each built-in source; packages add others (`mbd.sources`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,15 @@ from mbd.errors import DataError
 from mbd.features.rows import Collection
 from mbd.params.features import FeaturesSettings, SourceSettings
 from mbd.registry import SOURCES
+
+_OTHER_FILES = {
+    (".xlsx", ".xls", ".ods"): "it looks like a spreadsheet: save it as CSV",
+    (".json", ".jsonl"): "it looks like JSON: save it as CSV or parquet",
+    (".npy",): "it looks like one array: save the arrays of all splits and modalities with numpy.savez",
+    (".pt", ".pth", ".ckpt", ".safetensors"): "it looks like the weights of a model: `mbd import --weights` takes them",
+    (".wav", ".mp3", ".mp4", ".avi", ".png", ".jpg"): "it looks like raw media: list such files in a CSV (kind media)",
+}
+"""suffixes of files that are no feature data → what to do about them"""
 
 
 @dataclass(frozen=True)
@@ -57,9 +66,29 @@ def kind_of(source: SourceSettings) -> str:
         key="features.source.kind",
         hint=f"it looks like {' or '.join(fitting)}: set features.source.kind={fitting[0]}"
         if fitting
-        else f"set it to one of {', '.join(name for name in SOURCES.names() if name != 'synthetic')}; "
-        "docs/feature-data.md shows a file of each",
+        else _other_file(path),
     )
+
+
+def _other_file(path: Path) -> str:
+    for suffixes, hint in _OTHER_FILES.items():
+        if path.suffix.lower() in suffixes:
+            return hint
+    kinds = ", ".join(name for name in SOURCES.names() if name != "synthetic")
+    return f"set it to one of {kinds}; docs/feature-data.md shows a file of each"
+
+
+def refuse_unknown(path: Path, asked: Iterable[str], there: Iterable[str]) -> None:
+    """Refuse modalities of `features.source.modalities` that the file does not have."""
+    known = tuple(there)
+    for modality in asked:
+        if modality not in known:
+            raise DataError(
+                f"the file has no modality {modality!r}",
+                file=path,
+                key="features.source.modalities",
+                hint=f"it has {', '.join(known) or 'none'}",
+            )
 
 
 def _recognises(kind: str, path: Path) -> bool:

@@ -20,7 +20,7 @@ from mbd.features.dialogues import LISTS, Places, arrange, modalities
 from mbd.features.labels import MOST_CLASSES
 from mbd.features.pickles import load_pickle, outermost
 from mbd.features.rows import Collection, Rows
-from mbd.features.sources import Source
+from mbd.features.sources import Source, refuse_unknown
 from mbd.features.splits import carve_share
 from mbd.params.features import FeaturesSettings, Task
 from mbd.tensors import Array
@@ -60,14 +60,7 @@ def read(params: FeaturesSettings) -> Collection:
 
 
 def _wanted(path: Path, there: tuple[str, ...], asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    for modality in asked or ():
-        if modality not in there:
-            raise DataError(
-                f"the file has no modality {modality!r}",
-                file=path,
-                key="features.source.modalities",
-                hint=f"it has {', '.join(there)}",
-            )
+    refuse_unknown(path, asked or (), there)
     return there if asked is None else asked
 
 

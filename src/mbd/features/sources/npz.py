@@ -29,7 +29,7 @@ from mbd.errors import DataError
 from mbd.features.labels import with_labels
 from mbd.features.pooling import pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows, within
-from mbd.features.sources import Source
+from mbd.features.sources import Source, refuse_unknown
 from mbd.features.splits import with_groups_from_ids
 from mbd.formats.features import lengths_of
 from mbd.params.features import FeaturesSettings
@@ -183,14 +183,7 @@ def _modalities(
         left_out = {"variants not used": variants, "arrays not used": [name for name in others if name not in matrices]}
         notes: dict[str, Any] = {what: names for what, names in left_out.items() if names}
         return tuple(name for name in matrices if name not in variants), notes
-    for name in asked:
-        if name not in matrices:
-            raise DataError(
-                f"the file has no modality {name!r}",
-                file=path,
-                key="features.source.modalities",
-                hint=f"it has {', '.join(matrices) or 'none'}",
-            )
+    refuse_unknown(path, asked, matrices)
     return asked, {}
 
 

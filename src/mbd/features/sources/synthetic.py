@@ -4,7 +4,8 @@ For row i and modality m, with u, w, V, a fixed random directions of length √d
 
     x_i^m = (s_i + κ_m c_i + ν_m e_i) u + g (c_i + ω f_i) w + p_i V + t_i a + noise
 
-s is the sentiment (one number, or one for each class), c a context that blurs the strongest modality and that
+s is the sentiment (one number, or one for each class: the label is the greatest after a handicap for the classes that
+`features.source.synthetic.skew` makes rarer), c a context that blurs the strongest modality and that
 the others show, so that modalities complete each other; p are private factors and t = ±1 is the private
 attribute that leakage attacks try to recover. Each draw has a stream of its own: leaving a modality out
 changes no byte of the others.
@@ -99,7 +100,8 @@ def _draw(split: str, n: int, dims: dict[str, int], classes: int, preset: Preset
     sentiment = shared.standard_normal((n, max(classes, 1)), dtype=np.float32)
     context = shared.standard_normal(sentiment.shape, dtype=np.float32)
     if classes:
-        labels: Array = sentiment.argmax(axis=1).astype(np.int64)
+        rarity = params.source.synthetic.skew * np.log1p(np.arange(classes))
+        labels: Array = (sentiment - rarity).argmax(axis=1).astype(np.int64)
     else:
         low, high = params.label_range
         middle, half = (low + high) / 2, (high - low) / 2

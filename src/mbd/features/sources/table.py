@@ -25,7 +25,7 @@ from mbd.errors import DataError
 from mbd.features.labels import with_labels
 from mbd.features.media.table import names_media
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
-from mbd.features.sources import Source
+from mbd.features.sources import Source, refuse_unknown
 from mbd.features.splits import carve_share, with_groups_from_ids
 from mbd.params.features import FeaturesSettings, TableSettings
 from mbd.tensors import Array
@@ -134,7 +134,7 @@ def _table(file: Path) -> pa.Table:
     if repeated:
         raise DataError("a column occurs twice", file=file, key=repeated[0], hint="give each column a name of its own")
     if not len(table):
-        raise DataError("the table has no rows", file=file)
+        raise DataError("the table has no rows", file=file, hint="a row is an utterance")
     return table
 
 
@@ -177,15 +177,18 @@ def _rows(path: Path, table: pa.Table, settings: TableSettings, columns: Mapping
 
 def _column(path: Path, table: pa.Table, name: str, setting: str) -> pa.ChunkedArray:
     if name not in table.column_names:
-        shown = ", ".join(table.column_names[:12]) + (" …" if len(table.column_names) > 12 else "")
         raise DataError(
             f"the table has no column {name!r}",
             file=path,
             key=f"{_KEY}.{setting}",
             value=name,
-            hint=f"name the right one of its columns: {shown}",
+            hint=f"name the right one of its columns: {_shown(table)}",
         )
     return table.column(name)
+
+
+def _shown(table: pa.Table) -> str:
+    return ", ".join(table.column_names[:12]) + (" …" if len(table.column_names) > 12 else "")
 
 
 def _texts(path: Path, table: pa.Table, name: str) -> Array:
@@ -249,33 +252,39 @@ def _modality_columns(
                 value=f"{modality}: {column}",
                 hint=f"found: {', '.join(found) or 'none'}",
             )
-    for modality in asked or ():
-        if modality not in names:
-            raise DataError(
-                f"the table has no modality {modality!r}",
-                file=path,
-                key="features.source.modalities",
-                hint=f"it has {', '.join(names) or 'none'}",
-            )
-    return {modality: found[names[modality]] for modality in (asked or names)}
+    refuse_unknown(path, asked or (), names)
+    chosen = {modality: found[names[modality]] for modality in (asked or names)}
+    if len(chosen) < 2:
+        raise DataError(
+            "a multimodal model needs at least two modalities",
+            file=path,
+            key="features.source.modalities" if asked else f"{_KEY}.modalities" if settings.modalities else None,
+            value=f"modalities: {', '.join(chosen) or 'none'}; columns: {_shown(table)}",
+            hint="a modality is a column of lists, or several columns with numbered names like voice_0, voice_1",
+        )
+    return chosen
 
 
 def _candidates(table: pa.Table, special: set[str]) -> dict[str, list[str]]:
     """Return what could be modalities, with their columns."""
     found: dict[str, list[str]] = {}
-    numbered: dict[str, dict[int, str]] = {}
+    numbered: dict[str, dict[int, pa.Field]] = {}
     for field in table.schema:
         if field.name in special:
             continue
-        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_null(field.type)
         if _is_list(field.type) or (pa.types.is_string(field.type) and _begins_a_list(table.column(field.name))):
             found[field.name] = [field.name]
-        elif number and (match := _NUMBERED.match(field.name)):
-            numbered.setdefault(match[1].rstrip(_SEPARATORS), {})[int(match[2])] = field.name
-    for prefix, columns in numbered.items():
-        if len(columns) > 1 and prefix not in found:
-            found[prefix] = [columns[number] for number in sorted(columns)]
+        elif match := _NUMBERED.match(field.name):
+            numbered.setdefault(match[1].rstrip(_SEPARATORS), {})[int(match[2])] = field
+    for prefix, fields in numbered.items():
+        # Text in one of the columns is a mistake to be named; where all of them are text, they are no modality.
+        if len(fields) > 1 and prefix not in found and any(_is_number(field.type) for field in fields.values()):
+            found[prefix] = [fields[number].name for number in sorted(fields)]
     return found
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -291,8 +300,7 @@ def _begins_a_list(column: pa.ChunkedArray) -> bool:
 def _matrix(path: Path, table: pa.Table, columns: list[str]) -> Array:
     """Return a modality as a matrix; values that are missing are NaN."""
     if len(columns) > 1:
-        parts = [table.column(name).cast(pa.float32()).to_numpy() for name in columns]
-        return np.column_stack(parts)
+        return np.column_stack([_numbers(path, table, name) for name in columns])
     name, column = columns[0], table.column(columns[0]).combine_chunks()
     present = column.is_valid().to_numpy(zero_copy_only=False)
     values, lengths = _parsed(path, name, column) if pa.types.is_string(column.type) else _flat(column)
@@ -308,6 +316,20 @@ def _matrix(path: Path, table: pa.Table, columns: list[str]) -> Array:
     matrix = np.full((len(column), int(different[0])), np.nan, dtype=np.float32)
     matrix[present] = values.reshape(-1, int(different[0]))
     return matrix
+
+
+def _numbers(path: Path, table: pa.Table, name: str) -> Array:
+    """Return a column of numbers; cells that are empty are NaN."""
+    try:
+        numbers: Array = table.column(name).cast(pa.float32()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"a number of a modality cannot be read: {str(error).partition(chr(10))[0]}",
+            file=path,
+            key=f"column {name}",
+            hint="write a number, or leave the cell empty; columns that are no modality need a name without a number",
+        ) from error
+    return numbers
 
 
 def _flat(column: pa.Array) -> tuple[Array, Array]:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
 from mbd.params.operations import StoreSettings
 from mbd.purge.places.addresses import local_path, place_at
 from mbd.purge.places.buckets import BucketPlace
 from mbd.purge.places.folders import Folder, RunCache
 from mbd.purge.places.place import Place
-from mbd.storage.store import NotThereError, Store
+from mbd.storage.store import Store
 from mbd.urls import without_credentials
 
 _SHARED = (
@@ -148,6 +148,6 @@ def _from_store(store: Store, names: list[str]) -> bytes | None:
     for name in names:
         try:
             return store.read(name)
-        except NotThereError:
+        except DataError:  # not there, or too large for a list of files
             continue
     return None

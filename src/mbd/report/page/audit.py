@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mbd.evaluation.metrics import ERRORS, TITLES
-from mbd.formats.leakage import AttackRecord, EarlierAudits, Interval, LeakageRecord, LowerBound, UtilityRecord
+from mbd.formats.leakage import AttackRecord, EarlierAudits, LeakageRecord, LowerBound
 from mbd.formats.predicate import Evidence
+from mbd.formats.strength import power_in_words
 from mbd.report.page.content import (
     ABSENT,
     Block,
@@ -40,8 +41,8 @@ _NO_ATTACK = (
     "commitments and train again."
 )
 _BLIND = (
-    "{blind} of {all} measures are blind: they find nothing in the model before the deletion either, so that they find "
-    "nothing now shows little."
+    "{blind} of {all} measures are blind: at these rows they would not have found the model before the deletion, "
+    "so that they find nothing now shows little."
 )
 _INFORMATIONAL = (
     "Informational: compared with the model before deletion; not part of the gate. The attack diff has the old weights "
@@ -151,6 +152,7 @@ def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
         text=f"Decision of the gate: {leakage.decision}. Each value is shown beside the same attack on the reference, "
         f"a model that never saw what was deleted. {_earlier(leakage.earlier)}"
     )
+    yield Text(text=f"Power: {power_in_words(leakage)}.")
     for modality in leakage.modalities:
         suffix = f"_{modality}" if len(leakage.modalities) > 1 else ""
         own = [a for a in leakage.attacks if a.modality == modality]
@@ -263,10 +265,6 @@ def _method(record: LeakageRecord) -> PageSection:
         *(Fact(name=f"weights {role} (SHA-256)", value=digest, code=True) for role, digest in record.models.items()),
     )
     return PageSection(id="method", title="Setup", blocks=(Items(items=tuple(items)), Facts(facts=facts)))
-
-
-def _by_role(record: AttackRecord | UtilityRecord) -> dict[str, Interval]:
-    return {role: found for role in ROLES if (found := getattr(record, role)) is not None}
 
 
 def _percent(value: float | None) -> str:

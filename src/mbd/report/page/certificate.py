@@ -131,8 +131,9 @@ def _glance(predicate: Predicate, due: datetime) -> Iterator[Fact]:
     method = predicate.method
     yield Fact(name="guarantee", value=predicate.guarantee.kind)
     yield Fact(name="method", value=method.name + (f", {method.variant}" if method.variant else ""))
-    yield Fact(name="issuer", value=predicate.issuer.name or ABSENT)
-    yield Fact(name="contact", value=predicate.issuer.contact or ABSENT)
+    yield Fact(name="issuer", value=predicate.issuer.name or "not named")
+    if predicate.issuer.contact:
+        yield Fact(name="contact", value=predicate.issuer.contact)
     yield Fact(name="issued", value=day(predicate.issued))
     yield Fact(name=deadline(predicate), value=day(due))
     if predicate.request.reference:

@@ -84,7 +84,7 @@ def request(predicate: Predicate, answered: Sequence[str] = ()) -> PageSection:
         facts.append(Fact(name="received", value=day(requested.received)))
     if requested.due:
         facts.append(Fact(name="due", value=day(requested.due) + _in_time(predicate)))
-    title = "Request and dates" if facts or answered else "Dates; no request is named"
+    title = "Request and dates" if facts or answered else "Dates"
     facts += [
         Fact(name="issued", value=f"{predicate.issued:%Y-%m-%d %H:%M:%S} UTC"),
         Fact(name=deadline(predicate), value=day(predicate.reaudit_by)),

@@ -117,12 +117,12 @@ def limits(predicate: Predicate) -> PageSection:
 def commands(predicate: Predicate, url: str | None = None) -> Iterator[Block]:
     """Yield how to verify the certificate from a terminal; `url`: where it is published, if known."""
     yield Command(
-        purpose="Verify signatures, log inclusion, digests, the structure of the weights and the arithmetic, offline:",
+        purpose="Verify signatures, log, digests, the structure of the weights, the arithmetic and the current state:",
         command="mbd verify BUNDLE --model DIR --trust FILE --store URL",
     )
     if url:
         yield Command(
-            purpose="The same from the store, including whether the certificate was revoked or replaced:",
+            purpose="The same for the certificate as it is published:",
             command=f"mbd verify {url} --trust FILE",
         )
     if predicate.guarantee.kind == "exact" and predicate.deleted.scope == "modalities":

@@ -10,7 +10,7 @@ modalities have found alone (:class:`FittedModalities`) is still what training w
 """
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,27 +18,44 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import DataError
+from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord, recorded_training
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
-from mbd.model.lattice import Projection, Tag, chosen_tags, on_grid, projection_name, read_projection, tensor_name
+from mbd.model.coordinates import Projection, on_grid
+from mbd.model.lattice import Tag, chosen_tags, projection_name, read_projection, tensor_name
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
 from mbd.training.lattice.folds import assign_folds, refuse_too_few_groups
 from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
-from mbd.training.trained import Trained, data_record
+from mbd.training.trained import Part, Trained, data_record
 
 _SMALLEST_DEVIATION = 1e-6
 _DIRECTION_GRID = 4096.0
 _STRENGTHS = "ridge.strengths"
 
 
-def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
+def train_lattice(
+    feature_set: FeatureSet,
+    params: Params,
+    *,
+    work: Path,
+    progress: bool,
+    part: Part | None = None,
+    join: Sequence[Path] = (),
+) -> Trained:
     """Train on `feature_set`; in closed form it takes seconds, and nothing is kept in `work`.
+
+    Args:
+        feature_set: The data.
+        params: Parameters of model and training.
+        work: Folder for what is finished.
+        progress: Whether to show how far it is.
+        part: Train only this part of a lattice of networks.
+        join: Folders of parts that are trained; only what they lack is trained here.
 
     Raises:
         UsageError: There would be more modules than can be trained, or the factory of networks does not fit.
@@ -47,13 +64,22 @@ def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progre
     manifest, seed = feature_set.manifest, params.training.seed
     spec, wanted = _spec(feature_set, params)
     if spec.member:
-        from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
+        # Imports torch.
+        from mbd.training.lattice.networks import Training, networks_in, train_networks  # noqa: PLC0415
 
         training = Training(feature_set.folder, manifest, spec, seed, params.training.processes, params.training.device)
-        tensors, provenance, report = train_networks(training, wanted, work=work, progress=progress)
+        known = networks_in(join, spec, seed, data_record(feature_set))
+        tags = part.of(sorted(wanted, key=len, reverse=True)) if part else wanted
+        tensors, provenance, report = train_networks(training, tags, work=work, known=known, progress=progress)
     else:
+        if part or join:
+            raise UsageError(
+                "a lattice in closed form is trained in seconds, and not in parts",
+                key="model.lattice.member",
+                hint="leave --part and --join (on Kubeflow: platform.training_tasks) out",
+            )
         feature_set.require_vectors("lattice")
-        rows, classes = feature_set.split("train").load(), len(manifest.classes)
+        rows, classes = training_rows(feature_set, spec), len(manifest.classes)
         tensors, provenance, report = train_modules(
             rows, spec, seed=seed, classes=classes, wanted=wanted, progress=progress
         )
@@ -96,6 +122,11 @@ def _spec(feature_set: FeatureSet, params: Params) -> tuple[LatticeSpec, list[Ta
             }
         )
     return spec, wanted
+
+
+def training_rows(feature_set: FeatureSet, spec: LatticeSettings) -> Rows:
+    """Return the rows that modules in closed form are trained on."""
+    return Rows.joined([feature_set.split(split).load() for split in spec.splits.split("+")])
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,23 @@
 """Training of one module, from the rows that have its tag and from strengths found for smaller tags only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.model.lattice import Projection, Tag, landmarks_name, mean_distances, on_grid, similarities, softmax
+from mbd.model.coordinates import Projection, mean_distances, on_grid, similarities
+from mbd.model.lattice import Tag, landmarks_name
 from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
-from mbd.training.lattice.ridge import Fit, FoldedRidge
+from mbd.training.lattice.classes import calibrate, train_logistic
+from mbd.training.lattice.logistic import LogisticRows
+from mbd.training.lattice.ridge import FoldedRidge, out_of_fold
 
 _LEADING = 96  # principal directions of each modality with which strengths are chosen
 _FEW_LANDMARKS = 64  # with which the length and about which strength is chosen
 _KERNEL_STRENGTHS = (-4.0, -3.0, -2.0, -1.0, 0.0)
 _PULL = 0.05  # towards γ = ½, as a share of the labels' variance
-_SHARPNESS = tuple((2.0 ** np.arange(0, 6.01, 0.25)).tolist())
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def train_module(
         "ridge.offset": offset,
         "ridge.strengths": np.array(strengths),
     }
-    scores = _out_of_fold(points, rows.folds, ridge.left_out(strengths))
+    scores = out_of_fold(points, rows.folds, ridge.left_out(strengths))
     report = {"rows": float(len(points)), "ridge_rmse": _rmse(rows.targets, scores)}
     if params.landmarks:
         kernel, kernel_scores = _train_kernel(tag, rows, projections, params, seed)
@@ -65,10 +67,20 @@ def train_module(
         report |= {"kernel_rmse": _rmse(rows.targets, kernel_scores), "gamma": gamma}
         scores = (1 - gamma) * scores + gamma * kernel_scores
         tensors |= kernel | {"gamma": np.array(gamma)}
+    if classes:
+        logistic = LogisticRows(points, rows.targets, rows.folds, ridge.blocks)
+        (weights, offset), logits = train_logistic(logistic, strengths)
+        calibration = calibrate(rows.targets, rows.folds, scores, logits)
+        scores = calibration.probabilities(scores, logits)
+        tensors |= {"logistic.weights": weights, "logistic.offset": offset}
+        tensors |= {"calibration.scales": calibration.scales, "calibration.shift": calibration.shift}
+    elif params.centre == "median":
+        shift = _median_shift(rows.targets - scores, rows.folds)
+        scores = scores + shift
+        for name in {"ridge.offset", "kernel.offset"} & tensors.keys():
+            tensors[name] = tensors[name] + shift
     report["rmse"] = _rmse(rows.targets, scores)
     tensors |= {"sigma": np.array(max(report["rmse"], 1e-12)), "rows": np.array(len(points))}
-    if classes:
-        tensors["sharpness"] = np.array(_sharpness(rows.targets, scores))
     return TrainedModule(tag, tensors, report)
 
 
@@ -78,7 +90,7 @@ def _train_kernel(
     draw = stream(seed, "lattice", "landmarks", *tag)
     landmarks = {
         m: on_grid(draw.standard_normal((params.landmarks, len(v))) * np.sqrt(v)).astype(np.float32)
-        for m, v in ((m, projections[m].variances) for m in tag)
+        for m, v in ((m, projections[m].variances[: params.kernel_components]) for m in tag)
     }
     distances = mean_distances({m: rows.points[m] for m in tag}, landmarks, projections)
 
@@ -89,22 +101,13 @@ def _train_kernel(
     tried = [(fit.error((s,)), length, s) for length, fit in fits.items() for s in _KERNEL_STRENGTHS]
     _, length, strength = min(tried)
     x = similarities(distances, length)
-    fit = ridge(x)
+    fit = fits[length] if x.shape[1] <= _FEW_LANDMARKS else ridge(x)
     # more landmarks are more parameters: they want the same strength or the next
     strengths = fit.best_alone(tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1))
     weights, offset = fit.fit(strengths)
     tensors = {landmarks_name(m): drawn for m, drawn in landmarks.items()}
     tensors |= {"kernel.weights": weights, "kernel.offset": offset, "kernel.length": np.array(length)}
-    return tensors, _out_of_fold(x, rows.folds, fit.left_out(strengths))
-
-
-def _out_of_fold(features: Array, folds: Array, fits: Sequence[Fit]) -> Array:
-    """Return for each row the prediction of the fit that left its fold out."""
-    predicted = np.empty((len(features), fits[0][1].size))
-    for fold, (weights, offset) in zip(np.unique(folds), fits, strict=True):
-        own = folds == fold
-        predicted[own] = features[own] @ weights + offset
-    return predicted
+    return tensors, out_of_fold(x, rows.folds, fit.left_out(strengths))
 
 
 def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
@@ -114,13 +117,11 @@ def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
     return float(np.clip((gain + 0.5 * pull) / max(energy + pull, 1e-12), 0, 1))
 
 
-def _sharpness(targets: Array, scores: Array) -> float:
-    """Return the c at which softmax(c f) gives the true class the greatest out-of-fold likelihood."""
-
-    def loss(sharpness: float) -> float:
-        return float(-np.log(np.maximum((softmax(sharpness * scores) * targets).sum(1), 1e-12)).mean())
-
-    return float(min(_SHARPNESS, key=loss))
+def _median_shift(errors: Array, folds: Array) -> float:
+    """Return the median of the out-of-fold errors, brought nearer to zero by its standard error over folds."""
+    medians = [np.median(errors[folds == fold]) for fold in np.unique(folds)]
+    median, standard_error = np.median(errors), np.std(medians, ddof=1) / np.sqrt(len(medians))
+    return float(np.sign(median) * max(abs(median) - standard_error, 0.0))
 
 
 def _rmse(targets: Array, scores: Array) -> float:

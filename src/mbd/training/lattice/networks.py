@@ -4,10 +4,10 @@ A tag has K + 1 trainings: without each fold in turn, which gives the out-of-fol
 and on all its rows, which gives the network that is kept. Each training draws from a stream of its own, named by tag
 and fold, reads no modality outside its tag, and runs in one process; so for every m, training without m gives the same
 bytes for every network that is left, whatever the number of processes. What is finished is kept in `work`: a killed run
-goes on with the rest.
+goes on with the rest. Several machines can train a part each (:func:`networks_in`).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.features import Manifest
-from mbd.formats.model import LatticeSpec, TensorRecord
+from mbd.formats.model import DataRecord, LatticeSpec, TensorRecord
 from mbd.logs import progress_bar
-from mbd.model.checkpoint import describe
+from mbd.model.checkpoint import RECORD, describe, load_model
 from mbd.model.deep_lattice import NETWORK, member_architecture, refuse_fixed_shape
-from mbd.model.lattice import Tag, tensor_name
+from mbd.model.lattice import Tag, module_tensors, tensor_name
 from mbd.model.module import ModuleBackbone
 from mbd.params.learning import TrainingSettings
 from mbd.randomness import stream_seed
@@ -72,6 +72,7 @@ def train_networks(
     tags: Collection[Tag],
     *,
     work: Path,
+    known: Mapping[Tag, Mapping[str, Array]] | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
     """Train the networks of `tags`; return their tensors, provenance and report.
@@ -80,10 +81,61 @@ def train_networks(
         training: Data, specification and seed.
         tags: The sets of modalities.
         work: Folder for what is finished.
+        known: Tags that are trained already, with their tensors.
         progress: Whether to show how far it is.
 
     """
     refuse_fixed_shape(training.spec, tags, training.manifest.classes)
+    found = {tag: dict(own) for tag, own in (known or {}).items() if tag in tags}
+    found |= _trained(training, [tag for tag in tags if tag not in found], work, progress)
+    tensors: dict[str, Array] = {}
+    provenance: dict[str, TensorRecord] = {}
+    report: list[dict[str, float | str]] = []
+    for tag in (tag for tag in tags if tag in found):
+        for part, tensor in sorted(found[tag].items()):
+            tensors[tensor_name(tag, part)] = tensor
+            provenance[tensor_name(tag, part)] = describe(tensor, tag, belongs_to=tag[0] if len(tag) == 1 else None)
+        sizes = {"rows": float(found[tag]["rows"]), "rmse": float(found[tag]["sigma"])}
+        report.append({"tag": "+".join(tag), **sizes})
+    return tensors, provenance, report
+
+
+def networks_in(
+    parts: Sequence[Path], spec: LatticeSpec, seed: int, data: DataRecord
+) -> dict[Tag, Mapping[str, Array]]:
+    """Return the networks in model folders that hold parts of the lattice to be trained, or of a larger one.
+
+    Raises:
+        DataError: A part is of another training; it says what differs.
+
+    """
+    found: dict[Tag, Mapping[str, Array]] = {}
+    for folder in parts:
+        record, tensors = load_model(folder)
+        own = LatticeSpec.model_validate(record.spec) if record.spec.get("member") else LatticeSpec()
+        own = own.without(set(own.shapes) - set(spec.shapes))
+        files = {name: record.data.files.get(name) for name in data.files}
+        for what, here, there in (("architecture and training", spec, own), ("data", data.files, files)):
+            if here != there:
+                raise _other_training(folder, what)
+        if record.seed != str(seed):
+            raise _other_training(folder, "seed")
+        modules = module_tensors(record.modalities, tensors)
+        found |= {tag: module for tag, module in modules.items() if set(tag) <= set(spec.shapes)}
+    return found
+
+
+def _other_training(folder: Path, what: str) -> DataError:
+    return DataError(
+        "the part is of another training",
+        file=folder / RECORD,
+        value=f"its {what} differ" + "s" * (what in ("data", "seed")),
+        hint="train all parts with the same parameters, data and version",
+    )
+
+
+def _trained(training: Training, tags: Sequence[Tag], work: Path, progress: bool) -> dict[Tag, dict[str, Array]]:
+    """Train the networks of those tags that enough rows have; return the tensors of each."""
     plans = {tag: plan for tag in tags if (plan := _plan(training, tag)) is not None}
     tasks = [task for tag in sorted(plans, key=len, reverse=True) for task in plans[tag].tasks(training, work)]
     results: dict[tuple[Tag, int | None], tuple[dict[str, Array], Array]] = {}
@@ -94,18 +146,12 @@ def train_networks(
         for task, result in zip(tasks, mapped(_train, tasks), strict=True):
             results[task.tag, task.fold] = result
             bar.update()
-    tensors: dict[str, Array] = {}
-    provenance: dict[str, TensorRecord] = {}
-    report: list[dict[str, float | str]] = []
-    for tag in (tag for tag in tags if tag in plans):
-        error = plans[tag].error({fold: results[tag, fold][1] for fold in plans[tag].folds})
+    found = {}
+    for tag, plan in plans.items():
+        error = plan.error({fold: results[tag, fold][1] for fold in plan.folds})
         kept = {f"{NETWORK}{name}": tensor for name, tensor in results[tag, None][0].items()}
-        own = kept | {"sigma": np.array(max(error, 1e-12)), "rows": np.array(len(plans[tag].rows))}
-        for part, tensor in own.items():
-            tensors[tensor_name(tag, part)] = tensor
-            provenance[tensor_name(tag, part)] = describe(tensor, tag, belongs_to=tag[0] if len(tag) == 1 else None)
-        report.append({"tag": "+".join(tag), "rows": float(len(plans[tag].rows)), "rmse": error})
-    return tensors, provenance, report
+        found[tag] = kept | {"sigma": np.array(max(error, 1e-12)), "rows": np.array(len(plan.rows))}
+    return found
 
 
 @dataclass(frozen=True)

@@ -122,3 +122,12 @@ def _squares(gram: Array, fit: Fit) -> float:
     weights, offset = fit
     v = np.vstack([offset, weights, -np.eye(len(offset))])
     return float((v * (gram @ v)).sum())
+
+
+def out_of_fold(features: Array, folds: Array, fits: Sequence[Fit]) -> Array:
+    """Return for each row the prediction of the fit that left its fold out."""
+    predicted = np.empty((len(features), fits[0][1].size))
+    for fold, (weights, offset) in zip(np.unique(folds), fits, strict=True):
+        own = folds == fold
+        predicted[own] = features[own] @ weights + offset
+    return predicted

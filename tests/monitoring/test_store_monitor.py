@@ -1,20 +1,11 @@
-"""The exporter: its metrics page, its health endpoints, and how it stops."""
+"""The store monitor: what its metrics say of a store, and what happens when that is away."""
 
 import os
-import re
-import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -24,7 +15,7 @@ from mbd.certificate.replay import read_history
 from mbd.formats.registration import RegisteredReference
 from mbd.formats.request import Lease
 from mbd.monitoring import metrics
-from mbd.monitoring.exporter import Exporter, StoreMonitor
+from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.records import now
 from tests.monitoring.golden_store import GoldenStore, days_from_now, golden, seconds
 from tests.monitoring.page import ExporterPage
@@ -33,35 +24,6 @@ from tests.monitoring.page import ExporterPage
 def scanned_page(monitor: StoreMonitor) -> ExporterPage:
     monitor.scan()
     return ExporterPage(monitor.text())
-
-
-@contextmanager
-def served(monitor: StoreMonitor) -> Iterator[str]:
-    server = Exporter("127.0.0.1", 0, monitor)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.url
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        monitor.stop()
-
-
-def get(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def wait_for(what: str, url: str) -> None:
-    end = time.monotonic() + 20
-    while what not in get(f"{url}/metrics")[1]:
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def test_requests_are_counted_by_state_with_age_and_deadline(lifecycle_store: GoldenStore) -> None:
@@ -184,88 +146,30 @@ def test_an_unreachable_store_is_reported_and_the_last_values_stay(
     assert back[metrics.SCAN_READ] == known[metrics.SCAN_READ]
 
 
-def test_the_endpoints_answer_by_the_state_of_the_monitor(lifecycle_store: GoldenStore) -> None:
+def test_a_scan_can_be_asked_for_and_its_result_is_handed_on(lifecycle_store: GoldenStore) -> None:
     lifecycle_store.certificate()
-    monitor = lifecycle_store.monitor()
-    with served(monitor) as url:
-        assert get(f"{url}/healthz") == (503, "the store monitor is not running\n")
-        assert get(f"{url}/readyz")[0] == 503
-        monitor.start()
-        wait_for("mbd_store_up 1.0", url)
-        assert get(f"{url}/healthz") == (200, "ok\n")
-        assert get(f"{url}/readyz") == (200, "ok\n")
-        assert get(f"{url}/nothing")[0] == 404
-        lifecycle_store.certificate("exact")
-        wait_for("mbd_log_entries 2.0", url)
+    monitor = StoreMonitor(lifecycle_store.scanner(), interval=3600)
+    sizes: list[int] = []
+    monitor.listeners += [lambda _: 1 / 0, lambda snapshot: sizes.append(snapshot.history.size)]  # type: ignore[list-item]
+    monitor.start()
+    assert monitor.scanned.wait(20)
+    lifecycle_store.certificate("exact")
+    monitor.wake()
+    end = time.monotonic() + 20
+    while sizes != [1, 2]:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    monitor.stop()
     assert not monitor.alive
-
-
-def test_it_is_ready_with_an_unreachable_store_so_that_prometheus_sees_it(lifecycle_store: GoldenStore) -> None:
-    (lifecycle_store.folder / "store").rmdir()
-    monitor = lifecycle_store.monitor()
-    with served(monitor) as url:
-        monitor.start()
-        wait_for("mbd_store_up 0.0", url)
-        assert get(f"{url}/readyz")[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("request_line", "status"),
-    [
-        (b"GET /<script> HTTP/1.1", 404),
-        (b"POST /metrics HTTP/1.1", 501),
-        (b"HEAD /metrics HTTP/1.1", 501),
-        (b"<script> /metrics HTTP/9.9", 505),
-        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1", 414),
-        (b"<script>", 400),
-    ],
-)
-def test_errors_are_plain_text_without_versions_or_the_request(
-    lifecycle_store: GoldenStore, request_line: bytes, status: int
-) -> None:
-    with served(lifecycle_store.monitor()) as url:
-        address = urlsplit(url)
-        with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=10) as connection:
-            connection.sendall(request_line + b"\r\n\r\n")
-            answer = connection.makefile("rb").read()
-    assert str(status).encode() in answer.splitlines()[0]
-    assert b"text/plain" in answer
-    assert not re.search(rb"<|python|[0-9]+\.[0-9]+\.[0-9]+", answer, re.IGNORECASE)
-
-
-def command(lifecycle_store: GoldenStore, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from mbd.cli import main; main()", *_options(lifecycle_store), *arguments]
-
-
-def _options(lifecycle_store: GoldenStore) -> list[str]:
-    return ["exporter", "--store", lifecycle_store.url, "--trust", str(lifecycle_store.trust_file)]
-
-
-def test_the_command_stops_cleanly_on_sigterm(lifecycle_store: GoldenStore) -> None:
-    lifecycle_store.certificate()
-    process = subprocess.Popen(command(lifecycle_store, "--port", "0"), stdout=subprocess.PIPE, text=True)
-    with process:
-        assert process.stdout
-        url = process.stdout.readline().split("/metrics")[0]
-        wait_for("mbd_store_up 1.0", url)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
-
-
-def test_a_port_in_use_is_a_usage_error(lifecycle_store: GoldenStore) -> None:
-    with served(lifecycle_store.monitor()) as url:
-        port = url.rpartition(":")[2]
-        done = subprocess.run(command(lifecycle_store, "--port", port), capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "cannot listen on this address" in done.stderr
 
 
 def test_once_prints_the_page_without_torch(lifecycle_store: GoldenStore, tmp_path: Path) -> None:
     lifecycle_store.certificate()
+    arguments = ["exporter", "--store", lifecycle_store.url, "--trust", str(lifecycle_store.trust_file), "--once"]
     script = (
         "import sys; from mbd.cli import group\n"
-        f"group({[*_options(lifecycle_store), '--once']!r}, prog_name='mbd', standalone_mode=False)\n"
-        "assert not {'torch', 'dvc', 'kfp', 'sklearn', 'scipy', 'matplotlib'} & sys.modules.keys()\n"
+        f"group({arguments!r}, prog_name='mbd', standalone_mode=False)\n"
+        "assert not {'torch', 'dvc', 'kfp', 'sklearn', 'scipy', 'matplotlib', 'fastapi'} & sys.modules.keys()\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ), check=False

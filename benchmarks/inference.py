@@ -1,0 +1,237 @@
+"""Claims about inference over HTTP, on the loopback interface: a cross-modal transformer on inputs of MOSI's size.
+
+1. Requests of 32 rows, in bytes: the server answers at least half of the rows that `model.predict` does on the same
+   batches, called in a loop with nothing else to do.
+2. Single rows of 32 clients at once, as JSON: more answers for each second, and a smaller 99th percentile of the time,
+   than a plain handler (FastAPI with a pydantic model of the body) that calls `predict` for each request.
+3. Memory is flat: over `--requests` requests (200,000) to a small model it grows by less than 100 bytes for each.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mbd.formats.features import Shape
+from mbd.model.predictor import Model, load
+from mbd.tensors import Array
+from tests.serving.inference.server import application, encode, module_model, rows_of, service_of
+
+SHAPES = {"text": Shape.vector(768), "audio": Shape.vector(74), "visual": Shape.vector(47)}
+SMALL = {"text": Shape.vector(16), "audio": Shape.vector(8)}
+FACTORY = "mbd.model.examples.crossmodal:CrossModalTransformer"
+NAME, CLIENTS, ROUNDS = "sentiment", 32, 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How fast something answers."""
+
+    rows: float
+    """for each second"""
+    p99: float
+    """seconds"""
+
+    @classmethod
+    def of(cls, rounds: Sequence["Measured"]) -> "Measured":
+        """Return the medians."""
+        return cls(float(np.median([one.rows for one in rounds])), float(np.median([one.p99 for one in rounds])))
+
+    def __str__(self) -> str:
+        return f"{self.rows:8.0f} rows/s, p99 {self.p99 * 1e3:7.1f} ms"
+
+
+def serve(kind: str, folder: Path) -> None:
+    """Run a server; print its port."""
+    import torch
+    import uvicorn
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+
+    model = load(folder / "model")
+    torch.set_num_threads(1)
+    if kind == "ours":
+        service = service_of({NAME: model}, folder)
+        service.batcher.start()
+        app = application(service)
+    else:
+        app = FastAPI()
+
+        class Body(BaseModel):
+            inputs: dict[str, list[list[float]]]
+
+        class Prediction(BaseModel):
+            prediction: list[float]
+
+        @app.post("/predict")
+        def predict(body: Body) -> Prediction:
+            inputs = {name: np.array(values, np.float32) for name, values in body.inputs.items()}
+            return Prediction(prediction=model.predict(inputs).tolist())
+
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off"))
+
+    async def run() -> None:
+        task = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        print(server.servers[0].sockets[0].getsockname()[1], flush=True)
+        await task
+
+    asyncio.run(run())
+
+
+@contextmanager
+def running(kind: str, folder: Path) -> Iterator[tuple[int, int]]:
+    """Run a server in a process of its own; yield its port and its process id."""
+    command = [sys.executable, __file__, "--serve", kind, "--folder", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        yield int(process.stdout.readline()), process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def http(path: str, body: bytes, headers: dict[str, str]) -> bytes:
+    """Return the bytes of a request."""
+    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+async def load_on(port: int, requests: Sequence[bytes], count: int, clients: int) -> list[float]:
+    """Send `count` requests in turn over some connections, each waiting for its answer; return the times they took."""
+    times: list[float] = []
+    left = iter(range(count))
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for number in left:
+            start = time.perf_counter()
+            writer.write(requests[number % len(requests)])
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200"), head
+            lowered = head.lower()
+            at = lowered.index(b"\r\ncontent-length:") + 17
+            await reader.readexactly(int(lowered[at : lowered.index(b"\r\n", at)]))
+            times.append(time.perf_counter() - start)
+        writer.close()
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return times
+
+
+def measure(port: int, requests: Sequence[bytes], rows: int, count: int, clients: int) -> Measured:
+    start = time.perf_counter()
+    times = asyncio.run(load_on(port, requests, count, clients))
+    return Measured(count * rows / (time.perf_counter() - start), float(np.quantile(times, 0.99)))
+
+
+def direct(model: Model, batches: Sequence[dict[str, Array]], count: int) -> Measured:
+    """Call `predict` on the same rows."""
+    times, start = [], time.perf_counter()
+    for number in range(count):
+        before = time.perf_counter()
+        rows = len(model.predict(batches[number % len(batches)]))
+        times.append(time.perf_counter() - before)
+    return Measured(count * rows / (time.perf_counter() - start), float(np.quantile(times, 0.99)))
+
+
+def infer_requests(batches: Sequence[dict[str, Array]], *, binary: bool) -> list[bytes]:
+    return [http(f"/v2/models/{NAME}/infer", *encode(batch, binary=binary)) for batch in batches]
+
+
+def large_batches(model: Model, port: int, count: int) -> None:
+    batches = [rows_of(model, 32, seed=seed) for seed in range(8)]
+    requests = infer_requests(batches, binary=True)
+    rounds = [(measure(port, requests, 32, count, 2), direct(model, batches, count)) for _ in range(ROUNDS)]
+    ours, predict = (Measured.of(part) for part in zip(*rounds, strict=True))
+    print(f"32 rows in bytes, /infer   {ours}\n32 rows, model.predict     {predict}")
+    print(f"  throughput /infer / predict: {ours.rows / predict.rows:.2f} (claim: at least 0.5)")
+    print(f"  p99 /infer / predict: {ours.p99 / predict.p99:.2f}")
+
+
+def single_rows(model: Model, folder: Path, port: int, count: int) -> None:
+    batches = [rows_of(model, 1, seed=seed) for seed in range(64)]
+    as_json, as_bytes = (infer_requests(batches, binary=binary) for binary in (False, True))
+    bodies = [json.dumps({"inputs": {m: x.tolist() for m, x in batch.items()}}).encode() for batch in batches]
+    plain = [http("/predict", body, {"Content-Type": "application/json"}) for body in bodies]
+    with running("plain", folder) as (other, _):
+        measure(other, plain, 1, 50, CLIENTS)
+        rounds = [
+            (
+                measure(port, as_json, 1, count, CLIENTS),
+                measure(port, as_bytes, 1, count, CLIENTS),
+                measure(other, plain, 1, count, CLIENTS),
+                direct(model, batches, count),
+            )
+            for _ in range(ROUNDS)
+        ]
+    ours, in_bytes, handler, predict = (Measured.of(part) for part in zip(*rounds, strict=True))
+    print(f"single rows, {CLIENTS} clients\n  /infer, JSON      {ours}\n  /infer, bytes     {in_bytes}")
+    print(f"  plain handler     {handler}\n  model.predict     {predict} (one after the other)")
+    print(f"  throughput, JSON: / plain handler {ours.rows / handler.rows:.2f} (claim: more than 1)")
+    print(f"  p99, JSON: / plain handler {ours.p99 / handler.p99:.2f} (claim: less than 1)")
+    print(f"  throughput, bytes: / plain handler {in_bytes.rows / handler.rows:.2f}")
+    print(f"  throughput, bytes: / predict on single rows {in_bytes.rows / predict.rows:.2f}")
+
+
+def memory(folder: Path, count: int) -> None:
+    model = module_model(folder / "model", "mbd.model.examples.late_fusion:LateFusion", SMALL)
+    batches = [rows_of(model, rows, seed=rows) for rows in (1, 2, 4)]
+    requests = [*infer_requests(batches, binary=True), *infer_requests(batches, binary=False)]
+    with running("ours", folder) as (port, pid):
+
+        def used() -> int:
+            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        asyncio.run(load_on(port, requests, count // 10, CLIENTS))
+        before = used()
+        asyncio.run(load_on(port, requests, count, CLIENTS))
+        grown = (used() - before) / count
+    print(f"memory over {count} requests: {grown:+.1f} bytes for each, {before / 2**20:.0f} MB before (claim: < 100)")
+
+
+def speed(folder: Path, count: int) -> None:
+    model = module_model(folder / "model", FACTORY, SHAPES)
+    with running("ours", folder) as (port, _):
+        measure(port, infer_requests([rows_of(model, 1)], binary=True), 1, 50, 1)
+        large_batches(model, port, count // 8)
+        single_rows(model, folder, port, count)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=200_000, help="requests over which memory is watched; 0: none")
+    parser.add_argument("--count", type=int, default=2000, help="requests of each measurement of speed; 0: none")
+    parser.add_argument("--serve", choices=["ours", "plain"], help="run one server (used by the program)")
+    parser.add_argument("--folder", type=Path, help="folder of its model (used by the program)")
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.folder)
+        return
+    import torch
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in ("large", "small"):
+            (Path(temporary) / name).mkdir()
+        if options.count:
+            speed(Path(temporary) / "large", options.count)
+        if options.requests:
+            memory(Path(temporary) / "small", options.requests)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""Kubeflow component `train_part`."""
+
+from kfp import dsl
+
+from components.base import component
+
+
+@component
+def train_part(
+    params: str, dataset: dsl.Input[dsl.Dataset], number: int, count: int, part: dsl.Output[dsl.Model], seed: int = -1
+) -> None:
+    """Train one of several parts of a lattice of networks, side by side with the others."""
+    from mbd.kubeflow import tasks
+
+    tasks.train_part(params, dataset, number, count, part, seed=seed)

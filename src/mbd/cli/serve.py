@@ -1,0 +1,171 @@
+"""`mbd serve`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mbd.cli.common import CommandGroup, with_params
+from mbd.cli.options import (
+    FILE,
+    FOLDER,
+    ISSUER_TRUST,
+    JSON,
+    STORE,
+    existing_store,
+    given,
+    print_result,
+    repeated,
+)
+
+if TYPE_CHECKING:
+    from mbd.formats.access import AccessToken, Role
+    from mbd.params import Params
+    from mbd.serving.tokens import TokenFile
+    from mbd.serving.worker_process import WorkerProcess
+
+ADDRESS = click.option(
+    "--address", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all."
+)
+
+
+@click.group(cls=CommandGroup, invoke_without_command=True)
+@STORE
+@click.option("--port", type=click.IntRange(0, 65535), default=8890, show_default=True, help="Port; 0 for a free one.")
+@ADDRESS
+@click.option("--tls-cert", type=FILE, help="PEM file of the TLS certificate; without it, plain HTTP.")
+@click.option("--tls-key", type=FILE, help="PEM file of its private key.")
+@ISSUER_TRUST
+@click.option("--worker", is_flag=True, help="Also carry out requests, as `mbd request run --watch` does.")
+@click.option("--features", type=FOLDER, help="FeatureSet folder, for --worker.")
+@click.option(
+    "--model", type=FOLDER, help="Trained model, for the first deletion of certificate.model; its modalities are known."
+)
+@with_params
+def command(
+    params: "Params",
+    store: str | None,
+    port: int,
+    address: str,
+    *,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    trust: Path | None,
+    worker: bool,
+    features: Path | None,
+    model: Path | None,
+) -> None:
+    """Serve requests, certificates, the store, a console and metrics over HTTP.
+
+    It prints its address and runs until SIGTERM or SIGINT. `mbd serve token` makes the tokens that clients need.
+    """
+    if click.get_current_context().invoked_subcommand:
+        return
+    if worker and features is None:
+        raise click.UsageError("--worker needs --features DIR")
+    from mbd.certificate.trust import read_trust
+    from mbd.serving.app import create_app
+    from mbd.serving.server import Listening, serve
+    from mbd.serving.service import Service
+
+    listening = Listening(address, port, tls_cert, tls_key)
+    file = trust or Path(params.certificate.trust)
+    read_trust(file)  # a wrong file is an error at once
+    service = Service.open(params, existing_store(params, store), file, model)
+    if worker:
+        service.worker = _worker(store)
+    serve(create_app(service), listening, click.echo)
+
+
+def _worker(store: str | None) -> "WorkerProcess":
+    """Return the worker with the store, data, model and parameters of this command, as they were given."""
+    from mbd.serving.worker_process import WorkerProcess
+
+    folders = [(f"--{name}", str(given(name))) for name in ("features", "model") if given(name)]
+    file = given("params_file")
+    return WorkerProcess(
+        [
+            *("request", "run", "--watch"),
+            *(part for option in folders for part in option),
+            *(("--store", store) if store else ()),
+            *(("--params", str(file)) if file else ()),
+            *repeated("--set", given("settings")),
+        ]
+    )
+
+
+@command.group(cls=CommandGroup)
+def token() -> None:
+    """Make, list, rotate and revoke the tokens of clients."""
+
+
+@token.command()
+@click.option(
+    "--role",
+    "roles",
+    type=click.Choice(["submit", "operate", "read"]),
+    multiple=True,
+    required=True,
+    help="What its holder may do; repeatable.",
+)
+@click.option("--name", required=True, help="Who holds it: an application or a team, no person.")
+@click.option("--days", type=click.IntRange(min=1), help="Days of validity [default: until it is revoked].")
+@JSON
+@with_params
+def new(params: "Params", roles: tuple["Role", ...], name: str, days: int | None, as_json: bool) -> None:
+    """Make a token, and print it: it is not shown again."""
+    _print_new(*_tokens(params).new(name, roles, days), as_json=as_json)
+
+
+@token.command("list")
+@JSON
+@with_params
+def list_command(params: "Params", as_json: bool) -> None:
+    """List the tokens, without their secrets."""
+    found = _tokens(params).tokens
+    public = [one.model_dump(mode="json", exclude={"sha256"}) for one in found]
+    print_result(public, "\n".join(map(_line, found)) or "no tokens", as_json=as_json)
+
+
+@token.command()
+@click.argument("chosen", metavar="TOKEN")
+@click.option(
+    "--overlap-hours",
+    type=click.IntRange(min=0),
+    default=24,
+    show_default=True,
+    help="Hours for which the old token stays valid.",
+)
+@JSON
+@with_params
+def rotate(params: "Params", chosen: str, overlap_hours: int, as_json: bool) -> None:
+    """Replace TOKEN (an id or a name) by a new one, and print it."""
+    from datetime import timedelta
+
+    _print_new(*_tokens(params).rotate(chosen, timedelta(hours=overlap_hours)), as_json=as_json)
+
+
+@token.command()
+@click.argument("chosen", metavar="TOKEN")
+@JSON
+@with_params
+def revoke(params: "Params", chosen: str, as_json: bool) -> None:
+    """Revoke TOKEN (an id or a name): it is refused from now on."""
+    gone = _tokens(params).revoke(chosen)
+    print_result({"revoked": gone.id}, f"revoked {_line(gone)}", as_json=as_json)
+
+
+def _tokens(params: "Params") -> "TokenFile":
+    from mbd.serving.tokens import TokenFile
+
+    return TokenFile(Path(params.serving.tokens))
+
+
+def _print_new(secret: str, entry: "AccessToken", *, as_json: bool) -> None:
+    result = {"token": secret, **entry.model_dump(mode="json", exclude={"sha256"})}
+    print_result(result, secret, as_json=as_json)
+
+
+def _line(entry: "AccessToken") -> str:
+    until = f"until {entry.expires:%Y-%m-%d %H:%MZ}" if entry.expires else "until it is revoked"
+    return f"{entry.id}  {entry.name:20} {', '.join(entry.roles):22} {until}"

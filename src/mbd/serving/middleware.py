@@ -1,0 +1,175 @@
+"""Around every request: an id, who makes it, the limits, how long it took, one line in the log.
+
+The line has method, route, status and duration. The route is the pattern (`/requests/{request_id}`), never the path,
+and nothing of headers or body is logged. The id is made here: one that a client chose could carry data into the log.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.exposition import generate_latest
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mbd.monitoring import metrics
+from mbd.params.serving import ServingSettings
+from mbd.serving.identity import Gatekeeper, Identity
+from mbd.serving.problems import answer, of_error
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_CLIENTS = 10_000
+INFERENCE = "/v2/"
+"""what the paths of the Open Inference Protocol begin with"""
+_LIMITS = {413: "body", 429: "rate"}
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_log = logging.getLogger("mbd.serving.access")
+
+
+@dataclass
+class HttpMetrics:
+    """Durations of requests, and refusals by limits."""
+
+    registry: CollectorRegistry = field(default_factory=lambda: CollectorRegistry(auto_describe=False))
+
+    def __post_init__(self) -> None:
+        seconds, limited = metrics.HTTP_SECONDS, metrics.HTTP_LIMITED
+        self.seconds = Histogram(seconds.name, seconds.help, seconds.labels, registry=self.registry, buckets=_BUCKETS)
+        self.limited = Counter(limited.name, limited.help, limited.labels, registry=self.registry)
+
+    def text(self) -> str:
+        """Return them in the text format of Prometheus, without the times at which each was first counted."""
+        lines = generate_latest(self.registry).decode().splitlines(keepends=True)
+        return "".join(line for line in lines if "_created" not in line)
+
+
+class RateLimit:
+    """A bucket of tokens for each client, which fills up at a constant rate; the longest unused are forgotten."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._capacity, self._clock = per_minute, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def wait(self, client: str) -> float:
+        """Count a request; return the seconds to wait before it would be allowed, 0 if it is."""
+        if not self._capacity:
+            return 0.0
+        with self._lock:
+            at = self._clock()
+            left, then = self._buckets.pop(client, (float(self._capacity), at))
+            left = min(self._capacity, left + (at - then) * self._capacity / 60)
+            self._buckets[client] = (left - 1 if left >= 1 else left), at
+            while len(self._buckets) > _CLIENTS:
+                self._buckets.popitem(last=False)
+        return 0.0 if left >= 1 else (1 - left) * 60 / self._capacity
+
+
+class RequestContext:
+    """The middleware; see the module."""
+
+    def __init__(self, app: ASGIApp, settings: ServingSettings, gatekeeper: Gatekeeper, counted: HttpMetrics) -> None:
+        self._app, self._settings, self._gatekeeper, self._counted = app, settings, gatekeeper, counted
+        self._rate = RateLimit(settings.rate_per_minute)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["request_id"] = secrets.token_hex(8)
+        start, status, sent = time.perf_counter(), 500, False
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status, sent = message["status"], True
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = state["request_id"]
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._limited(scope, receive, send_marked)
+        except Exception as error:  # whatever it is: the client gets an id, and the server goes on
+            response = of_error(scope, error)
+            if not sent:
+                with suppress(OSError):
+                    await response(scope, receive, send_marked)
+        finally:
+            self._log(scope, status, time.perf_counter() - start)
+
+    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request within the limits, and any other with what it exceeds."""
+        scope["state"]["identity"] = identity = await self._identity(scope)
+        client = f"name:{identity.name}" if identity else f"address:{(scope.get('client') or ('',))[0]}"
+        inference = scope["path"].startswith(INFERENCE)  # its queue limits how much it takes on
+        if wait := 0.0 if inference else self._rate.wait(client):
+            response = answer(
+                scope,
+                429,
+                "this client has made more requests than it may",
+                hint="wait as long as the header Retry-After says",
+                headers={"Retry-After": str(int(wait) + 1)},
+            )
+            await response(scope, receive, send)
+            return
+        largest = self._settings.inference.request_bytes if inference else self._settings.body_bytes
+        length = Headers(scope=scope).get("content-length", "0")
+        if not length.isdecimal() or int(length) > largest:
+            response = answer(scope, 413, f"a body may have {largest} bytes", headers={"Connection": "close"})
+            await response(scope, receive, send)
+            return
+        await self._app(scope, _counting(receive, largest), send)
+
+    async def _identity(self, scope: Scope) -> Identity | None:
+        scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            return None
+        return await run_in_threadpool(self._gatekeeper.identity, token.strip())
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", None) or "none"
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._counted.seconds.labels(method, route, str(status)).observe(seconds)
+        if status in _LIMITS:
+            self._counted.limited.labels(_LIMITS[status]).inc()
+        fields = {
+            "request_id": scope["state"]["request_id"],
+            "method": method,
+            "route": route,
+            "status": status,
+            "milliseconds": round(seconds * 1e3, 1),
+        }
+        _log.info("%s %s %s %s in %s ms", *fields.values(), extra={"fields": fields})
+
+
+def _counting(receive: Receive, largest: int) -> Receive:
+    """Return `receive`, which fails once the body is larger than allowed: its announced length may be missing."""
+    total = 0
+
+    async def counted() -> Message:
+        nonlocal total
+        message = await receive()
+        total += len(message.get("body", b""))
+        if total > largest:
+            raise HTTPException(413)
+        return message
+
+    return counted

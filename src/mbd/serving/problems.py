@@ -1,0 +1,172 @@
+"""Errors as problem details (RFC 9457): what is wrong, a hint, and the id of the request, which is also in the log.
+
+An answer never holds a path, a token, a name of a person or what the client sent. So only errors that are about the
+client's own input are shown in their words; a failure of the store or of the server is named, and no more is said.
+"""
+
+import logging
+import traceback
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from mbd.errors import DataError, MbdError, UsageError, VerificationError
+from mbd.storage.store import ConflictError, NotThereError, StoreError
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger(__name__)
+
+
+class Problem(BaseModel):
+    """Why a request was not carried out (RFC 9457)."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    type: str
+    """identifies the kind of problem"""
+    title: str
+    """the kind of problem in words"""
+    status: Annotated[int, Field(ge=400, le=599)]
+    detail: str
+    """what is wrong in this case"""
+    request_id: str
+    """the request in the server's log"""
+    hint: str | None = None
+    """what to do about it"""
+    key: str | None = None
+    """the part of the request that is wrong"""
+    known: list[str] | None = None
+    """the values that there are"""
+
+
+_TITLES = {
+    400: ("bad-request", "The request cannot be read"),
+    401: ("unauthenticated", "A valid token is needed"),
+    403: ("forbidden", "The token does not allow this"),
+    404: ("not-found", "There is no such thing here"),
+    405: ("method", "The method is not supported here"),
+    409: ("conflict", "The state does not allow this"),
+    413: ("too-large", "The body is too large"),
+    422: ("invalid", "The request is not valid"),
+    429: ("rate", "Too many requests"),
+    500: ("failure", "The server failed"),
+    503: ("unavailable", "The store is not available"),
+}
+_SAFE: dict[type[MbdError], tuple[int, str]] = {
+    StoreError: (503, "the store cannot be reached or has failed; nothing was lost"),
+    ConflictError: (409, "another writer was faster"),
+    NotThereError: (404, "the store has no such object"),
+    VerificationError: (503, "the log or a certificate in the store does not verify"),
+    DataError: (503, "an object in the store is not valid"),
+}
+"""errors whose own words may hold paths"""
+
+
+class ApiError(MbdError):
+    """An error of the HTTP interface; its words are for the client."""
+
+    def __init__(
+        self,
+        status: int,
+        problem: str,
+        *,
+        hint: str | None = None,
+        key: str | None = None,
+        known: list[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(problem, key=key, hint=hint)
+        self.status, self.known, self.headers = status, known, dict(headers or {})
+
+
+def request_id(scope: Mapping[str, Any]) -> str:
+    """Return the id of a request."""
+    return str(scope.get("state", {}).get("request_id", ""))
+
+
+def answer(scope: Mapping[str, Any], status: int, detail: str, **more: Any) -> JSONResponse:  # noqa: ANN401
+    """Return a problem as an answer; `more`: hint, key, known, headers."""
+    kind, title = _TITLES.get(status, _TITLES[400 if status < 500 else 500])
+    headers = more.pop("headers", None)
+    problem = Problem(
+        type=f"urn:missing-by-design:problem:{kind}",
+        title=title,
+        status=status,
+        detail=detail,
+        request_id=request_id(scope),
+        **more,
+    )
+    return JSONResponse(
+        problem.model_dump(mode="json", exclude_none=True), status, headers=headers, media_type=MEDIA_TYPE
+    )
+
+
+def of_error(scope: Mapping[str, Any], error: Exception) -> JSONResponse:
+    """Return the answer to any error, and log one that is the server's."""
+    if isinstance(error, ApiError):
+        more = {"hint": error.hint, "key": error.key, "known": error.known, "headers": error.headers}
+        return answer(scope, error.status, error.problem, **more)
+    if isinstance(error, UsageError):
+        return answer(scope, 422, error.problem, hint=error.hint, key=error.key)
+    for kind, (status, detail) in _SAFE.items():
+        if isinstance(error, kind):
+            _log_failure(scope, error)
+            return answer(scope, status, detail, headers={"Retry-After": "5"} if status == 503 else None)
+    _log_failure(scope, error)
+    return answer(scope, 500, "an error that was not expected; the log has it under the id of the request")
+
+
+def _log_failure(scope: Mapping[str, Any], error: Exception) -> None:
+    """Log where an error was raised: names of functions and lines, but no message, which can hold data or paths."""
+    frames = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
+    fields = {"request_id": request_id(scope), "error": type(error).__name__, "at": " > ".join(frames)}
+    _log.warning("request %s failed: %s at %s", *fields.values(), extra={"fields": fields})
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of an application a problem."""
+
+    async def on_http(request: Request, error: Exception) -> JSONResponse:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        headers = getattr(error, "headers", None)
+        if status == 405:
+            headers = {"Allow": ", ".join(sorted(_methods(request)))}
+        details = {
+            404: "there is nothing at this address",
+            405: "this address does not take the method",
+            413: "the body is larger than allowed",
+        }
+        return answer(request.scope, status, details.get(status, "the request is not valid"), headers=headers)
+
+    async def on_validation(request: Request, error: Exception) -> JSONResponse:
+        first = error.errors()[0] if isinstance(error, RequestValidationError) and error.errors() else {}
+        key = ".".join(str(part) for part in first.get("loc", ()) if part != "body") or None
+        words = "the body is not JSON" if first.get("type") == "json_invalid" else _words(first)
+        return answer(request.scope, 422, words, key=None if first.get("type") == "extra_forbidden" else key)
+
+    async def on_error(request: Request, error: Exception) -> JSONResponse:
+        return of_error(request.scope, error)
+
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(RequestValidationError, on_validation)
+    app.add_exception_handler(MbdError, on_error)
+
+
+def _methods(request: Request) -> set[str]:
+    """Return the methods that an address takes, of all its routes."""
+    found = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    return {method for route in found for method in getattr(route, "methods", None) or ()}
+
+
+def _words(error: Mapping[str, Any]) -> str:
+    """Return what pydantic says of a value, without the value itself."""
+    value, words = error.get("input"), str(error.get("msg", "the request is not valid")).removeprefix("Value error, ")
+    if error.get("type") == "extra_forbidden":
+        return "the request has a key that is not known"
+    return words.split(": ", 1)[-1] if isinstance(value, str) and value and value in words else words

@@ -1,0 +1,131 @@
+"""Changes of requests as server-sent events, and webhooks."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Header
+from fastapi.responses import StreamingResponse
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
+
+from mbd.serving.identity import role
+from mbd.serving.request_index import RequestEvent
+from mbd.serving.routes.common import Serving, problems
+from mbd.serving.service import Service
+
+router = APIRouter(tags=["events"])
+_LOOK_SECONDS = 0.5
+_ALIVE_SECONDS = 15.0
+_MOST_WAITING = 1000
+
+
+class WebhookView(BaseModel):
+    """A webhook; not its URL, which can hold a secret."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    id: str
+    pending: int
+    """events that it has not accepted yet"""
+    failures: int
+    """posts that failed since the server was started"""
+
+
+class WebhookList(BaseModel):
+    """All webhooks."""
+
+    webhooks: list[WebhookView]
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("a time is written as 2026-01-31T12:00:00Z")
+    return value
+
+
+class Replay(BaseModel):
+    """From when on events are sent again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: Annotated[AwareDatetime, BeforeValidator(_text)]
+
+
+class Replayed(BaseModel):
+    """How many events are sent again."""
+
+    events: int
+    since: datetime
+
+
+@router.get(
+    "/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "the stream"}, **problems(401, 403)},
+    dependencies=[role("read")],
+)
+async def events(
+    service: Serving, last_event_id: Annotated[str | None, Header(max_length=64)] = None
+) -> StreamingResponse:
+    """Follow the changes of requests as server-sent events; `Last-Event-ID` continues an earlier stream."""
+    return StreamingResponse(
+        _stream(service, last_event_id), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+@router.get("/webhooks", responses=problems(401, 403), dependencies=[role("operate")])
+def list_webhooks(service: Serving) -> WebhookList:
+    """List the webhooks, and what each has not accepted yet."""
+    return WebhookList(
+        webhooks=[WebhookView(id=one.id, pending=len(one.pending()), failures=one.failures) for one in service.webhooks]
+    )
+
+
+@router.post("/webhooks/replay", status_code=202, responses=problems(400, 401, 403), dependencies=[role("operate")])
+def replay(wanted: Replay, service: Serving) -> Replayed:
+    """Send all events from a time on to every webhook again."""
+    since = wanted.since.replace(microsecond=0)
+    return Replayed(events=sum(webhook.replay(since) for webhook in service.webhooks), since=since)
+
+
+async def _stream(service: Service, last: str | None) -> AsyncIterator[str]:
+    """Yield events until the client leaves or the server stops; a client that does not read is given up."""
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[RequestEvent](_MOST_WAITING)
+    slow = asyncio.Event()
+
+    def put(fresh: list[RequestEvent]) -> None:
+        for event in fresh:
+            if queue.full():
+                slow.set()
+            else:
+                queue.put_nowait(event)
+
+    def hand_over(fresh: list[RequestEvent]) -> None:
+        loop.call_soon_threadsafe(put, fresh)
+
+    end = service.index.subscribe(hand_over)
+    try:
+        for event in service.index.missed(last) if last else ():
+            yield _formatted(event)
+        yield ": connected\n\n"
+        quiet = 0.0
+        while not service.stopping.is_set() and not slow.is_set():
+            try:
+                event = await asyncio.wait_for(queue.get(), _LOOK_SECONDS)
+            except TimeoutError:
+                quiet += _LOOK_SECONDS
+                if quiet >= _ALIVE_SECONDS:
+                    quiet = 0.0
+                    yield ": still here\n\n"
+            else:
+                quiet = 0.0
+                yield _formatted(event)
+    finally:
+        end()
+
+
+def _formatted(event: RequestEvent) -> str:
+    data = json.dumps(event.document(), separators=(",", ":"))
+    return f"id: {event.id}\nevent: request.{event.state}\ndata: {data}\n\n"

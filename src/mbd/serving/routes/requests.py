@@ -1,0 +1,188 @@
+"""Deletion requests: enter, look at, list, cancel."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from mbd.certificate.history import History
+from mbd.errors import UsageError
+from mbd.formats.request import DeletionRequest, Reference, RequestId, State
+from mbd.monitoring.facts import RequestFacts
+from mbd.names import Name
+from mbd.serving.identity import Identity, role
+from mbd.serving.problems import ApiError
+from mbd.serving.request_index import RequestFilter
+from mbd.serving.routes.common import Limit, Serving, problems
+from mbd.storage.store import NotThereError
+from mbd.urls import without_paths
+
+router = APIRouter(tags=["requests"])
+MOST_MODALITIES = 64
+
+
+class NewRequest(BaseModel):
+    """A request to delete modalities from a model."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    model: Name
+    """name of the model"""
+    modalities: Annotated[list[Name], Field(min_length=1, max_length=MOST_MODALITIES)]
+    """what the model has to forget"""
+    reason: Reference = ""
+    """why, in a few words; no names of persons"""
+    requester: Reference = ""
+    """a reference that only those who took the request can resolve; no personal data"""
+
+
+class RequestEventView(BaseModel):
+    """One change of state."""
+
+    at: datetime
+    state: State
+    note: str
+
+
+class RequestSummary(BaseModel):
+    """A request in a list."""
+
+    id: RequestId
+    model: str
+    modalities: list[str]
+    state: State
+    received: datetime
+    due: datetime
+    certificate: str | None
+
+
+class RequestView(RequestSummary):
+    """A request and its history."""
+
+    reason: str
+    requester: str
+    history: list[RequestEventView]
+
+
+class RequestPage(BaseModel):
+    """A page of requests, nearest deadline first."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    requests: list[RequestSummary]
+    next: str | None
+    """value of `after` for the next page; null: this is the last"""
+
+
+def summary(facts: RequestFacts) -> RequestSummary:
+    """Return what a list shows of a request."""
+    return RequestSummary(
+        id=facts.id,
+        model=facts.model,
+        modalities=list(facts.modalities),
+        state=facts.state,
+        received=datetime.fromtimestamp(facts.received, UTC),
+        due=datetime.fromtimestamp(facts.due, UTC),
+        certificate=facts.certificate,
+    )
+
+
+def view(request: DeletionRequest, history: History) -> RequestView:
+    """Return what clients see of a request: not the workers' names, no paths, and no claim that lacks proof."""
+    if request.state == "certified" and not history.shows(
+        request.certificate, request.model, request.modalities, person=request.of_person
+    ):
+        earlier = {"state": "running", "certificate": None, "history": request.history[:-1]}
+        request = request.model_copy(update=earlier)
+    return RequestView(
+        id=request.id,
+        model=request.model,
+        modalities=list(request.modalities),
+        state=request.state,
+        received=request.received,
+        due=request.due,
+        certificate=request.certificate,
+        reason=request.reason,
+        requester=request.requester,
+        history=[RequestEventView(at=e.at, state=e.state, note=without_paths(e.note)) for e in request.history],
+    )
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="the same key again makes no second request; another key for another request",
+    ),
+]
+Identifier = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", description="id of the request")]
+
+
+@router.post("/requests", status_code=201, responses=problems(400, 401, 403))
+def submit(
+    new: NewRequest,
+    service: Serving,
+    response: Response,
+    identity: Annotated[Identity, role("submit")],
+    key: IdempotencyKey = None,
+) -> RequestView:
+    """Enter a request. It is due after `requests.due_days`."""
+    service.check_request(new.model, new.modalities)
+    request = service.requests.submit(
+        new.model,
+        new.modalities,
+        due_days=service.params.requests.due_days,
+        reason=new.reason,
+        requester=new.requester,
+        # keys of different clients must not meet
+        token=f"http {identity.name}\n{key}" if key else None,
+    )
+    service.written(request)
+    response.headers["Location"] = f"/requests/{request.id}"
+    return view(request, service.history)
+
+
+@router.get("/requests", responses=problems(401, 403), dependencies=[role("read")])
+def list_requests(
+    service: Serving,
+    state: Annotated[list[State], Query(max_length=6, description="only in these states")] = [],  # noqa: B006
+    model: Annotated[str | None, Query(max_length=100)] = None,
+    modality: Annotated[str | None, Query(max_length=100)] = None,
+    only_open: Annotated[bool, Query(alias="open", description="only open requests")] = False,
+    limit: Limit = 50,
+    after: Annotated[str | None, Query(max_length=100, description="`next` of the page before")] = None,
+) -> RequestPage:
+    """List requests, nearest deadline first, as of the last scan of the store."""
+    _ = service.snapshot  # 503 before the first scan: an empty list would be wrong
+    found, following = service.index.page(RequestFilter(frozenset(state), model, modality, only_open), limit, after)
+    return RequestPage(requests=[summary(facts) for facts in found], next=following)
+
+
+@router.get("/requests/{request_id}", responses=problems(401, 403, 404), dependencies=[role("read", "submit")])
+def show_request(request_id: Identifier, service: Serving) -> RequestView:
+    """Return a request and its history, as the store has it now."""
+    try:
+        return view(service.requests.get(request_id), service.history)
+    except NotThereError as error:
+        raise _unknown() from error
+
+
+@router.post("/requests/{request_id}/cancel", responses=problems(401, 403, 404, 409), dependencies=[role("operate")])
+def cancel(request_id: Identifier, service: Serving) -> RequestView:
+    """Cancel a request that no worker has started."""
+    try:
+        request = service.requests.cancel(request_id)
+    except NotThereError as error:
+        raise _unknown() from error
+    except UsageError as error:
+        raise ApiError(409, error.problem) from error
+    service.written(request)
+    return view(request, service.history)
+
+
+def _unknown() -> ApiError:
+    return ApiError(404, "there is no such request")

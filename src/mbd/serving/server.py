@@ -1,0 +1,109 @@
+"""The server process: a socket, uvicorn, and a graceful end on SIGTERM or SIGINT.
+
+When it is asked to stop, it takes no new connections, ends event streams, and gives requests `serving.shutdown_seconds`
+to end.
+"""
+
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from mbd import logs
+from mbd.errors import UsageError
+from mbd.serving.service import Service
+
+_KEEP_ALIVE_SECONDS = 5
+_LARGEST_HEAD = 32 << 10
+_CONNECTIONS = 1000
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where and how to listen."""
+
+    address: str = "127.0.0.1"
+    port: int = 0
+    certificate: Path | None = None
+    """PEM file of the TLS certificate, with its chain; None: plain HTTP, for a proxy or loopback"""
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("a TLS certificate and its key belong together", key="--tls-cert, --tls-key")
+        for option, file in (("--tls-cert", self.certificate), ("--tls-key", self.key)):
+            if file is not None and not file.is_file():
+                raise UsageError("there is no such file", key=option, value=file)
+
+    def open(self) -> socket.socket:
+        """Return a socket that listens; UsageError if that is not possible."""
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind((self.address, self.port))
+            opened.listen(socket.SOMAXCONN)
+        except OSError as error:
+            opened.close()
+            raise UsageError(
+                f"cannot listen on this address: {error.strerror}", key="--port", value=f"{self.address}:{self.port}"
+            ) from error
+        return opened
+
+    def url(self, opened: socket.socket) -> str:
+        """Return the address that a socket listens on."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{'https' if self.certificate else 'http'}://{host}:{opened.getsockname()[1]}"
+
+
+class _Server(uvicorn.Server):
+    """Ends event streams before it waits for requests to end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.stopping.set()
+        super().handle_exit(sig, frame)
+
+
+def serve(app: FastAPI, listening: Listening, started: Callable[[str], object]) -> None:
+    """Serve an application until SIGTERM or SIGINT.
+
+    Args:
+        app: The application.
+        listening: Where.
+        started: Called with the address once the socket listens.
+
+    """
+    logs.serve()
+    service: Service = app.state.service
+    with listening.open() as opened:
+        url = listening.url(opened)
+        service.url = (service.params.serving.url or url).rstrip("/")
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ssl_certfile=listening.certificate,
+            ssl_keyfile=listening.key,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=service.params.serving.shutdown_seconds,
+            limit_concurrency=_CONNECTIONS,
+            h11_max_incomplete_event_size=_LARGEST_HEAD,
+            http="h11",
+            ws="none",
+        )
+        config.load()
+        started(url)
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises the signal again once it has stopped
+            signal.signal(number, lambda *_: None)
+        _Server(config, service).run(sockets=[opened])

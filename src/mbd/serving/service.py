@@ -1,0 +1,198 @@
+"""What all routes share: the store, the requests, what the last scan found, and who is notified."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mbd.certificate.facts import CertificateFacts
+from mbd.certificate.history import History
+from mbd.certificate.log.reader import Log
+from mbd.certificate.state import Status, entry_in, status_in
+from mbd.certificate.trust import read_trust
+from mbd.formats.model import ModelRecord
+from mbd.formats.request import DeletionRequest
+from mbd.formats.statement import MODEL
+from mbd.monitoring import metrics
+from mbd.monitoring.samples import Samples
+from mbd.monitoring.store_monitor import StoreMonitor
+from mbd.monitoring.store_scanner import StoreScanner, StoreSnapshot
+from mbd.params import Params
+from mbd.records import now
+from mbd.requests.request_store import RequestStore
+from mbd.serving.problems import ApiError
+from mbd.serving.request_index import RequestIndex
+from mbd.serving.webhooks import Webhook, open_webhooks
+from mbd.serving.worker_process import WorkerProcess
+from mbd.storage import open_private
+from mbd.storage.store import Store
+
+if TYPE_CHECKING:
+    from mbd.report.page.content import Page
+
+_STATES_SECONDS = 60
+"""a state can also change with time alone: an audit becomes overdue"""
+
+
+@dataclass
+class Service:
+    """One server on one store."""
+
+    params: Params
+    store: Store
+    requests: RequestStore
+    monitor: StoreMonitor
+    trust_file: Path
+    index: RequestIndex = field(default_factory=RequestIndex)
+    webhooks: tuple[Webhook, ...] = ()
+    base: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """modalities of models that were trained and not released yet, by name"""
+    url: str = ""
+    """address by which clients reach this server"""
+    worker: WorkerProcess | None = None
+    """the worker that runs beside this server"""
+    clock: Callable[[], datetime] = now
+
+    def __post_init__(self) -> None:
+        self.stopping = threading.Event()
+        """set when the server begins to stop: streams end"""
+        self.weights: dict[str, bool] = {}
+        """of objects that were asked for: whether they hold weights"""
+        self._rows: tuple[tuple[CertificateFacts, Status], ...] = ()
+        self._rows_of: tuple[object, ...] | None = None
+        self._rows_at = datetime.min
+        self.monitor.listeners.append(self._scanned)
+
+    @classmethod
+    def open(cls, params: Params, store: Store, trust: Path, base: Path | None = None) -> "Service":
+        """Return the server's side of a store; nothing is started yet.
+
+        Args:
+            params: All parameters.
+            store: The store.
+            trust: The trust file.
+            base: Folder of the model that the first deletion of `certificate.model` starts from.
+
+        """
+        private = open_private(store.url, params.store)
+        scanner = StoreScanner(store, private, trust, params.certificate.checkpoint_age)
+        monitor = StoreMonitor(scanner, params.serving.poll_seconds)
+        index = RequestIndex()
+        webhooks = open_webhooks(params.serving.webhooks, private, index, params.serving.webhook_seconds)
+        trained = {params.certificate.model: _modalities(base)} if base else {}
+        return cls(params, store, RequestStore(private), monitor, trust, index, webhooks, trained)
+
+    def start(self) -> None:
+        """Start the scans, the webhooks and the worker."""
+        for part in self._parts:
+            part.start()
+
+    def stop(self) -> None:
+        """Stop what :meth:`start` started."""
+        self.stopping.set()
+        for part in reversed(self._parts):
+            part.stop()
+
+    @property
+    def _parts(self) -> tuple[StoreMonitor | Webhook | WorkerProcess, ...]:
+        return (self.monitor, *self.webhooks, *((self.worker,) if self.worker else ()))
+
+    @property
+    def snapshot(self) -> StoreSnapshot:
+        """What the last scan found; an ApiError before the first one."""
+        if self.monitor.snapshot is None:
+            raise ApiError(503, "the store has not been read yet", hint="try again soon", headers={"Retry-After": "1"})
+        return self.monitor.snapshot
+
+    @property
+    def history(self) -> History:
+        """What the log says, as of the last scan."""
+        return self.snapshot.history
+
+    @property
+    def certificates(self) -> tuple[tuple[CertificateFacts, Status], ...]:
+        """Every certificate and its state, the last logged first."""
+        snapshot, at = self.snapshot, self.clock()
+        of = (snapshot.history.head, snapshot.history.findings, snapshot.log_problem)
+        if of != self._rows_of or at - self._rows_at.replace(tzinfo=at.tzinfo) > timedelta(seconds=_STATES_SECONDS):
+            history = snapshot.history
+            rows = [(one, self._status(snapshot, one, at)) for one in history.certificates.values()]
+            self._rows, self._rows_of, self._rows_at = tuple(reversed(rows)), of, at
+        return self._rows
+
+    def certificate(self, digest: str) -> tuple[CertificateFacts, Status]:
+        """Return one certificate and its state; an ApiError if the log has no such certificate."""
+        snapshot = self.snapshot
+        facts = snapshot.history.certificates.get(digest)
+        if facts is None:
+            raise ApiError(404, "the log has no such certificate", hint="GET /certificates lists them")
+        return facts, self._status(snapshot, facts, self.clock())
+
+    def page(self, digest: str) -> "Page":
+        """Return the page of a certificate."""
+        from mbd.steps.report import store_page  # noqa: PLC0415 -- only where a page is asked for
+
+        history, age = self.history, self.params.certificate.checkpoint_age
+        entry = entry_in(history, self.certificate(digest)[0], self.clock(), age)
+        log = Log(self.store, read_trust(self.trust_file), history.head)
+        return store_page(log, f"{self.url}/store", entry, back="/")
+
+    def models(self) -> list[str]:
+        """Return the names of all models that are known."""
+        return sorted({one.model for one in self.history.certificates.values()} | self.base.keys())
+
+    def modalities(self, model: str) -> tuple[str, ...] | None:
+        """Return the modalities of a model, those revoked too; None if nothing is known of them."""
+        known = self.history.model(model)
+        taken = {modality for one in known.certificates for modality in (*one.inputs, *one.revoked)}
+        return tuple(sorted(taken.union(self.base.get(model, ())))) or None
+
+    def check_request(self, model: str, modalities: list[str]) -> None:
+        """Check that a request is for a model and modalities that there are.
+
+        The model that this server is configured for is accepted before anything is known of it.
+        """
+        known = self.modalities(model)
+        if known is None:
+            if model != self.params.certificate.model:
+                models = sorted({*self.models(), self.params.certificate.model})
+                raise ApiError(422, "there is no model of this name", key="model", known=models)
+            return
+        if unknown := [modality for modality in modalities if modality not in known]:
+            raise ApiError(
+                422,
+                f"the model has no such modality ({len(unknown)} of {len(modalities)})",
+                key="modalities",
+                known=list(known),
+            )
+
+    def written(self, request: DeletionRequest) -> None:
+        """Take over a request that was written here, and notify."""
+        self.index.written(request)
+        self.monitor.wake()
+
+    def metrics(self) -> str:
+        """Return the metrics of the store, and of webhooks and worker if there are any."""
+        samples = Samples()
+        if self.webhooks:
+            samples.set(metrics.WEBHOOK_PENDING, sum(len(webhook.pending()) for webhook in self.webhooks))
+            samples.set(metrics.WEBHOOK_FAILURES, sum(webhook.failures for webhook in self.webhooks))
+        if self.worker:
+            samples.set(metrics.WORKER_UP, self.worker.pid is not None)
+        return self.monitor.text() + samples.text()
+
+    @staticmethod
+    def _status(snapshot: StoreSnapshot, certificate: CertificateFacts, at: datetime) -> Status:
+        return status_in(snapshot.history, certificate, at, snapshot.log_problem, max_age=snapshot.max_age)
+
+    def _scanned(self, snapshot: StoreSnapshot) -> None:
+        self.index.scanned(snapshot)
+        _ = self.certificates  # here rather than in the first request that asks for them
+        for webhook in self.webhooks:
+            webhook.wake()
+
+
+def _modalities(model: Path) -> tuple[str, ...]:
+    return tuple(ModelRecord.read(model / MODEL, "model record").modalities)

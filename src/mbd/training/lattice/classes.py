@@ -1,0 +1,102 @@
+"""What a module of classes has beside its ridges: a logistic member, calibration, and a discount of the prior.
+
+With the blend f of ridge and kernel ridge and the logistic member's logits g, all out of fold,
+
+    z = c ((1 − α) c_f f + α c_g g) − τ log π                 π: class frequencies in train
+
+c_f, c_g and c make the likelihood greatest, so that softmax z is calibrated; α does too, but is pulled towards ½:
+squared loss errs by answering the common classes, logistic loss by its confidence. τ discounts the prior: it is the one
+with the greatest weighted F1 over the folds, less the standard error of what it gains over τ = 0.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from mbd.model.coordinates import softmax
+from mbd.tensors import Array
+from mbd.training.lattice.logistic import LogisticRows
+from mbd.training.lattice.ridge import Fit, Strengths, out_of_fold
+
+_LEADING = 96  # principal directions of each modality with which strengths are chosen
+_SHIFTS = (-1.5, -1.0, -0.5, 0.0)  # of the ridge's strengths: a logistic Hessian is that of ridge times π (1 − π)
+_FEW_STEPS, _STEPS = 6, 12
+_SHARES = np.arange(0, 1.01, 0.125)
+_PULL = 0.3  # of α towards ½, in nats
+_DISCOUNTS = np.arange(0, 1.01, 0.1)
+_SHARPEST = 6.0  # log₂ of the greatest and least factor of scores
+_HALVINGS = 20
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """z = scales[0] f + scales[1] g + shift."""
+
+    scales: Array
+    shift: Array
+
+    def probabilities(self, scores: Array, logits: Array) -> Array:
+        """Return softmax z."""
+        return softmax(self.scales[0] * scores + self.scales[1] * logits + self.shift)
+
+
+def train_logistic(rows: LogisticRows, ridge_strengths: Strengths) -> tuple[Fit, Array]:
+    """Return the logistic member of all rows, and its logits out of fold."""
+    choices = [tuple(s + shift for s in ridge_strengths) for shift in _SHIFTS]
+    few = rows.leading(_LEADING)
+    logits = [out_of_fold(few.features, few.folds, fits) for fits in few.left_out(choices, _FEW_STEPS)]
+    best = min(range(len(choices)), key=lambda k: _loss(rows.targets, logits[k]))
+    whole, left_out = rows.fit(choices[best], _STEPS)
+    return whole, out_of_fold(rows.features, rows.folds, left_out)
+
+
+def calibrate(targets: Array, folds: Array, scores: Array, logits: Array) -> Calibration:
+    """Return how scores and logits, both out of fold, become probabilities."""
+    f, g = _sharpened(targets, scores), _sharpened(targets, logits)
+
+    def loss(share: float) -> float:
+        return _loss(targets, (1 - share) * f * scores + share * g * logits) + _PULL * (share - 0.5) ** 2
+
+    share = float(min(_SHARES, key=loss))
+    scales = np.array([(1 - share) * f, share * g])
+    z = scales[0] * scores + scales[1] * logits
+    prior = -np.log((targets.sum(0) + 0.5) / (len(targets) + 0.5 * targets.shape[1]))
+    discount = max(_DISCOUNTS, key=partial(_gain, targets, folds, z, prior))
+    sharpness = _sharpened(targets, z + discount * prior)
+    return Calibration(sharpness * scales, sharpness * discount * prior)
+
+
+def _gain(targets: Array, folds: Array, z: Array, prior: Array, discount: float) -> float:
+    """Return how much weighted F1 a discount gains over none, less the standard error over folds."""
+    truth = targets.argmax(1)
+    gains = _f1_of_folds(truth, (z + discount * prior).argmax(1), folds) - _f1_of_folds(truth, z.argmax(1), folds)
+    return float(gains.mean() - gains.std(ddof=1) / np.sqrt(len(gains)))
+
+
+def _f1_of_folds(truth: Array, answers: Array, folds: Array) -> Array:
+    """Return the F1 of the classes, weighted by how often each is true, for each fold."""
+    classes, (names, fold) = int(truth.max()) + 1, np.unique(folds, return_inverse=True)
+    classes = max(classes, int(answers.max()) + 1)
+    cells = np.ravel_multi_index((fold, truth, answers), (len(names), classes, classes))
+    confusion = np.bincount(cells, minlength=len(names) * classes**2).reshape(-1, classes, classes)
+    support, chosen = confusion.sum(2), confusion.sum(1)
+    hits = np.diagonal(confusion, axis1=1, axis2=2)
+    found: Array = (2 * hits / np.maximum(support + chosen, 1) * support).sum(1) / support.sum(1)
+    return found
+
+
+def _sharpened(targets: Array, scores: Array) -> float:
+    """Return the c at which softmax(c scores) gives the true classes the greatest likelihood, by bisection."""
+    low, high = -_SHARPEST, _SHARPEST
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        slope = ((softmax(2.0**middle * scores) - targets) * scores).sum()
+        low, high = (low, middle) if slope > 0 else (middle, high)
+    return float(2.0 ** ((low + high) / 2))
+
+
+def _loss(targets: Array, logits: Array) -> float:
+    """Return the mean of −log probability of the true class."""
+    shifted = logits - logits.max(1, keepdims=True)
+    return float((np.log(np.exp(shifted).sum(1)) - (shifted * targets).sum(1)).mean())

@@ -1,0 +1,87 @@
+"""A store with signing keys, a small trained model, and `mbd serve --worker` on it."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mbd.certificate.keys import TRUST, make_keys
+from mbd.params import load_params
+from mbd.serving.tokens import TokenFile
+from mbd.steps import features, train
+from tests.certificate.authority import key_settings
+from tests.requests.small import SETTINGS
+
+PATIENCE = 240.0
+
+
+@dataclass
+class Office:
+    """Everything that carries out a request in earnest."""
+
+    folder: Path
+    settings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def make(cls, folder: Path) -> "Office":
+        make_keys(folder / "keys", "signer")
+        (folder / "store").mkdir()
+        own = [f"store.url=file://{folder}/store", f"serving.tokens={folder}/tokens.json", "serving.poll_seconds=0.5"]
+        office = cls(folder, [*SETTINGS, *key_settings(folder), *own, f"deletion.ledgers={folder}/ledgers"])
+        params = load_params(None, office.settings)
+        features.run(params, folder / "features")
+        train.run(params, folder / "features", folder / "model")
+        return office
+
+    @property
+    def trust_file(self) -> Path:
+        return self.folder / "keys" / TRUST
+
+    def token(self, *roles: Any) -> str:
+        return TokenFile(self.folder / "tokens.json").new(f"client of {' and '.join(roles)}", roles)[0]
+
+    @contextmanager
+    def served(self, *arguments: str) -> Iterator[str]:
+        """Run the server; yield its address. Its log is in serve.log."""
+        sets = [part for setting in self.settings for part in ("--set", setting)]
+        command = [sys.executable, "-c", "from mbd.cli import main; main()", "--log-format", "json", "serve"]
+        command += ["--port", "0", "--model", str(self.folder / "model"), *arguments, *sets]
+        with (
+            (self.folder / "serve.log").open("ab") as log,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        ):
+            try:
+                assert process.stdout
+                yield process.stdout.readline().strip()
+            finally:
+                process.terminate()
+                assert process.wait(60) == 0
+
+    @property
+    def worker(self) -> list[str]:
+        return ["--worker", "--features", str(self.folder / "features")]
+
+
+def call(url: str, token: str, document: object = None) -> dict[str, Any]:
+    body = None if document is None else json.dumps(document).encode()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as response:
+        found: dict[str, Any] = json.load(response)
+        return found
+
+
+def wait_for_end(url: str, token: str, identifier: str) -> dict[str, Any]:
+    """Wait until a request is carried out, one way or the other."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        request = call(f"{url}/requests/{identifier}", token)
+        if request["state"] not in ("received", "running"):
+            return request
+        time.sleep(0.3)
+    raise AssertionError(f"the request is still {request['state']}")

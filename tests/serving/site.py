@@ -1,0 +1,110 @@
+"""A served store with its own keys and a token for each role, in this process or in one of its own."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from mbd.formats.access import ROLES
+from mbd.params import Params, load_params
+from mbd.serving.app import create_app
+from mbd.serving.service import Service
+from mbd.serving.tokens import TokenFile
+from tests.monitoring.golden_store import GoldenStore
+
+PATIENCE = 20.0
+
+
+@dataclass
+class Site:
+    """A store to serve, and who may do what."""
+
+    golden: GoldenStore
+    settings: list[str] = field(default_factory=list)
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, folder: Path, *settings: str) -> "Site":
+        site = cls(GoldenStore.open(folder), list(settings))
+        for role in ROLES:
+            site.tokens[role], _ = site.token_file.new(f"{role} client", [role])
+        return site
+
+    @property
+    def token_file(self) -> TokenFile:
+        return TokenFile(self.golden.folder / "keys" / "tokens.json")
+
+    @property
+    def options(self) -> list[str]:
+        return [f"serving.tokens={self.token_file.file}", f"store.url={self.golden.url}", *self.settings]
+
+    @property
+    def params(self) -> Params:
+        return load_params(None, self.options)
+
+    def service(self) -> Service:
+        return Service.open(self.params, self.golden.store, self.golden.trust_file)
+
+    def headers(self, role: str | None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
+
+    @contextmanager
+    def client(self) -> Iterator["SiteClient"]:
+        """Serve in this process, until the first scan has ended."""
+        service = self.service()
+        with TestClient(create_app(service), base_url="http://testserver") as client:
+            assert service.monitor.scanned.wait(PATIENCE)
+            wait_until(lambda: service.index.complete or service.monitor.snapshot is None)
+            yield SiteClient(self, service, client)
+
+    @contextmanager
+    def process(self, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+        """Serve in a process of its own; yield its address."""
+        sets = [part for setting in self.options for part in ("--set", setting)]
+        command = [sys.executable, "-c", "from mbd.cli import main; main()", "--log-format", "json", "serve"]
+        command += ["--port", "0", "--trust", str(self.golden.trust_file), *sets, *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout
+            url = process.stdout.readline().strip()
+            assert url, process.stderr and process.stderr.read()
+            yield url, process
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+@dataclass
+class SiteClient:
+    """A client of a site in this process."""
+
+    site: Site
+    service: Service
+    http: TestClient
+
+    def get(self, path: str, role: str | None = "read", **more: Any) -> Any:
+        return self.http.get(path, headers=self.site.headers(role) | more.pop("headers", {}), **more)
+
+    def post(self, path: str, document: object = None, role: str | None = "submit", **more: Any) -> Any:
+        headers = self.site.headers(role) | more.pop("headers", {})
+        return self.http.post(path, json=document, headers=headers, **more)
+
+    def submit(self, key: str | None = None, **changes: Any) -> Any:
+        headers = {"Idempotency-Key": key} if key else {}
+        return self.post("/requests", {"model": "sentiment", "modalities": ["audio"]} | changes, headers=headers)
+
+    def rescan(self) -> None:
+        self.service.monitor.scan()
+
+
+def wait_until(ready: Any) -> None:
+    end = time.monotonic() + PATIENCE
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.02)

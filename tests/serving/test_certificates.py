@@ -1,0 +1,51 @@
+"""Certificates and models over HTTP."""
+
+from tests.monitoring.golden_store import golden
+from tests.serving.site import Site, SiteClient
+
+
+def test_certificates_have_the_state_that_the_log_says(site: Site) -> None:
+    first = site.golden.certificate("exact")
+    second = site.golden.certificate("surgery", days=20)
+    site.golden.revoke(first)
+    with site.client() as client:
+        found = client.get("/certificates", None).json()["certificates"]
+        assert [(one["digest"], one["state"]) for one in found] == [(second, "valid"), (first, "revoked")]
+        assert client.get(f"/certificates/{first}", None).json() == found[1]
+        assert client.get("/certificates", None, params={"state": "valid"}).json()["certificates"] == found[:1]
+        assert client.get("/certificates", None, params={"model": "x"}).json()["certificates"] == []
+        page = client.get("/certificates", None, params={"limit": 1}).json()
+        following = client.get("/certificates", None, params={"limit": 1, "before": page["next"]}).json()
+        assert (page["certificates"] + following["certificates"], following["next"]) == (found, None)
+        site.golden.revoke(second)
+        client.rescan()
+        assert client.get(f"/certificates/{second}", None).json()["state"] == "revoked"
+        assert client.get(f"/certificates/{'0' * 64}", None).status_code == 404
+
+
+def test_a_model_is_shown_with_its_release_and_what_is_revoked(site: Site) -> None:
+    digest = site.golden.certificate("surgery")
+    with site.client() as client:
+        found = client.get("/models/sentiment", None).json()
+        assert (found["current"]["digest"], found["revoked"]) == (digest, ["audio"])
+        assert found["takes"] == list(golden("surgery").predicate.structure.inputs)
+        assert client.get("/models", None).json()["models"] == [found]
+        unknown = client.get("/models/other", None)
+        assert (unknown.status_code, unknown.json()["known"]) == (404, ["sentiment"])
+
+
+def test_the_page_of_a_certificate_says_nothing_of_this_machine(client: SiteClient) -> None:
+    digest = next(iter(client.service.history.certificates))
+    client.service.url = "https://mbd.example"
+    answer = client.get(f"/certificates/{digest}/page", None)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert f"mbd verify https://mbd.example/store/certificates/{digest}" in answer.text
+    assert "file://" not in answer.text and str(client.site.golden.folder) not in answer.text
+
+
+def test_before_the_first_scan_lists_are_not_empty_but_unavailable(site: Site) -> None:
+    site.golden.trust_file.write_text("{}")
+    with site.client() as client:
+        assert client.get("/certificates", None).status_code == 503
+        assert client.get("/requests").status_code == 503
+        assert client.get("/readyz", None).status_code == 200

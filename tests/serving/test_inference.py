@@ -1,0 +1,55 @@
+"""Inference beside the rest of the HTTP interface: one server, one set of tokens, one page of metrics."""
+
+from pathlib import Path
+
+import numpy as np
+
+from mbd.model.predictor import load
+from tests.monitoring.golden_store import GOLDEN, golden
+from tests.serving.inference.server import encode, rows_of
+from tests.serving.site import Site, SiteClient, wait_until
+
+NAME = golden("exact").predicate.model
+SETTINGS = (f"serving.inference.models=[{NAME}]", "serving.inference.poll_seconds=0.1")
+
+
+def site_with_a_model(folder: Path, *settings: str) -> Site:
+    site = Site.make(folder, *SETTINGS, *settings)
+    site.golden.files("exact")
+    site.golden.certificate("exact")
+    return site
+
+
+def ready(client: SiteClient) -> None:
+    wait_until(lambda: client.get(f"/v2/models/{NAME}/ready").status_code == 200)
+
+
+def test_a_model_answers_beside_requests_and_metrics_without_a_token_or_a_rate(tmp_path: Path) -> None:
+    site = site_with_a_model(tmp_path, "serving.rate_per_minute=4", "serving.body_bytes=1024")
+    model = load(GOLDEN / "exact" / "model")
+    rows = {"text": rows_of(model, 40)["text"]}
+    body, headers = encode(rows)
+    assert len(body) > 1024
+    with site.client() as client:
+        ready(client)
+        for _ in range(10):
+            reply = client.http.post(f"/v2/models/{NAME}/infer", content=body, headers=headers)
+            assert reply.status_code == 200, reply.text
+        answer = reply.json()["outputs"][0]
+        np.testing.assert_allclose(answer["data"], model.predict(rows), rtol=1e-5)
+        assert f'mbd_inference_ready{{model="{NAME}"}} 1.0' in client.get("/metrics").text
+        assert client.get("/healthz").status_code == 200
+
+
+def test_inference_needs_a_token_that_may_read_unless_it_is_public(tmp_path: Path) -> None:
+    with site_with_a_model(tmp_path, "serving.public=[store, metrics]").client() as client:
+        assert client.get(f"/v2/models/{NAME}", role=None).status_code == 401
+        assert client.get(f"/v2/models/{NAME}", role="submit").status_code == 403
+        ready(client)
+
+
+def test_without_models_there_is_no_inference_but_its_document_is_in_the_openapi_otherwise(tmp_path: Path) -> None:
+    with Site.make(tmp_path / "plain").client() as client:
+        assert client.get(f"/v2/models/{NAME}").status_code == 404
+    with site_with_a_model(tmp_path / "models").client() as client:
+        assert "/v2/models/{name}/infer" in client.get("/openapi.json").json()["paths"]
