@@ -156,7 +156,7 @@ class Campaign:
             except MbdError:
                 continue
             assert admissible, f"guard, {change}: {kind}"
-            assert self.truth.get(admission.certificate, VALID) == VALID, f"guard, {change}"
+            assert self.truth.get(admission.release.digest, VALID) == VALID, f"guard, {change}"
             self.counts["admitted"] += 1
 
     def _ask_exporter(self, change: str) -> None:

@@ -1,20 +1,33 @@
 """The history of a store follows from the entries of its log alone; no other object decides anything."""
 
 import shutil
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from mbd.certificate.compose import supersession
 from mbd.certificate.history import History
-from mbd.certificate.keys import revoke_key
+from mbd.certificate.keys import load_signer, revoke_key
 from mbd.certificate.layout import certificate_name
 from mbd.certificate.log.tiles import CHECKPOINT
+from mbd.certificate.publish import Publisher
+from mbd.certificate.register import Registrar
 from mbd.certificate.replay import cache_file, read_history
+from mbd.certificate.state import entry
 from mbd.certificate.trust import write_trust
-from mbd.errors import VerificationError
+from mbd.errors import UsageError, VerificationError
+from mbd.formats.registration import Reinstatement
+from mbd.formats.statement import ReinstatementStatement, subjects_of
+from mbd.params import load_params
+from mbd.params.operations import StoreSettings
 from mbd.records import now
+from mbd.storage.store import Store
+from tests.certificate.authority import key_settings
+from tests.certificate.killing import CountingStore, killed_at
 from tests.monitoring.golden_store import GoldenStore, golden
 
 
@@ -210,3 +223,98 @@ def test_without_a_place_for_the_cache_there_is_none(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert [history_of(golden_store, cached=True).read for _ in range(2)] == [1, 1]
+
+
+# Reinstatement
+
+
+def registrar_of(store: GoldenStore) -> Registrar:
+    settings = load_params(None, key_settings(store.folder)).certificate
+    log = load_signer(f"file:{store.folder}/keys/log.pem")
+    return Registrar(Publisher(store.store, StoreSettings(), log, store.trust), store.private, settings)
+
+
+def test_a_reinstated_modality_may_be_taken_again_until_it_is_deleted_again(golden_store: GoldenStore) -> None:
+    model, registrar = golden("surgery").predicate.model, registrar_of(golden_store)
+    first = golden_store.certificate()
+    digest, overruled = registrar.reinstate(model, ["audio"], "consent given again")
+    history = history_of(golden_store)
+    assert (overruled, history.model(model).revoked) == ((first,), frozenset())
+    (about,) = history.about(first)
+    assert (about.digest, about.kind, about.effect, about.modalities) == (
+        digest,
+        "reinstatement",
+        "overruled",
+        ("audio",),
+    )
+    status = entry(golden_store.store, first, golden_store.trust, now()).status
+    assert status.state == "valid"
+    assert "; audio reinstated " in status.reason
+    golden_store.certificate("certified")
+    assert history_of(golden_store).model(model).revoked == {"audio"}
+
+
+def test_a_certificate_that_the_reinstatement_does_not_list_keeps_its_effect(golden_store: GoldenStore) -> None:
+    model = golden("surgery").predicate.model
+    first, second = golden_store.certificate(), golden_store.certificate("certified")
+    statement = ReinstatementStatement(
+        subject=subjects_of({first: first}),
+        predicate=Reinstatement(model=model, modalities=("audio",), reason="consent", issued=now()),
+    )
+    golden_store.publish(statement)
+    assert history_of(golden_store).model(model).revoked == {"audio"}
+    assert registrar_of(golden_store).reinstate(model, ["audio"], "consent")[1] == tuple(sorted((first, second)))
+    assert history_of(golden_store).model(model).revoked == frozenset()
+
+
+def test_a_later_certificate_of_the_lineage_does_not_revoke_again_what_was_reinstated(
+    golden_store: GoldenStore,
+) -> None:
+    model = golden("surgery").predicate.model
+    golden_store.certificate()
+    registrar_of(golden_store).reinstate(model, ["audio"], "consent")
+    deleted = golden("surgery").predicate.deleted
+    both = deleted.model_copy(update={"modalities": ("visual",), "revoked": ("audio", "visual")})
+    golden_store.certificate(deleted=both)
+    assert history_of(golden_store).model(model).revoked == {"visual"}
+
+
+def test_what_is_not_revoked_cannot_be_reinstated(golden_store: GoldenStore) -> None:
+    golden_store.certificate()
+    with pytest.raises(UsageError, match="text is not revoked for"):
+        registrar_of(golden_store).reinstate(golden("surgery").predicate.model, ["text"], "consent")
+    assert history_of(golden_store).size == 1
+
+
+def test_the_cache_keeps_registrations_and_reinstatements(golden_store: GoldenStore) -> None:
+    model = golden("surgery").predicate.model
+    golden_store.certificate()
+    registrar_of(golden_store).reinstate(model, ["audio"], "consent")
+    history_of(golden_store, cached=True)
+    cached = history_of(golden_store, cached=True)
+    assert (cached.read, cached.model(model).revoked) == (0, frozenset())
+    assert cached == history_of(golden_store)
+
+
+def test_killed_at_every_use_of_the_store_a_reinstatement_is_logged_once(tmp_path: Path) -> None:
+    model = golden("surgery").predicate.model
+
+    def prepared(name: str) -> GoldenStore:
+        store = GoldenStore.open(tmp_path / name)
+        store.certificate()
+        return store
+
+    def reinstate(store: GoldenStore, opened: Store) -> None:
+        registrar = registrar_of(store)
+        killing = replace(registrar, publisher=replace(registrar.publisher, store=opened))
+        killing.reinstate(model, ["audio"], "consent")
+
+    counted = prepared("counted")
+    counting = CountingStore(counted.store)
+    reinstate(counted, cast("Store", counting))
+    for operation in range(1, len(counting.operations) + 1):
+        store = prepared(str(operation))
+        assert killed_at(operation, "after", partial(getattr, store, "store"), partial(reinstate, store))
+        reinstate(store, store.store)
+        history = history_of(store)
+        assert (history.size, history.model(model).revoked) == (2, frozenset())

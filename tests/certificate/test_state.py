@@ -60,7 +60,7 @@ def golden_store(model_workspace: ModelWorkspace, tmp_path: Path) -> LifecycleSt
 
 def states(certificate: DeletionStatement, *about: AnyStatement, after: timedelta = DAY) -> Status:
     facts = certificate_facts(0, OLD, certificate)
-    said = [statement_facts(index, NEW, statement, facts) for index, statement in enumerate(about, start=1)]
+    said = [statement_facts(index, NEW, statement, OLD, facts) for index, statement in enumerate(about, start=1)]
     return status_of(facts, [one for one in said if one], certificate.predicate.issued + after)
 
 

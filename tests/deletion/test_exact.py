@@ -12,6 +12,7 @@ from mbd.deletion.exact import delete
 from mbd.deletion.outcome import ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
+from mbd.features.leave_out import leave_out
 from mbd.features.rows import Rows
 from mbd.formats.deletion import DeletionTarget
 from mbd.model.checkpoint import save_model
@@ -19,7 +20,11 @@ from mbd.model.lattice import from_tensors
 from mbd.model.predictor import Model
 from mbd.params import load_params
 from mbd.tensors import Array
+from mbd.training.joint import train_joint
 from mbd.training.lattice import train_lattice, train_modules, training_rows
+from mbd.training.trained import recorded_params
+from tests.deletion.models import home_with_models
+from tests.deletion.models import model_before as model_before_of
 from tests.features.build import synthetic_set
 
 SMALL = ["model.backbone=lattice", "model.lattice.components=6", "model.lattice.landmarks=16"]
@@ -113,8 +118,9 @@ def test_subjects_of_valid_rows_are_forgotten_where_these_were_trained_on(whole:
     outcome = delete(DeletionTarget(modalities=("audio",), subjects=subjects), before, both)
     rows = without_recordings(training_rows(whole.data, both.model.lattice), "audio", subjects)
     assert bits(outcome.tensors) == bits(_trained(rows, whole))
-    with pytest.raises(DataError, match="no train row belongs to this subject"):
-        delete(DeletionTarget(modalities=("audio",), subjects=subjects), whole, PARAMS)
+    assert bits(outcome.tensors) != bits(trained.tensors)
+    unread = delete(DeletionTarget(modalities=("audio",), subjects=subjects), whole, PARAMS)
+    assert bits(unread.tensors) == bits(whole.tensors)
 
 
 def test_forgetting_subjects_and_deleting_modalities_go_in_any_order(whole: ModelBefore) -> None:
@@ -151,12 +157,35 @@ def test_a_lattice_of_an_earlier_version_is_not_mixed_with_modules_of_this_one(w
     assert refusal.value.key == name
 
 
-def test_a_subject_that_is_not_there_is_named(whole: ModelBefore) -> None:
-    with pytest.raises(DataError, match="no train row belongs") as refusal:
-        delete(DeletionTarget(modalities=("audio",), subjects=("nobody",)), whole, PARAMS)
-    assert refusal.value.value == "nobody"
+def test_a_subject_that_is_not_there_is_refused_and_not_named(whole: ModelBefore) -> None:
+    with pytest.raises(DataError, match="no row belongs to 1 of these subjects") as refusal:
+        delete(DeletionTarget(modalities=("audio",), subjects=("unknown-person",)), whole, PARAMS)
+    assert "unknown-person" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_no_weight_depends_on_a_subject_whom_training_has_not_read(whole: ModelBefore, split: str) -> None:
+    subject = str(whole.data.split(split).groups[0])
+    outcome = delete(DeletionTarget(modalities=("audio",), subjects=(subject,)), whole, PARAMS)
+    assert bits(outcome.tensors) == bits(whole.tensors)
+    assert outcome.facts["splits"] == [split]
+    assert outcome.facts["recordings_forgotten"] > 0
+    assert any("No number of the weights depends" in text for text in outcome.record.guarantee.assumptions)
 
 
 def test_subjects_are_forgotten_in_one_modality_at_a_time(whole: ModelBefore) -> None:
     with pytest.raises(UsageError, match="one modality at a time"):
         delete(DeletionTarget(modalities=("audio", "text"), subjects=("train-v0000",)), whole, PARAMS)
+
+
+def test_a_joint_model_forgets_a_person_by_training_again(tmp_path: Path) -> None:
+    before = model_before_of(home_with_models(tmp_path))
+    subject = str(before.data.split("train").groups[0])
+    outcome = delete(DeletionTarget(modalities=("audio",), subjects=(subject,)), before, PARAMS)
+    (tmp_path / "retained").mkdir()
+    leave_out(tmp_path / "data", tmp_path / "retained", {"audio": [subject]})
+    own = recorded_params(before.record, PARAMS)
+    again = train_joint(FeatureSet.open(tmp_path / "retained"), own, work=tmp_path / "work", progress=False)
+    assert bits(outcome.tensors) == bits(again.tensors)
+    assert bits(outcome.tensors) != bits(before.tensors)
+    assert outcome.record.data == again.record.data

@@ -25,6 +25,7 @@ def exporter_page(folder: Path) -> str:
     """Return the metrics page of a store with requests and certificates."""
     lifecycle_store = GoldenStore.open(folder)
     lifecycle_store.certificate("certified")
+    lifecycle_store.registration()
     lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
     monitor = lifecycle_store.monitor()
     monitor.scan()

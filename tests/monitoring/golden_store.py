@@ -17,8 +17,9 @@ from mbd.certificate.log.tiles import claim_name
 from mbd.certificate.publish import Publisher, publish_statement
 from mbd.certificate.tombstones import keep_list
 from mbd.certificate.trust import read_trust, write_trust
-from mbd.formats.predicate import Erasure
+from mbd.formats.predicate import DigestOrCommitment, Erasure
 from mbd.formats.purge import PurgeReport, Target, TombstoneList
+from mbd.formats.registration import RegisteredData, Registration
 from mbd.formats.statement import (
     CERTIFICATE,
     MODEL,
@@ -28,6 +29,7 @@ from mbd.formats.statement import (
     PurgeStatement,
     Reaudit,
     ReauditStatement,
+    RegistrationStatement,
     parse_payload,
     subjects_of,
     to_payload,
@@ -113,6 +115,31 @@ class GoldenStore(KeyedStore):
         """Publish a certificate of a kind, with the next re-audit due in `days`."""
         return self.publish(self.dated(kind, days=days, **changes))
 
+    def registration(self, kind: str = "exact", **changes: Any) -> str:
+        """Register the model of a golden certificate, as if it was trained like that; `changes` go on top."""
+        statement = golden(kind)
+        predicate = Registration(
+            model=statement.predicate.model,
+            issuer=statement.predicate.issuer,
+            backbone=statement.predicate.structure.backbone,
+            inputs=statement.predicate.structure.inputs,
+            sees=tuple(statement.predicate.structure.inputs),
+            data=RegisteredData(name="golden", content=DigestOrCommitment(commitment="0" * 64), dvc_revision=None),
+            left_out=(),
+            references=(),
+            evaluation=None,
+            promoted=True,
+            reason="for the test",
+            previous=None,
+            git_commit=None,
+            image_digest=None,
+            run_id=None,
+            issued=now(),
+        )
+        digests = {name: statement.digests[name] for name in (WEIGHTS, MODEL)}
+        changed = predicate.model_copy(update=changes)
+        return self.publish(RegistrationStatement(subject=subjects_of(digests), predicate=changed))
+
     def dated(self, kind: str, *, days: float = 90, **changes: Any) -> DeletionStatement:
         """Return a golden certificate as if it was issued now."""
         statement, at = golden(kind), now()
@@ -147,7 +174,7 @@ class GoldenStore(KeyedStore):
         return StoreScanner(self.store, self.private, self.trust_file)
 
     def monitor(self) -> StoreMonitor:
-        return StoreMonitor(self.scanner(), 0.05)
+        return StoreMonitor(self.scanner(), 0.05, retrain_days=30)
 
 
 def seconds(at: datetime) -> float:

@@ -7,6 +7,7 @@ import pytest
 from mbd.monitoring.metrics import ALL, Metric
 
 BOUNDED = {
+    "release",
     "model",
     "modality",
     "method",
@@ -28,6 +29,9 @@ BOUNDED = {
     "status",
 }
 COUNTED = {
+    "modalities",
+    "references",
+    "usable",
     "requests",
     "certificates",
     "failures",

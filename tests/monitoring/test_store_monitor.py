@@ -4,14 +4,19 @@ import os
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from mbd.certificate.compose import supersession
 from mbd.certificate.layout import certificate_name
+from mbd.certificate.replay import read_history
+from mbd.formats.registration import RegisteredReference
 from mbd.formats.request import Lease
 from mbd.monitoring import metrics
 from mbd.monitoring.store_monitor import StoreMonitor
+from mbd.records import now
 from tests.monitoring.golden_store import GoldenStore, days_from_now, golden, seconds
 from tests.monitoring.page import ExporterPage
 
@@ -173,3 +178,27 @@ def test_once_prints_the_page_without_torch(lifecycle_store: GoldenStore, tmp_pa
     page = ExporterPage(done.stdout)
     assert page[metrics.STORE_UP][()] == 1
     assert page[metrics.BUILD]
+
+
+def test_models_are_shown_with_what_is_current_revoked_ready_and_due(tmp_path: Path) -> None:
+    store = GoldenStore.open(tmp_path)
+    name, inputs = golden("exact").predicate.model, tuple(golden("exact").predicate.structure.inputs)
+    reference = RegisteredReference(without=inputs[:1], weights="1" * 64, record="2" * 64)
+    store.registration(references=(reference,))
+    monitor = store.monitor()
+    monitor.scan()
+    page = ExporterPage(monitor.text())
+    registered = read_history(store.store, store.trust, cached=False).model(name).current
+    assert registered is not None
+    assert page[metrics.MODEL_RELEASED] == {(name, "registered"): seconds(registered.issued)}
+    assert page[metrics.MODEL_USABLE] == {(name,): 1}
+    assert page[metrics.MODEL_REFERENCE] == {(name, m): float(m == inputs[0]) for m in inputs}
+    assert page[metrics.RETRAIN_BY] == {(name,): seconds(registered.issued + timedelta(days=30))}
+    deleted = golden("exact").predicate.deleted
+    gone = deleted.model_copy(update={"modalities": inputs[:1], "revoked": inputs[:1]})
+    revoked = store.certificate("surgery", model=name, deleted=gone)
+    store.publish(supersession(revoked, "3" * 64, "for the test", now()))
+    monitor.scan()
+    page = ExporterPage(monitor.text())
+    assert page[metrics.MODEL_REVOKED] == {(name, inputs[0]): 1}
+    assert page[metrics.MODEL_USABLE] == {(name,): 0}

@@ -39,6 +39,7 @@ def test_a_certified_model_is_admitted_by_its_certificate(
 ) -> None:
     admission = admit(model_workspace.deletion("surgery"), authority.store, authority.trust)
     assert admission.certificate == Bundle(authority.folder / "published-surgery").digest
+    assert admission.verdict is not None
     assert admission.verdict.verified
 
 
@@ -54,7 +55,7 @@ def test_a_certificate_admits_a_model_under_its_own_name_only(
     authority: CertificateAuthority, model_workspace: ModelWorkspace
 ) -> None:
     model = model_workspace.deletion("surgery")
-    assert admit(model, authority.store, authority.trust, name="sentiment").verdict.verified
+    assert admit(model, authority.store, authority.trust, name="sentiment").certificate
     assert "no certificate is about these weights" in refusal(authority, model, name="another")
 
 

@@ -362,7 +362,6 @@ def test_two_processes_operate_as_one(tmp_path: Path) -> None:
         ((), "model", [], [], "no modality to delete was named"),
         ((), "model", ["text", "audio", "visual"], [], "at least one must be left"),
         ((), "lattice", ["audio"], [], "surgery is for the joint backbone, and this model is a lattice"),
-        (("deletion.method=exact",), "model", ["audio"], ["g1"], "a joint model forgets whole modalities"),
         (CERTIFIED, "lattice", ["audio"], [], "certified is for the joint backbone"),
         ((), "model", ["audio"], ["speaker9"], "whole modalities, not those of single subjects"),
         (

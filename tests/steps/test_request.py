@@ -23,6 +23,8 @@ from mbd.params import load_params
 from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
+from mbd.steps.base_model import find_base
+from mbd.steps.persons import Start
 from mbd.steps.request import Worker
 from mbd.storage import open_private, open_store
 from mbd.storage.store import update
@@ -157,8 +159,12 @@ def test_a_signed_certificate_of_an_abandoned_batch_is_not_published_later(
 ) -> None:
     assert worker.model
     request, lease = submitted(worker, "audio"), Lease(worker="slow", until=now(), batch=DEAD)
+    assert worker.features
     record, _ = load_model(worker.model)
-    decision = worker._certified(tmp_path / "work", worker.model, record, lease, [request], ())
+    (tmp_path / "work").mkdir()
+    base = find_base(worker.params, worker.store_url, worker.model)
+    start = Start(worker.params, base, worker.model, record, worker.features, tmp_path / "work")
+    decision = worker._certified(start, lease, [request])
     current = carried_out(worker, "visual")
     assert worker.request_store.get(request.id).state == "certified"  # by the same deletion
     again = submitted(worker, "audio")
@@ -219,7 +225,7 @@ def test_a_watching_worker_goes_on_after_failures_and_lets_a_failed_request_rest
         return len(waited) < 4
 
     store = Path(worker.store_url.removeprefix("file://"))
-    broken = replace(worker, features=worker.features / "nothing")
+    broken = replace(worker, features=Path(str(worker.features)) / "nothing")
     outcomes = list(broken.watch(wait))
     assert [(request.id, request.state) for request, _ in outcomes] == [(first.id, "failed")]
     assert waited[1] > waited[0] == worker.params.serving.poll_seconds

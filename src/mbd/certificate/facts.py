@@ -5,27 +5,32 @@ everything that was deleted, the gate decides the same again, and the next date 
 that says otherwise moves no date.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal
 
 from mbd.certificate.verdict import Check
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.statement import (
+    MODEL,
     WEIGHTS,
     AnyStatement,
     DeletionStatement,
+    NothingHeldStatement,
     PurgeStatement,
     ReauditStatement,
+    RegistrationStatement,
+    ReinstatementStatement,
     RevocationStatement,
-    SupersessionStatement,
 )
 from mbd.formats.strength import shortfalls
 from mbd.params.certificate import MOST_REAUDIT_DAYS
 
-Effect = Literal["revoked", "superseded", "refuted", "passed", "none"]
-"""what a statement does to the certificate that it is about; `passed`: an audit that sets the next date"""
-Kind = Literal["supersession", "revocation", "reaudit", "purge"]
+Effect = Literal["revoked", "superseded", "refuted", "passed", "overruled", "none"]
+"""what a statement does to the certificate that it is about; `passed`: an audit that sets the next date; `overruled`:
+what it revoked may be taken again, and what it says of its own model stays true"""
+Kind = Literal["supersession", "revocation", "reaudit", "purge", "reinstatement", "nothing-held"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,52 @@ class CertificateFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceFacts:
+    """A registered reference: a model that never saw some modalities of the registered one."""
+
+    inputs: tuple[str, ...]
+    """modalities that it takes: it has seen no other"""
+    weights: str
+    """SHA-256 of its weights"""
+    record: str
+    """SHA-256 of its `model.json`"""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationFacts:
+    """A registered model in the log."""
+
+    index: int
+    digest: str
+    """SHA-256 of its envelope"""
+    model: str
+    inputs: tuple[str, ...]
+    """modalities that it takes"""
+    sees: tuple[str, ...]
+    """modalities that its training has seen"""
+    weights: str
+    """SHA-256 of its weights"""
+    record: str
+    """SHA-256 of its `model.json`"""
+    data: str
+    """digest of its data, or a commitment to it"""
+    dvc_revision: str | None
+    left_out: tuple[str, ...]
+    """certificates of persons' deletions that its training has respected"""
+    references: tuple[ReferenceFacts, ...]
+    promoted: bool
+    previous: str | None
+    metrics: dict[str, float]
+    """on the valid split"""
+    issued: datetime
+    run_id: str | None
+
+
+Release = CertificateFacts | RegistrationFacts
+"""a model that was published under a name: registered, or certified after a deletion"""
+
+
+@dataclass(frozen=True, slots=True)
 class StatementFacts:
     """A statement about a certificate in the log; a certificate that names another in `supersedes` makes one, too."""
 
@@ -77,6 +128,8 @@ class StatementFacts:
     """of an audit: the pipeline run that made it"""
     tombstones: str | None = None
     """of a purge: SHA-256 of the list of purged files"""
+    modalities: tuple[str, ...] = ()
+    """of a reinstatement: what may be taken again"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,38 +167,63 @@ def certificate_facts(index: int, digest: str, statement: DeletionStatement) -> 
     )
 
 
+def registration_facts(index: int, digest: str, statement: RegistrationStatement) -> RegistrationFacts:
+    """Return what is kept of a registration."""
+    predicate, inputs = statement.predicate, tuple(statement.predicate.inputs)
+    content = predicate.data.content
+    return RegistrationFacts(
+        index=index,
+        digest=digest,
+        model=predicate.model,
+        inputs=inputs,
+        sees=predicate.sees,
+        weights=statement.digests[WEIGHTS],
+        record=statement.digests[MODEL],
+        data=content.sha256 or content.commitment or "",
+        dvc_revision=predicate.data.dvc_revision,
+        left_out=predicate.left_out,
+        references=tuple(
+            ReferenceFacts(tuple(m for m in inputs if m not in one.without), one.weights, one.record)
+            for one in predicate.references
+        ),
+        promoted=predicate.promoted,
+        previous=predicate.previous,
+        metrics=predicate.evaluation.metrics if predicate.evaluation else {},
+        issued=predicate.issued,
+        run_id=predicate.run_id,
+    )
+
+
 def statement_facts(
-    index: int, digest: str, statement: AnyStatement, certificate: CertificateFacts | None
-) -> StatementFacts | None:
-    """Return what is kept of a statement about a certificate; None if it is a certificate that replaces no other.
+    index: int, digest: str, statement: AnyStatement, about: str, certificate: CertificateFacts | None
+) -> StatementFacts:
+    """Return what is kept of a statement about a certificate.
 
     Args:
         index: Its index in the log.
         digest: SHA-256 of its envelope.
         statement: What it states.
-        certificate: What it is about, as the log has it; None if the log has no such certificate before it.
+        about: SHA-256 of the envelope of the certificate.
+        certificate: The certificate as the log has it; None if the log has no such certificate before the statement.
 
     """
-    issued = statement.predicate.issued
+    facts = partial(StatementFacts, index, digest, about=about, issued=statement.predicate.issued)
     match statement:
-        case DeletionStatement():
-            other = statement.predicate.supersedes
-            reason = "replaced by another certificate"
-            return StatementFacts(index, digest, "supersession", other, "superseded", reason, issued) if other else None
-        case SupersessionStatement():
-            reason = "replaced by another certificate"
-            return StatementFacts(index, digest, "supersession", statement.certificate, "superseded", reason, issued)
         case RevocationStatement():
-            reason = statement.predicate.reason
-            return StatementFacts(index, digest, "revocation", statement.certificate, "revoked", reason, issued)
+            return facts(kind="revocation", effect="revoked", reason=statement.predicate.reason)
         case ReauditStatement():
             effect, reason = audit_effect(statement, certificate)
             due, run = statement.predicate.reaudit_by, statement.predicate.run_id
-            return StatementFacts(index, digest, "reaudit", statement.certificate, effect, reason, issued, due, run)
+            return facts(kind="reaudit", effect=effect, reason=reason, reaudit_by=due, run_id=run)
         case PurgeStatement():
             claim, listed = statement.predicate.erasure.claim, statement.predicate.tombstones
-            facts = StatementFacts(index, digest, "purge", statement.certificate, "none", claim, issued)
-            return replace(facts, tombstones=listed)
+            return facts(kind="purge", effect="none", reason=claim, tombstones=listed)
+        case ReinstatementStatement():
+            again, reason = statement.predicate.modalities, statement.predicate.reason
+            return facts(kind="reinstatement", effect="overruled", reason=reason, modalities=again)
+        case NothingHeldStatement():
+            return facts(kind="nothing-held", effect="none", reason="nothing of a person was in its data")
+    return facts(kind="supersession", effect="superseded", reason="replaced by another certificate")
 
 
 def audit_effect(statement: ReauditStatement, certificate: CertificateFacts | None) -> tuple[Effect, str]:

@@ -1,18 +1,22 @@
 """The guard before a serving system: which models may be loaded, and which inputs they may be given.
 
 A model is admitted only if the log has a certificate of its very weights that verifies (signatures, log, structure),
-is not revoked, superseded, refuted or overdue, and the model takes no modality that was revoked for its name. Purged
-weights have none, so the guard needs no list of them. Nothing is admitted if the log cannot be read completely, or if
-its checkpoint is too old.
+is not revoked, superseded, refuted or overdue, and the model takes no modality that was revoked for its name. Without a
+certificate, a registration of its weights and record admits it, if it was not revoked and the model has seen nothing
+that was revoked for its name, neither a modality nor recordings of a person. Purged weights are admitted by nothing, so
+the guard needs no list of them. Nothing is admitted if the log cannot be read completely, or if its checkpoint is too
+old.
 :func:`input_schema` is the JSON Schema of what a model may be given: a revoked modality does not validate.
 """
 
 import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from mbd.certificate.facts import CertificateFacts, RegistrationFacts, Release
 from mbd.certificate.history import MAX_AGE, History
 from mbd.certificate.replay import read_history
 from mbd.certificate.state import status_in
@@ -32,10 +36,22 @@ from mbd.storage.store import Store
 class Admission:
     """A model that may be loaded."""
 
-    certificate: str
-    verdict: Verdict
+    release: Release
+    """the certificate or the registration that admits it, as the log has it"""
+    verdict: Verdict | None
+    """of the certificate; None: a registration admits the model"""
     record: ModelRecord
-    """as it is in the model's folder, which was compared with the certificate"""
+    """as it is in the model's folder, which was compared with the certificate or the registration"""
+
+    @property
+    def certificate(self) -> str | None:
+        """SHA-256 of the certificate that admits it; None: a registration does."""
+        return self.release.digest if isinstance(self.release, CertificateFacts) else None
+
+    @property
+    def registration(self) -> str | None:
+        """SHA-256 of the registration that admits it; None: a certificate does."""
+        return self.release.digest if isinstance(self.release, RegistrationFacts) else None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -53,16 +69,16 @@ def admit(
     history: History | None = None,
     name: str | None = None,
 ) -> Admission:
-    """Return the certificate by which a model may be loaded.
+    """Return the certificate, or else the registration, by which a model may be loaded.
 
     Args:
         model: The model's folder.
-        store: Where its certificate is published.
+        store: Where it is published.
         trust: Who is trusted.
         at: The time that counts as now.
         max_age: How old the log's checkpoint may be; an older one may hide that the certificate was revoked.
         history: What the store's log says, if it was read before.
-        name: The model name under which it is to be loaded: certificates of other names do not count. None: any name.
+        name: The model name under which it is to be loaded: statements about other names do not count. None: any name.
 
     Raises:
         VerificationError: The model may not be loaded; it says why.
@@ -77,24 +93,52 @@ def admit(
         raise DataError("there are no weights in this folder", file=model / WEIGHTS, hint="give a model folder")
     history = (history or read_history(store, trust)).require(at, max_age)
     refused: list[str] = []
-    named = [one for one in history.certificates.values() if name in (None, one.model)]
-    about = [one for one in named if one.weights == digests[WEIGHTS]]
-    for certificate in reversed(about):
-        status = status_in(history, certificate, at, max_age=max_age)
-        if status.state != "valid":
-            refused.append(status.reason)
-            continue
-        verdict = _verified(certificate.digest, model, history, trust, at, max_age)
-        if verdict.verified:
+    for release in _releases(history, digests[WEIGHTS], name):
+        problem, verdict = _problem(release, model, digests, history, trust, at, max_age)
+        if problem is None:
             record = ModelRecord.read(model / RECORD, "model record (model.json)", "fetch the model again")
-            return Admission(certificate.digest, verdict, record)
-        refused += [f"{check.name}: {check.reason}" for check in verdict.problems]
+            return Admission(release, verdict, record)
+        refused.append(problem)
+    nothing = "no certificate is about these weights, and no registration"
     raise VerificationError(
-        f"the model is not admitted: {'; '.join(refused)}" if refused else "no certificate is about these weights",
+        f"the model is not admitted: {'; '.join(refused)}" if refused else nothing,
         file=model / WEIGHTS,
         value=f"sha256 {digests[WEIGHTS]}",
-        hint="`mbd certificate list` shows which certificates are valid; load a model that has one",
+        hint="`mbd models list` shows what is current, `mbd certificate list` which certificates are valid",
     )
+
+
+def _releases(history: History, weights: str, name: str | None) -> list[Release]:
+    """Return the certificates and then the registrations of these weights (under a name), the latest first."""
+    kinds: tuple[Iterable[Release], ...] = (history.certificates.values(), history.registrations.values())
+    of_name = (one for releases in kinds for one in reversed(tuple(releases)) if name in (None, one.model))
+    return [one for one in of_name if one.weights == weights]
+
+
+def _problem(
+    release: Release,
+    model: Path,
+    digests: Mapping[str, str],
+    history: History,
+    trust: Trust,
+    at: datetime,
+    max_age: timedelta | None,
+) -> tuple[str | None, Verdict | None]:
+    """Return why a release does not admit the model in a folder (None: it does), and the verdict on a certificate."""
+    if isinstance(release, RegistrationFacts):
+        revoked = next((one for one in history.about(release.digest) if one.effect == "revoked"), None)
+        if revoked:
+            return f"its registration was revoked {revoked.issued:%Y-%m-%d}: {revoked.reason}", None
+        if digests.get(RECORD) != release.record:
+            return f"{RECORD} is not the one that was registered", None
+        return history.model(release.model).problem(release), None
+    status = status_in(history, release, at, max_age=max_age)
+    if status.state != "valid":
+        return status.reason, None
+    verdict = _verified(release.digest, model, history, trust, at, max_age)
+    if not verdict.verified:
+        return "; ".join(f"{check.name}: {check.reason}" for check in verdict.problems), verdict
+    return history.model(release.model).problem(release), verdict
 
 
 def input_schema(record: ModelRecord) -> dict[str, Any]:

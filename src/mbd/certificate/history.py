@@ -6,8 +6,9 @@ is in the store (:mod:`mbd.certificate.replay` reads them):
 
     history = read_history(store, trust)
     history.require()                              # VerificationError unless everything in the log could be read
-    history.model("sentiment").current             # the last release that no later statement withdraws
+    history.model("sentiment").current             # the last release, registered or certified, that is not withdrawn
     history.model("sentiment").revoked             # modalities that no release of this name may take
+    history.model("sentiment").references          # for each modality of it, the model that never saw it
     history.about(digest)                          # the statements about a certificate, in the log's order
     history.statement(digest)                      # a whole statement, out of the store
 
@@ -24,13 +25,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from mbd.certificate.facts import CertificateFacts, Effect, EntryFinding, StatementFacts
+from mbd.certificate.facts import (
+    CertificateFacts,
+    Effect,
+    EntryFinding,
+    ReferenceFacts,
+    RegistrationFacts,
+    Release,
+    StatementFacts,
+)
 from mbd.certificate.layout import certificate_name
 from mbd.certificate.log.checkpoint import Checkpoint
 from mbd.certificate.reader import parse_envelope
 from mbd.certificate.trust import CLOCKS_DIFFER_BY
 from mbd.errors import VerificationError
-from mbd.formats.statement import AnyStatement, DeletionStatement
+from mbd.formats.statement import AnyStatement, DeletionStatement, RegistrationStatement
 from mbd.params.certificate import CertificateSettings
 from mbd.storage.store import Store
 
@@ -47,10 +56,48 @@ class ModelHistory:
     name: str
     certificates: tuple[CertificateFacts, ...]
     """in the log's order"""
-    current: CertificateFacts | None
-    """the last release that no later statement revokes, supersedes or refutes"""
+    registrations: tuple[RegistrationFacts, ...]
+    """in the log's order"""
+    current: Release | None
+    """the last release that no later statement revokes, supersedes or refutes; of the registered ones, only those that
+    were promoted count"""
     revoked: frozenset[str]
-    """modalities that no release of this name may take: those of all its certificates that are not revoked"""
+    """modalities that no release of this name may take: those of all its certificates that are not revoked, without
+    those that were reinstated"""
+    persons: tuple[CertificateFacts, ...]
+    """certificates of persons' deletions that are not revoked and were not reinstated: what is trained later leaves
+    their recordings out"""
+    base: RegistrationFacts | None
+    """the registered model that the current release is, or was deleted from; None: none was registered"""
+    ready: tuple[ReferenceFacts, ...]
+    """references of the base that have seen no recordings which were deleted since"""
+
+    @property
+    def references(self) -> dict[str, ReferenceFacts | None]:
+        """For each modality that the current release takes, the registered model that never saw it, if there is one."""
+        inputs = self.current.inputs if self.current else ()
+        return {m: self.reference([other for other in inputs if other != m]) for m in inputs}
+
+    def reference(self, inputs: Iterable[str]) -> ReferenceFacts | None:
+        """Return the registered reference that takes, and has seen, these modalities alone; None: there is none."""
+        wanted = set(inputs)
+        return next((one for one in self.ready if set(one.inputs) == wanted), None)
+
+    @property
+    def respected(self) -> tuple[CertificateFacts, ...]:
+        """The certificates of persons' deletions whose recordings the current release was made without."""
+        if self.current is None:
+            return ()
+        start, current = self.base.index if self.base else -1, self.current
+        before = self.base.left_out if self.base else ()
+        later = [one for one in self.certificates if one.scope == "subjects"]
+        return tuple(one for one in later if one.digest in before or start < one.index <= current.index)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """All certificates and registrations, in the log's order."""
+        releases: list[Release] = [*self.certificates, *self.registrations]
+        return tuple(sorted(releases, key=lambda one: one.index))
 
     def latest(self, modality: str) -> CertificateFacts | None:
         """Return the certificate of a modality's deletion that was logged last."""
@@ -59,6 +106,37 @@ class ModelHistory:
     def returned(self, inputs: Iterable[str]) -> tuple[str, ...]:
         """Return the revoked modalities among the inputs of a model of this name."""
         return tuple(sorted(self.revoked.intersection(inputs)))
+
+    def problem(self, release: Release) -> str | None:
+        """Say why a release of this name may not be used: it takes, or was trained on, what was revoked; None: it may.
+
+        A registered model is asked for all that its training has seen. A certificate is made from the release that was
+        current, so it respects the persons' deletions before it.
+        """
+        if isinstance(release, RegistrationFacts):
+            returned, how = self.returned(release.sees), "was trained on it"
+        else:
+            returned, how = self.returned(release.inputs), "takes it"
+        if returned:
+            return f"{', '.join(returned)} is revoked for {self.name}, and this model {how}"
+        for one in self.persons:
+            if one.weights != release.weights and not _respects(release, one):
+                return f"it was trained on recordings of a person that certificate {one.digest[:16]} has deleted"
+        return None
+
+
+def _respects(release: Release, person: CertificateFacts) -> bool:
+    """Return whether a release was made without the recordings that a certificate of a person's deletion is about."""
+    if isinstance(release, RegistrationFacts):
+        return person.digest in release.left_out
+    return person.index <= release.index
+
+
+def _ready(base: RegistrationFacts, persons: Iterable[CertificateFacts]) -> tuple[ReferenceFacts, ...]:
+    """Return the references of a registration that have seen none of the recordings which were deleted since."""
+    gone = [one for one in persons if one.digest not in base.left_out and one.weights != base.weights]
+    deleted = {modality for one in gone for modality in one.modalities}
+    return tuple(one for one in base.references if not deleted.intersection(one.inputs))
 
 
 @dataclass(frozen=True)
@@ -74,6 +152,8 @@ class History:
     findings: tuple[EntryFinding, ...] = ()
     read: int = field(default=0, compare=False)
     """number of entries that had to be read from the store"""
+    registrations: Mapping[str, RegistrationFacts] = field(default_factory=dict)
+    """by digest, in the log's order"""
     _models: dict[str, ModelHistory] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -91,25 +171,69 @@ class History:
             self._models[name] = self._model(name)
         return self._models[name]
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names under which models were registered or certified."""
+        return tuple(sorted({*self._by_name, *(one.model for one in self.registrations.values())}))
+
     def _model(self, name: str) -> ModelHistory:
         certificates = self._by_name.get(name, [])
+        registrations = [one for one in self.registrations.values() if one.model == name]
         standing = [one for one in certificates if "revoked" not in self.effects(one.digest)]
-        released = [one for one in certificates if not self.effects(one.digest) & WITHDRAWN]
+        released: list[Release] = [*certificates, *(one for one in registrations if one.promoted)]
+        in_force = [one for one in released if not self.effects(one.digest) & WITHDRAWN]
+        current = max(in_force, key=lambda one: one.index, default=None)
+        reinstated = self._first_reinstatements(certificates)
+        before = [one for one in registrations if one.promoted and current and one.index <= current.index]
+        base = before[-1] if before else None
+        persons = [one for one in standing if one.scope == "subjects" and not self._reinstated(one, one.modalities)]
         return ModelHistory(
             name=name,
             certificates=tuple(certificates),
-            current=released[-1] if released else None,
-            revoked=frozenset(modality for one in standing for modality in one.revoked),
+            registrations=tuple(registrations),
+            current=current,
+            revoked=frozenset[str]().union(*(self._revoked_by(one, reinstated) for one in standing)),
+            persons=tuple(persons),
+            base=base,
+            ready=_ready(base, persons) if base else (),
         )
+
+    def _reinstated(self, certificate: CertificateFacts, modalities: Iterable[str]) -> bool:
+        """Return whether all of these modalities may be taken again, by statements that list the certificate."""
+        again = {m for one in self._about.get(certificate.digest, ()) for m in one.modalities}
+        return again.issuperset(modalities)
+
+    def _revoked_by(self, certificate: CertificateFacts, reinstated: Mapping[str, int]) -> frozenset[str]:
+        """Return what a certificate revokes for its name; `reinstated`: index of the first reinstatement of a modality.
+
+        It revokes what it has deleted, until a reinstatement lists it. Of what its lineage had revoked before, it
+        revokes nothing that was reinstated before it: the certificates that did are the ones that count.
+        """
+        own = certificate.modalities if certificate.scope == "modalities" else ()
+        inherited = (m for m in certificate.revoked if reinstated.get(m, self.size) >= certificate.index)
+        return frozenset(m for m in (*own, *inherited) if not self._reinstated(certificate, [m]))
+
+    def _first_reinstatements(self, certificates: Iterable[CertificateFacts]) -> dict[str, int]:
+        """Return for each modality the index of the first statement that overrules one of these certificates in it."""
+        found: dict[str, int] = {}
+        for one in (about for certificate in certificates for about in self._about.get(certificate.digest, ())):
+            found |= {m: min(one.index, found.get(m, one.index)) for m in one.modalities}
+        return found
 
     def effects(self, digest: str) -> set[Effect]:
         """Return what the statements about a certificate do to it."""
         return {one.effect for one in self._about.get(digest, ())}
 
-    def shows(self, digest: str | None, model: str, modalities: Iterable[str]) -> bool:
-        """Return whether a certificate in the log states that these modalities of a model were deleted."""
-        found = self.certificates.get(digest or "")
-        return found is not None and found.model == model and set(modalities) <= set(found.revoked)
+    def shows(self, digest: str | None, model: str, modalities: Iterable[str], *, person: bool = False) -> bool:
+        """Return whether a statement in the log answers a request: these modalities of a model were deleted.
+
+        That of a person is also answered by a deletion of persons in them, or by the statement that nothing was held.
+        """
+        found, wanted = self.certificates.get(digest or ""), set(modalities)
+        if found is None:
+            return person and any(one.digest == digest and one.kind == "nothing-held" for one in self.statements)
+        of_persons = person and found.scope == "subjects" and wanted <= set(found.modalities)
+        return found.model == model and (of_persons or wanted <= set(found.revoked))
 
     def statement(self, digest: str) -> AnyStatement:
         """Return a statement of the log as it was signed, out of the store.
@@ -131,6 +255,13 @@ class History:
             raise VerificationError("this is not a certificate, but a statement about one", value=digest)
         return statement
 
+    def registration(self, digest: str) -> RegistrationStatement:
+        """Return a registration of the log as it was signed; VerificationError if it is another kind of statement."""
+        statement = self.statement(digest)
+        if not isinstance(statement, RegistrationStatement):
+            raise VerificationError("this is not a registration", value=digest)
+        return statement
+
     @property
     def digests(self) -> frozenset[str]:
         """Digests of all entries of the log."""
@@ -139,8 +270,8 @@ class History:
     @cached_property
     def indices(self) -> Mapping[str, int]:
         """The index in the log of every statement that counts, by digest."""
-        certificates = {digest: one.index for digest, one in self.certificates.items()}
-        return certificates | {one.digest: one.index for one in self.statements}
+        releases: tuple[Release, ...] = (*self.certificates.values(), *self.registrations.values())
+        return {one.digest: one.index for one in releases} | {one.digest: one.index for one in self.statements}
 
     @property
     def blocking(self) -> tuple[EntryFinding, ...]:

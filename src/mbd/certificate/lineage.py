@@ -36,6 +36,7 @@ from mbd.storage.store import NotThereError, Store, update
 
 LINEAGE_KEY = "lineage.key"
 RECORDS = "deletions/"
+SUBJECTS = "subjects/"
 _TAG = b"missing-by-design/lineage-key/v1\0"
 _SEALING_TAG = b"missing-by-design/sealed-record/v1"
 _NONCE = 12
@@ -74,6 +75,14 @@ class LineageKey:
     def record(self, sha256: str) -> str:
         """Return the commitment to a `deletion.json` of this SHA-256."""
         return keyed(self.secret, "deletion", sha256).commitment
+
+    def subject(self, value: str) -> str:
+        """Return the reference to a person: the same for the same person, and nothing without the key."""
+        return keyed(self.secret, "subject", value).commitment
+
+    def data(self, sha256: str) -> str:
+        """Return the commitment to the digest of a model's data."""
+        return keyed(self.secret, "data", sha256).commitment
 
 
 def new_lineage_key(folder: Path) -> None:
@@ -144,6 +153,28 @@ def refuse_other_record(
     """Raise a DataError unless this is the `deletion.json` that a certificate commits to."""
     if key.record(hashlib.sha256(content).hexdigest()) != statement.predicate.lineage.record:
         raise DataError("this is not the deletion record that the certificate commits to", file=file, hint=hint)
+
+
+def keep_subject(private: Store, value: str, key: LineageKey) -> str:
+    """Keep a person's id in the private part of the store, encrypted; return the reference that a request names."""
+    reference = key.subject(value)
+    content = key.seal(reference, value.encode())
+    update(private, SUBJECTS + reference, lambda there: None if there == content else content)
+    return reference
+
+
+def read_subject(private: Store, reference: str, key: LineageKey) -> str:
+    """Return the person's id that a reference stands for; DataError if it is missing or not the right one."""
+    name, hint = SUBJECTS + reference, "submit the request again"
+    try:
+        value = key.unseal(reference, private.read(name)).decode()
+    except NotThereError as error:
+        raise DataError("the person that a request is about is not known", file=name, hint=hint) from error
+    except (InvalidTag, ValueError) as error:
+        raise DataError("the reference to a person is damaged", file=name, hint=hint) from error
+    if key.subject(value) != reference:
+        raise DataError("the reference to a person is that of another one", file=name, hint=hint)
+    return value
 
 
 def stated_charges(history: History, lineage: str) -> list[StatedCharge]:

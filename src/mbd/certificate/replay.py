@@ -27,8 +27,10 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationErr
 from mbd.certificate.facts import (
     CertificateFacts,
     EntryFinding,
+    RegistrationFacts,
     StatementFacts,
     certificate_facts,
+    registration_facts,
     statement_facts,
 )
 from mbd.certificate.history import History
@@ -45,7 +47,13 @@ from mbd.certificate.trust import Logged, Trust
 from mbd.certificate.verdict import problems_of
 from mbd.errors import DataError, VerificationError
 from mbd.files import canonical_digest, write_file
-from mbd.formats.statement import PROOF, AnyStatement, DeletionStatement, subject_certificate
+from mbd.formats.statement import (
+    PROOF,
+    AnyStatement,
+    DeletionStatement,
+    RegistrationStatement,
+    subject_certificates,
+)
 from mbd.storage.store import Store
 
 _THREADS = 16
@@ -109,6 +117,7 @@ class _Replayed:
     edge: dict[int, list[Bytes]] = field(default_factory=dict)
     """hashes of the partial tiles of this size, by level"""
     certificates: list[CertificateFacts] = field(default_factory=list)
+    registrations: list[RegistrationFacts] = field(default_factory=list)
     statements: list[StatementFacts] = field(default_factory=list)
     findings: list[EntryFinding] = field(default_factory=list)
 
@@ -208,6 +217,7 @@ class _Entries:
         start = known if known.trust == self._digest else _Replayed()
         self._edge = Edge(start.size, start.edge)
         self._certificates = {one.digest: one for one in start.certificates}
+        self._registrations = {one.digest: one for one in start.registrations}
         self._statements, self._findings = list(start.statements), list(start.findings)
         self.read = 0
 
@@ -228,7 +238,10 @@ class _Entries:
         """Return what all entries say."""
         head = self._log.head if self._log.size else None
         findings = tuple(self._findings)
-        return History(self._store, head, self._certificates, tuple(self._statements), findings, self.read)
+        statements = tuple(self._statements)
+        return History(
+            self._store, head, self._certificates, statements, findings, self.read, registrations=self._registrations
+        )
 
     def to_cache(self, known: _Replayed) -> _Replayed:
         """Return what to keep for the next time; where entries could not be read, what was known before."""
@@ -241,6 +254,7 @@ class _Entries:
             size=self._edge.size,
             edge=self._edge.partial,
             certificates=list(self._certificates.values()),
+            registrations=list(self._registrations.values()),
             statements=self._statements,
             findings=self._findings,
         )
@@ -271,9 +285,11 @@ class _Entries:
             return
         if isinstance(found, DeletionStatement):
             self._certificates.setdefault(digest, certificate_facts(index, digest, found))
-        certificate = self._certificates.get(subject_certificate(found) or "")
-        if about := statement_facts(index, digest, found, certificate):
-            self._statements.append(about)
+        if isinstance(found, RegistrationStatement):
+            self._registrations.setdefault(digest, registration_facts(index, digest, found))
+        for about in subject_certificates(found):
+            certificate = self._certificates.get(about)
+            self._statements.append(statement_facts(index, digest, found, about, certificate))
 
 
 def _rewritten(seen: _Seen) -> VerificationError:

@@ -121,9 +121,15 @@ def status_of(
     attacked = certificate.scope == "modalities"
     if at > due:
         reasons["overdue"] = f"it {'was to be attacked again by' if attacked else 'held until'} {due:%Y-%m-%d}"
-    valid = f"{'to be attacked again by' if attacked else 'holds until'} {due:%Y-%m-%d}"
+    valid = f"{'to be attacked again by' if attacked else 'holds until'} {due:%Y-%m-%d}" + _overruled(about)
     state, reason = next(iter(reasons.items()), ("valid", valid))
     return Status(state=state, reason=reason, reaudit_by=due)
+
+
+def _overruled(about: Iterable[StatementFacts]) -> str:
+    """Say what of a certificate was overruled: what it revoked may be taken again by other releases of the name."""
+    again = (f"; {', '.join(one.modalities)} reinstated {one.issued:%Y-%m-%d}" for one in about if one.modalities)
+    return "".join(again)
 
 
 def status_in(

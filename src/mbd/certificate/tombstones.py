@@ -94,12 +94,13 @@ def read_tombstones(store: Store, private: Store, trust: Trust) -> Tombstones:
 
 
 def _released(history: History) -> frozenset[str]:
-    """Return the SHA-256 of every file of a current release."""
-    models = {one.model for one in history.certificates.values()}
+    """Return the SHA-256 of every file of a current release, and of its references."""
     found = set[str]()
-    for current in (history.model(model).current for model in models):
-        if current:
+    for model in map(history.model, history.models):
+        if current := model.current:
             found.add(current.weights)
-            with suppress(MbdError):  # the certificate's object was removed; `mbd log check` reports it
-                found.update(history.certificate(current.digest).digests.values())
+            with suppress(MbdError):  # the statement's object was removed; `mbd log check` reports it
+                found.update(history.statement(current.digest).digests.values())
+        for reference in model.references.values():
+            found.update((reference.weights, reference.record) if reference else ())
     return frozenset(found)

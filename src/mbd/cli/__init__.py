@@ -28,9 +28,10 @@ SECTIONS = {
         "certify",
         "publish",
         "purge",
+        "register",
     ),
     "For those who rely on the result": ("verify", "guard", "report", "certificate"),
-    "For those who run it": ("request", "serve", "keys", "log", "shred", "exporter", "pipeline"),
+    "For those who run it": ("models", "request", "serve", "keys", "log", "shred", "exporter", "pipeline"),
     "To find your way": ("params", "show", "doctor"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)

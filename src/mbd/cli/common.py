@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mbd.steps.context import StepContext
 
 Command = Callable[..., Any]
-READ = {"features", "model", "models", "before", "after", "reference", "against", "deletion"}
+READ = {"features", "model", "models", "before", "after", "reference", "references", "against", "deletion"}
 """options that name FeatureSets and models that a command reads: it gets the plain form of encrypted ones"""
 _LOG = logging.getLogger(__name__)
 _NO_LIMIT = 1000

@@ -33,7 +33,7 @@ def command(params: "Params", store: str | None, port: int, address: str, trust:
     opened = existing_store(params, store)
     private = open_private(opened.url, params.store)
     scanner = StoreScanner(opened, private, file, params.certificate.checkpoint_age)
-    monitor = StoreMonitor(scanner, params.monitoring.scan_seconds)
+    monitor = StoreMonitor(scanner, params.monitoring.scan_seconds, params.registration.retrain_days)
     if once:
         monitor.scan()
         click.echo(monitor.text(), nl=False)

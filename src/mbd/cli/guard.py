@@ -28,8 +28,9 @@ def command(
     """Admit a model to serving or refuse it (exit code 4), and print the JSON Schema of its inputs.
 
     A model is admitted if a certificate of its weights verifies, is in the log, is not revoked, superseded, refuted or
-    overdue, and the model takes no modality that was revoked for its name. The log must be complete, and its checkpoint
-    not older than certificate.checkpoint_days.
+    overdue, and the model takes no modality that was revoked for its name; or if it was registered (`mbd register`) and
+    its training has seen nothing that was revoked for its name. The log must be complete, and its checkpoint not older
+    than certificate.checkpoint_days.
     """
     from mbd.certificate.guard import admit, input_schema
     from mbd.certificate.trust import read_trust, require_trust
@@ -40,13 +41,14 @@ def command(
     trusted = read_trust(file)
     admission = admit(model, existing_store(params, store), trusted, max_age=params.certificate.checkpoint_age)
     inputs = input_schema(admission.record)
-    _LOG.info("admitted by certificate %s", admission.certificate)
+    _LOG.info("admitted by %s %s", "certificate" if admission.certificate else "registration", admission.release.digest)
     _LOG.info("trust file %s, fingerprint %s", file.absolute(), fingerprint(trusted.digest))
     if schema is not None:
         write_file(schema, to_json(inputs))
         _LOG.info("written to %s", schema)
     if as_json:
-        result = {"certificate": admission.certificate, "inputs": inputs}
+        by = {"certificate": admission.certificate, "registration": admission.registration}
+        result = {**by, "model": admission.release.model, "inputs": inputs}
         trust_used = {"trust": trusted.digest, "trust_file": str(file.absolute())}
         print_result(result | trust_used, "", as_json=True)
     elif schema is None:

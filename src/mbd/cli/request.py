@@ -48,6 +48,16 @@ def _requests(params: "Params", store: str | None) -> "RequestStore":
 @STORE
 @click.option("--model", metavar="NAME", help="Name under which the model is published [default: certificate.model].")
 @MODALITIES
+@click.option(
+    "--subject",
+    "subjects",
+    multiple=True,
+    metavar="ID",
+    help="Person (group of the FeatureSet) whose recordings are to be deleted [default: those of all]; repeatable. The "
+    "id is stored encrypted, and is in no log and no certificate.",
+)
+@features(required=False, help="FeatureSet to look persons up in [default: that of the current release].")
+@click.option("--nothing-held", is_flag=True, help="A person may be unknown: the answer is a signed statement of that.")
 @click.option("--reason", default="", help="Why, in a few words; no names of persons.")
 @click.option("--requester", default="", help="A reference to the requester; no personal data.")
 @click.option("--token", help="Idempotency token: the same one again submits nothing new.")
@@ -55,28 +65,36 @@ def _requests(params: "Params", store: str | None) -> "RequestStore":
 @with_params
 def submit(
     params: "Params",
+    *,
     store: str | None,
     model: str | None,
     modalities: tuple[str, ...],
+    subjects: tuple[str, ...],
+    features: Path | None,
+    nothing_held: bool,
     reason: str,
     requester: str,
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Submit a request; it is due after requests.due_days."""
-    from mbd.requests.request_store import RequestStore
-    from mbd.storage import open_private
+    """Submit a request; it is due after requests.due_days. Each person's is one of its own."""
+    from mbd.steps import request as step
 
-    request = RequestStore(open_private(store or params.store.url, params.store)).submit(
+    found = step.submit(
+        params,
+        store or params.store.url,
         model or params.certificate.model,
         modalities,
-        due_days=params.requests.due_days,
+        subjects,
+        features_folder=features,
+        nothing_held=nothing_held,
         reason=reason,
         requester=requester,
         token=token,
     )
-    print_result(request, f"{request.id}  {request.state}  due {request.due.date()}", as_json=as_json)
-    suggest("request", "run", "--features", "FEATURES", "--model", "MODEL")
+    text = "\n".join(f"{request.id}  {request.state}  due {request.due.date()}" for request in found)
+    print_result(found if subjects else found[0], text, as_json=as_json)
+    suggest("request", "run")
 
 
 @command.command("list")
@@ -88,9 +106,11 @@ def list_command(params: "Params", store: str | None, only_open: bool, as_json: 
     """List requests, nearest deadline first."""
     requests = _requests(params, store)
     found = list(requests.open_requests()) if only_open else sorted(requests.all(), key=lambda r: (r.due, r.id))
-    lines = [f"{r.id}  {r.state:9}  due {r.due.date()}  {', '.join(r.modalities)} of {r.model}" for r in found] or [
-        "no requests"
-    ]
+    of = {True: " of a person", False: ""}
+    lines = [
+        f"{r.id}  {r.state:9}  due {r.due.date()}  {', '.join(r.modalities)}{of[bool(r.subject)]} of {r.model}"
+        for r in found
+    ] or ["no requests"]
     print_result(found, "\n".join(lines), as_json=as_json)
 
 
@@ -117,11 +137,8 @@ def cancel(params: "Params", identifier: str, store: str | None, as_json: bool) 
 
 @command.command()
 @STORE
-@features()
-@model(
-    "Trained model, for the first deletion of the name certificate.model; later ones start from its current release.",
-    required=False,
-)
+@features(required=False, help="FeatureSet that the model was made from [default: by its registered revision].")
+@model("Trained model, where none of the name certificate.model is registered or published.", required=False)
 @click.option("--worker", help="Name of this worker in the requests' history [default: host and process].")
 @click.option("--watch", is_flag=True, help="Do not end: fulfil requests as they come, until SIGTERM or SIGINT.")
 @JSON
@@ -129,13 +146,17 @@ def cancel(params: "Params", identifier: str, store: str | None, as_json: bool) 
 def run(
     params: "Params",
     store: str | None,
-    features: Path,
+    features: Path | None,
     model: Path | None,
     worker: str | None,
     watch: bool,
     as_json: bool,
 ) -> None:
-    """Fulfil the open requests for the model certificate.model, all of them by one deletion."""
+    """Fulfil the open requests for the model certificate.model, all of one kind by one deletion.
+
+    It starts from the current release of the name, with the reference that was registered, and ends with a new one.
+    --features and --model must agree with what was registered.
+    """
     import os
     import socket
 

@@ -6,16 +6,17 @@ reference, or one that is trained now, with the parameters and the seed of the m
 On the lattice, whole modalities: every tensor whose provenance names one is dropped. The rest is byte for byte the
 model that training without these modalities gives (ε = 0), which anyone with the data can check by training it.
 
-Named subjects: every module whose tag contains the modality is trained again on the rows without these subjects'
-recordings of it; all other tensors stay unchanged, and projections and strengths of the other modalities are taken
-from them. The result is byte for byte that of training without these recordings.
+Named subjects: the data without their recordings of the modality is what the new model is made from. On the lattice
+every module whose tag contains the modality is trained again on it; all other tensors stay unchanged, and projections
+and strengths of the other modalities are taken from them. Any other model is trained again. The result is byte for byte
+that of training without these recordings. Where training never read a split in which they have recordings, nothing is
+trained: the weights stay, because no number of them depends on these recordings.
 
 No state of training is kept for this. A module's fits need the Gram matrix of each fold, which has as many numbers as
 the fold's rows: storing it beside the model would store the recordings. It is computed again from the data.
 """
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
 from mbd.deletion.reference import refuse_unsuitable_reference
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.features.rows import Rows
+from mbd.features.leave_out import leave_out
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.features import MANIFEST
 from mbd.formats.guarantee import Guarantee
@@ -34,7 +35,7 @@ from mbd.model.lattice import chosen_tags
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
-from mbd.training.trained import recorded_params
+from mbd.training.trained import data_record, recorded_params
 
 _OF_TRAINING = (
     "The architecture and the hyperparameters were not chosen by looking at the deleted data.",
@@ -55,14 +56,17 @@ _REPLACED = (
 _OF_SUBJECTS = (
     "The subjects' recordings of this modality were deleted; their other modalities and their labels were not.",
 )
+_NOT_READ = (
+    "No number of the weights depends on the deleted recordings: training has not read the splits that they are in.",
+)
 
 
 def delete(request: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
     """Delete `request`; the parameters of the model are those that it was trained with."""
-    if not BACKBONES.get(before.record.backbone).separable:
-        return _replace(request, before, params)
     if request.subjects:
         return _delete_subjects(request, before, params)
+    if not BACKBONES.get(before.record.backbone).separable:
+        return _replace(request, before, params)
     phases = Phases()
     with phases.phase("drop"):
         gone = set(request.modalities)
@@ -94,13 +98,6 @@ def _guarantee(*assumptions: str) -> Guarantee:
 
 def _replace(request: DeletionTarget, before: ModelBefore, params: Params) -> DeletionOutcome:
     """Release the model that never saw the modalities of the request."""
-    if request.subjects:
-        raise UsageError(
-            f"a {before.record.backbone} model forgets whole modalities, not those of single subjects",
-            key="--subject",
-            value=", ".join(request.subjects),
-            hint="train a lattice (model.backbone=lattice), or drop these recordings from the data and train again",
-        )
     phases, revoked = Phases(), (*before.record.revoked, *request.modalities)
     gone = tuple(m for m in FeatureSet.open(before.data.folder).modalities if m in revoked)
     retained = FeatureSet.open(before.data.folder, without=gone, verify=True)
@@ -136,77 +133,121 @@ def _delete_subjects(request: DeletionTarget, before: ModelBefore, params: Param
             value=", ".join(request.modalities),
             hint="delete again for the next modality",
         )
-    modality, phases, record = request.modalities[0], Phases(), before.record
-    with phases.phase("read"):
-        rows = _training_rows(record, before.data)
-        theirs = _recordings(rows, modality, request.subjects)
-        available = {**rows.available, modality: rows.available[modality] & ~theirs}
-        rows = replace(rows, available=available)
-    with phases.phase("retrain"):
-        retrained, provenance = _retrained(rows, theirs, modality, before, params)
-    kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
-    tensors: dict[str, Array] = {name: before.tensors[name] for name in kept} | retrained
+    modality, phases, subjects = request.modalities[0], Phases(), frozenset(request.subjects)
+    with phases.phase("read"), tempfile.TemporaryDirectory() as folder:
+        used = _splits_with(before.data, modality, subjects)
+        listed = FeatureSet.open(before.data.folder).modalities
+        not_taken = tuple(m for m in listed if m not in before.data.modalities)
+        forgotten = leave_out(before.data.folder, Path(folder), {modality: subjects}, not_taken)
+        retained = FeatureSet.open(Path(folder), without=not_taken)
+        depends = bool(set(used) & set(_training_reads(before.record)))
+        with phases.phase("retrain"):
+            tensors, provenance, kept = _remade(modality, retained, before, params) if depends else _unchanged(before)
+    record, assumptions = before.record, _OF_SUBJECTS if depends else (*_OF_SUBJECTS, *_NOT_READ)
     return DeletionOutcome(
-        record=record.model_copy(update={"tensors": kept | provenance, "guarantee": _guarantee(*_OF_SUBJECTS)}),
+        record=record.model_copy(
+            update={
+                "tensors": provenance,
+                "guarantee": _guarantee(*assumptions),
+                "data": data_record(retained),
+            }
+        ),
         tensors=tensors,
         indices={},
         facts={
             "subjects": len(request.subjects),
-            "recordings_forgotten": int(theirs.sum()),
-            "retrained_tensors": len(retrained),
-            "kept_tensors": len(kept),
+            "recordings_forgotten": forgotten,
+            "splits": list(used),
+            "retrained_tensors": len(tensors) - kept,
+            "kept_tensors": kept,
         },
         phases=phases,
     )
 
 
+def _training_reads(record: ModelRecord) -> tuple[str, ...]:
+    """Return the splits that a model's numbers depend on.
+
+    The lattice in closed form reads train; everything else looks at valid to end its training. What an edit or a
+    fine-tuning has made of a model may depend on any split but test.
+    """
+    if record.guarantee.kind not in ("none", "exact"):
+        return ("train", "valid", "calibration", "test")
+    spec = LatticeSpec.model_validate(record.spec) if record.backbone == "lattice" else None
+    return ("train",) if spec and not spec.member and spec.splits == "train" else ("train", "valid")
+
+
+def _splits_with(data: FeatureSet, modality: str, subjects: frozenset[str]) -> tuple[str, ...]:
+    """Return the splits in which these subjects have recordings of a modality.
+
+    Raises:
+        DataError: One of them is in no split, or a row in train would be left without any modality.
+    """
+    found, known = [], set[str]()
+    for name in data.manifest.splits:
+        split = data.split(name)
+        known |= subjects.intersection(split.groups.tolist())
+        theirs = np.isin(split.groups, list(subjects)) & split.available[modality]
+        others = np.any([bits for m, bits in split.available.items() if m != modality], axis=0)
+        if name == "train" and (theirs & ~others).any():
+            raise DataError(
+                f"{int((theirs & ~others).sum())} rows of these subjects have no other modality: they would be left "
+                "empty",
+                key="--subject",
+                hint="drop these rows from the data and train again",
+            )
+        if theirs.any():
+            found.append(name)
+    if subjects - known:
+        raise DataError(
+            f"no row belongs to {len(subjects - known)} of these subjects",
+            key="--subject",
+            hint="subjects are the groups of the FeatureSet (video or speaker)",
+        )
+    return tuple(found)
+
+
+Remade = tuple[dict[str, Array], dict[str, TensorRecord], int]
+"""tensors, their provenance, and how many of them are those of the model before"""
+
+
+def _unchanged(before: ModelBefore) -> Remade:
+    return dict(before.tensors), dict(before.record.tensors), len(before.tensors)
+
+
+def _remade(modality: str, retained: FeatureSet, before: ModelBefore, params: Params) -> Remade:
+    """Make the model again from data without the recordings: the modules that have seen the modality, or all of it."""
+    record = before.record
+    if not BACKBONES.get(record.backbone).separable:
+        with tempfile.TemporaryDirectory() as work:
+            own = recorded_params(record, params)
+            trained = BACKBONES.get(record.backbone).train(retained, own, work=Path(work), progress=False)
+        return dict(trained.tensors), dict(trained.record.tensors), 0
+    tensors, provenance = _retrained(modality, retained, before, params)
+    kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
+    return {name: before.tensors[name] for name in kept} | tensors, kept | provenance, len(kept)
+
+
 def _retrained(
-    rows: Rows, theirs: Array, modality: str, before: ModelBefore, params: Params
+    modality: str, retained: FeatureSet, before: ModelBefore, params: Params
 ) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
-    """Train all modules that hold the modality on rows of which `theirs` lack it."""
+    """Train all modules that hold the modality."""
     # Dropping modules needs no training.
-    from mbd.training.lattice import FittedModalities, train_modules  # noqa: PLC0415
+    from mbd.training.lattice import FittedModalities, train_modules, training_rows  # noqa: PLC0415
 
     record, seed = before.record, int(before.record.seed)
     spec = LatticeSpec.model_validate(record.spec)
     if spec.member:
         from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
 
-        settings, manifest = params.training, before.data.manifest
-        training = Training(before.data.folder, manifest, spec, seed, settings.processes, settings.device)
+        settings = params.training
+        training = Training(retained.folder, retained.manifest, spec, seed, settings.processes, settings.device)
         tags = [tag for tag in chosen_tags(spec, record.modalities) if modality in tag]
         with tempfile.TemporaryDirectory() as work:
-            return train_networks(training, tags, work=Path(work), lacking=(modality, theirs))[:2]
+            return train_networks(training, tags, work=Path(work))[:2]
     found = FittedModalities.in_model(before.tensors, [m for m in record.modalities if m != modality])
+    rows = training_rows(retained, spec)
     return train_modules(rows, spec, seed=seed, classes=len(record.classes), only=modality, found=found)[:2]
-
-
-def _training_rows(record: ModelRecord, data: FeatureSet) -> Rows:
-    from mbd.training.lattice import training_rows  # noqa: PLC0415 -- dropping modules needs no training
-
-    return training_rows(data, LatticeSpec.model_validate(record.spec))
-
-
-def _recordings(rows: Rows, modality: str, subjects: tuple[str, ...]) -> Array:
-    """Return which rows are recordings of these subjects (groups) in this modality."""
-    for subject in subjects:
-        if subject not in rows.groups:
-            raise DataError(
-                "no train row belongs to this subject",
-                key="--subject",
-                value=subject,
-                hint="subjects are the groups of the FeatureSet (video or speaker)",
-            )
-    theirs: Array = np.isin(rows.groups, subjects) & rows.available[modality]
-    others = np.any([bits for m, bits in rows.available.items() if m != modality], axis=0)
-    if (theirs & ~others).any():
-        raise DataError(
-            f"{int((theirs & ~others).sum())} rows of these subjects have no other modality and would be left empty",
-            key="--subject",
-            value=rows.groups[theirs & ~others][0],
-            hint="drop these rows from the data and train again",
-        )
-    return theirs
 
 
 def _without(data: DataRecord, gone: set[str]) -> DataRecord:

@@ -34,7 +34,7 @@ def write_splits(folder: Path, collection: Collection) -> dict[str, str]:
         name, tensors = part
         return name, save_tensors(folder / name, tensors)
 
-    parts = [part for split, rows in collection.splits.items() for part in _files_of(split, rows)]
+    parts = [part for split, rows in collection.splits.items() for part in files_of(split, rows)]
     with ThreadPoolExecutor() as pool:
         return dict(pool.map(write, parts))
 
@@ -70,7 +70,8 @@ def write_manifest(
     write_file(folder / MANIFEST, manifest.to_json())
 
 
-def _files_of(split: str, rows: Rows) -> Iterator[tuple[str, dict[str, Array]]]:
+def files_of(split: str, rows: Rows) -> Iterator[tuple[str, dict[str, Array]]]:
+    """Yield the tensor files of a split: relative path and tensors."""
     yield (
         f"splits/{split}/_rows.safetensors",
         {"id": _to_bytes(rows.ids), "group": _to_bytes(rows.groups), "label": rows.labels},

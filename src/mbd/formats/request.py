@@ -61,6 +61,8 @@ class DeletionRequest(Record):
     model: Name
     """name under which the model is published (certificate.model)"""
     modalities: Annotated[tuple[Name, ...], Field(min_length=1)]
+    subject: Digest | None = None
+    """reference to the person whose recordings are to be deleted, never an id; null: the modalities of all"""
     reason: Reference = ""
     requester: Reference = ""
     """a reference, never personal data"""
@@ -71,6 +73,16 @@ class DeletionRequest(Record):
     certificate: str | None = None
     """SHA-256 of the certificate, once there is one"""
     history: tuple[Event, ...]
+
+    @property
+    def of_person(self) -> bool:
+        """Whether it is about the recordings of one person."""
+        return self.subject is not None
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What requests have in common that one deletion carries out: whole modalities, or a modality of persons."""
+        return () if self.subject is None else self.modalities
 
     @model_validator(mode="after")
     def _due_after_it_was_received(self) -> Self:

@@ -1,14 +1,17 @@
 """in-toto statements (https://in-toto.io/Statement/v1): which files they are about, and what they say of them.
 
-Five kinds, distinguished by `predicateType`:
+Eight kinds, distinguished by `predicateType`:
 
     urn:missing-by-design:modality-deletion:v1     the certificate; subjects are the files of the release
+    urn:missing-by-design:registration:v1          a model goes into production; subjects are its two files
     urn:missing-by-design:supersession:v1          a certificate is replaced by another one
     urn:missing-by-design:revocation:v1            a certificate is withdrawn
     urn:missing-by-design:reaudit:v1               the attacks were run again on the released model
     urn:missing-by-design:purge:v1                 copies of the old weights were searched for and removed
+    urn:missing-by-design:reinstatement:v1         modalities that certificates have revoked may be taken again
+    urn:missing-by-design:nothing-held:v1          of a person, nothing was in the data of a release
 
-The last four are about certificates: their subject is the SHA-256 of its envelope. What is signed is the canonical
+The last six are about certificates: their subjects are SHA-256 of envelopes. What is signed is the canonical
 JSON (RFC 8785) of a statement.
 """
 
@@ -21,8 +24,10 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from mbd.errors import VerificationError
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
-from mbd.formats.predicate import Predicate
+from mbd.formats.predicate import Count, Predicate, RequestReference
 from mbd.formats.purge import PurgeReport
+from mbd.formats.registration import Registration, Reinstatement
+from mbd.names import Name
 from mbd.records import Digest, Record, Time, invalid
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -31,6 +36,9 @@ SUPERSESSION_TYPE: Final = "urn:missing-by-design:supersession:v1"
 REVOCATION_TYPE: Final = "urn:missing-by-design:revocation:v1"
 REAUDIT_TYPE: Final = "urn:missing-by-design:reaudit:v1"
 PURGE_TYPE: Final = "urn:missing-by-design:purge:v1"
+REGISTRATION_TYPE: Final = "urn:missing-by-design:registration:v1"
+REINSTATEMENT_TYPE: Final = "urn:missing-by-design:reinstatement:v1"
+NOTHING_HELD_TYPE: Final = "urn:missing-by-design:nothing-held:v1"
 
 CERTIFICATE = "certificate.json"
 PROOF = "proof.json"
@@ -87,6 +95,19 @@ class DeletionStatement(Statement):
         files = {name for name in SUBJECTS if name != LEAKAGE or self.predicate.evidence.leakage is not None}
         if set(self.digests) != files:
             raise ValueError(f"the subjects of this certificate are {', '.join(sorted(files))}")
+        return self
+
+
+class RegistrationStatement(Statement):
+    """A model goes into production."""
+
+    predicateType: Literal["urn:missing-by-design:registration:v1"] = REGISTRATION_TYPE  # noqa: N815
+    predicate: Registration
+
+    @model_validator(mode="after")
+    def _both_files(self) -> "RegistrationStatement":
+        if set(self.digests) != {WEIGHTS, MODEL}:
+            raise ValueError(f"the subjects of a registration are {MODEL} and {WEIGHTS}")
         return self
 
 
@@ -163,20 +184,81 @@ class PurgeStatement(_AboutCertificate):
     predicate: PurgeReport
 
 
-AnyStatement = DeletionStatement | SupersessionStatement | RevocationStatement | ReauditStatement | PurgeStatement
-AboutCertificate = SupersessionStatement | RevocationStatement | ReauditStatement | PurgeStatement
+class NothingHeld(Record):
+    """Persons asked for the deletion of recordings, and the data of the release, all splits of it, has none."""
+
+    model: Name
+    modalities: Annotated[tuple[Name, ...], Field(min_length=1)]
+    subjects: Annotated[tuple[Digest, ...], Field(min_length=1)]
+    """commitments to the ids of the persons"""
+    data: Digest
+    """commitment to the digest of the data that was searched"""
+    rows: Count
+    """how many rows were searched"""
+    request: RequestReference
+    issued: Time
+
+
+class NothingHeldStatement(_AboutCertificate):
+    """Nothing of some persons was in the data of a release, which is the subject: its certificate or registration."""
+
+    predicateType: Literal["urn:missing-by-design:nothing-held:v1"] = NOTHING_HELD_TYPE  # noqa: N815
+    predicate: NothingHeld
+
+
+class ReinstatementStatement(Statement):
+    """Modalities that certificates have revoked for a model's name may be taken again."""
+
+    predicateType: Literal["urn:missing-by-design:reinstatement:v1"] = REINSTATEMENT_TYPE  # noqa: N815
+    predicate: Reinstatement
+
+    @model_validator(mode="after")
+    def _named_by_digest(self) -> "ReinstatementStatement":
+        if any(name != digest for name, digest in self.digests.items()):
+            raise ValueError("the subjects of a reinstatement are certificates, each named by its SHA-256")
+        return self
+
+    @property
+    def certificates(self) -> tuple[str, ...]:
+        """SHA-256 of the envelopes of the certificates that it overrules."""
+        return tuple(self.digests)
+
+
+AnyStatement = (
+    DeletionStatement
+    | RegistrationStatement
+    | SupersessionStatement
+    | RevocationStatement
+    | ReauditStatement
+    | PurgeStatement
+    | ReinstatementStatement
+    | NothingHeldStatement
+)
+AboutCertificate = (
+    SupersessionStatement | RevocationStatement | ReauditStatement | PurgeStatement | NothingHeldStatement
+)
 _KINDS: dict[str, type[AnyStatement]] = {
     DELETION_TYPE: DeletionStatement,
     SUPERSESSION_TYPE: SupersessionStatement,
     REVOCATION_TYPE: RevocationStatement,
     REAUDIT_TYPE: ReauditStatement,
     PURGE_TYPE: PurgeStatement,
+    REGISTRATION_TYPE: RegistrationStatement,
+    REINSTATEMENT_TYPE: ReinstatementStatement,
+    NOTHING_HELD_TYPE: NothingHeldStatement,
 }
 
 
-def subject_certificate(statement: AnyStatement) -> str | None:
-    """Return the certificate that a statement is about: for a certificate, the one that it replaces."""
-    return statement.predicate.supersedes if isinstance(statement, DeletionStatement) else statement.certificate
+def subject_certificates(statement: AnyStatement) -> tuple[str, ...]:
+    """Return the certificates that a statement is about: for a certificate, the one that it replaces."""
+    match statement:
+        case DeletionStatement():
+            return (statement.predicate.supersedes,) if statement.predicate.supersedes else ()
+        case RegistrationStatement():
+            return ()
+        case ReinstatementStatement():
+            return statement.certificates
+    return (statement.certificate,)
 
 
 def subjects_of(digests: dict[str, str]) -> tuple[Subject, ...]:

@@ -98,12 +98,9 @@ def _naming_keys(
 
 
 def _bring(reference: FeatureReference, params: Params, folder: Path) -> None:
-    if reference.repository is None:
-        features.run(params, folder)
-    else:
-        path, rev = reference.path or "", reference.commit or "HEAD"
-        prepare = made_plain(params.shredding, _LOG.warning)
-        features.run_revision(folder, reference.repository, rev, path, reference.remote, prepare)
+    named = {"repository": reference.repository, "path": reference.path or "", "remote": reference.remote}
+    platform = params.platform.model_copy(update={"features": params.platform.features.model_copy(update=named)})
+    features.bring(params.model_copy(update={"platform": platform}), folder, reference.commit or "HEAD", _LOG.warning)
 
 
 def keep_shared(folder: Path, reference: FeatureReference, settings: ShreddingSettings) -> None:

@@ -25,6 +25,7 @@ class RequestFacts:
     certificate: str | None
     events: tuple[tuple[State, float], ...]
     """every state that it entered, and when"""
+    of_person: bool = False
 
 
 def facts_of_request(request: DeletionRequest) -> RequestFacts:
@@ -38,4 +39,5 @@ def facts_of_request(request: DeletionRequest) -> RequestFacts:
         due=request.due.timestamp(),
         certificate=request.certificate,
         events=tuple((event.state, event.at.timestamp()) for event in request.history),
+        of_person=request.of_person,
     )

@@ -5,6 +5,7 @@ and modalities are few, and all others come from lists in the code. No label hol
 
     role        before | after | reference: which model was measured (:mod:`mbd.formats.leakage`)
     kind        empirical | certified | exact: what a certificate guarantees
+    release     registered | certified: what kind of statement the current release was published by
     state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.certificate.state`)
     step        a command, such as `delete` or `request-run`
     reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted; which limit of the HTTP
@@ -63,6 +64,31 @@ LOG_TIME = Metric(
 )
 LOG_MISSING = Metric(
     "mbd_log_missing_certificates", "Entries in the transparency log without a verified object in the store."
+)
+
+# models
+MODEL_RELEASED = Metric(
+    "mbd_model_release_timestamp_seconds",
+    "When the current release of a model was registered or certified.",
+    ("model", "release"),
+)
+MODEL_USABLE = Metric(
+    "mbd_model_usable",
+    "Whether the current release of a model has seen nothing that is revoked for its name; 0 also if there is none.",
+    ("model",),
+)
+MODEL_REVOKED = Metric(
+    "mbd_model_revoked_modalities", "Modalities that no release of a model may take: always 1.", ("model", "modality")
+)
+MODEL_REFERENCE = Metric(
+    "mbd_model_references",
+    "Whether a reference is registered that never saw this modality of the current release.",
+    ("model", "modality"),
+)
+RETRAIN_BY = Metric(
+    "mbd_model_retrain_timestamp_seconds",
+    "When a model should be trained again (registration.retrain_days); past: retraining is overdue.",
+    ("model",),
 )
 
 # evidence

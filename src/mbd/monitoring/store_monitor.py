@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 class StoreMonitor:
     """Scans a store every `interval` seconds in a background thread, and keeps the last result."""
 
-    def __init__(self, scanner: StoreScanner, interval: float) -> None:
-        self._scanner, self._interval = scanner, interval
+    def __init__(self, scanner: StoreScanner, interval: float, retrain_days: int | None = None) -> None:
+        self._scanner, self._interval, self._retrain_days = scanner, interval, retrain_days
         self._evidence = lru_cache(maxsize=_EVIDENCE_KEPT)(self._read_evidence)
         self._store: StoreSamples | None = None
         self._own = Samples()
@@ -75,7 +75,7 @@ class StoreMonitor:
         try:
             snapshot = self._scanner.scan(self._stop.is_set)
             self.snapshot = snapshot
-            self._store = StoreSamples(snapshot, time.time(), self._evidence)
+            self._store = StoreSamples(snapshot, time.time(), self._evidence, self._retrain_days)
         except ScanStoppedError:
             return
         except Exception as error:  # the next scan may succeed, whatever the reason

@@ -7,9 +7,10 @@ that was logged last for a modality and was not withdrawn.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from mbd.certificate.facts import CertificateFacts, StatementFacts
+from mbd.certificate.facts import CertificateFacts, RegistrationFacts, StatementFacts
+from mbd.certificate.history import History
 from mbd.certificate.state import CERTIFICATE_STATES, reaudit_by, status_in
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import OPEN, STATES
@@ -47,11 +48,12 @@ ReadEvidence = Callable[[str, str, tuple[str, ...]], EvidenceSamples]
 class StoreSamples:
     """The samples of one snapshot, rendered once, so that a scrape is cheap however large the store is."""
 
-    def __init__(self, found: StoreSnapshot, at: float, read: ReadEvidence) -> None:
+    def __init__(self, found: StoreSnapshot, at: float, read: ReadEvidence, retrain_days: int | None = None) -> None:
         requests = [fact for fact in found.requests.values() if isinstance(fact, RequestFacts)]
         samples = Samples()
         _add_requests(samples, requests)
         _add_certificates(samples, found, at, read)
+        _add_models(samples, found.history, retrain_days)
         _add_store(samples, found)
         self._pending = _pending(requests)
         self._text = samples.text()
@@ -116,6 +118,24 @@ def _evidence(certificate: CertificateFacts, about: Iterable[StatementFacts], re
     """Return the evidence of the last re-audit that passed, or of the certificate itself."""
     last = [certificate.digest, *(one.digest for one in about if one.effect == "passed")][-1]
     return read(last, certificate.model, certificate.modalities)
+
+
+def _add_models(samples: Samples, history: History, retrain_days: int | None) -> None:
+    """Add what is current for each name; `retrain_days`: after how many days a registered model is trained again."""
+    for model in map(history.model, history.models):
+        current = model.current
+        if current:
+            kind = "registered" if isinstance(current, RegistrationFacts) else "certified"
+            samples.set(metrics.MODEL_RELEASED, current.issued.timestamp(), model=model.name, release=kind)
+        usable = current is not None and not history.blocking and model.problem(current) is None
+        samples.set(metrics.MODEL_USABLE, int(usable), model=model.name)
+        for modality in model.revoked:
+            samples.set(metrics.MODEL_REVOKED, 1, model=model.name, modality=modality)
+        for modality, reference in model.references.items() if model.registrations else ():
+            samples.set(metrics.MODEL_REFERENCE, int(reference is not None), model=model.name, modality=modality)
+        if retrain_days and model.registrations:
+            due = model.registrations[-1].issued + timedelta(days=retrain_days)
+            samples.set(metrics.RETRAIN_BY, due.timestamp(), model=model.name)
 
 
 def _add_store(samples: Samples, found: StoreSnapshot) -> None:

@@ -59,10 +59,23 @@ class RequestsSettings(Settings):
 
     modality: Name = "audio"
     """modality that dvc.yaml and the pipelines revoke unless another is given"""
+    revocable: tuple[Name, ...] | None = None
+    """modalities that a reference is trained for, so that deleting them trains nothing; null: all of the data"""
     due_days: Count = 30
     """days within which a request has to be carried out"""
     lease_seconds: Count = 600
     """time after which another worker takes over from a crashed one; a running worker renews its lease"""
+
+
+class RegistrationSettings(Settings):
+    """Which trained model becomes the current one of its name."""
+
+    metric: str | None = None
+    """metric on the valid split by which a new model is compared with the current one; null: the first of the task"""
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    """by how much the new model may be worse and still become current"""
+    retrain_days: Count | None = None
+    """days after which a model should be trained again, for the exporter's alert; null: never"""
 
 
 class MonitoringSettings(Settings):

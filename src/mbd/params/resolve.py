@@ -18,7 +18,13 @@ from mbd.params.certificate import CertificateSettings
 from mbd.params.deletion import DeletionSettings
 from mbd.params.features import FeaturesSettings
 from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
-from mbd.params.operations import MonitoringSettings, PurgeSettings, RequestsSettings, StoreSettings
+from mbd.params.operations import (
+    MonitoringSettings,
+    PurgeSettings,
+    RegistrationSettings,
+    RequestsSettings,
+    StoreSettings,
+)
 from mbd.params.platform import PlatformSettings
 from mbd.params.serving import ServingSettings
 from mbd.params.shredding import ShreddingSettings
@@ -39,6 +45,7 @@ class Params(Settings):
     attacks: AttacksSettings = AttacksSettings()
     certificate: CertificateSettings = CertificateSettings()
     requests: RequestsSettings = RequestsSettings()
+    registration: RegistrationSettings = RegistrationSettings()
     store: StoreSettings = StoreSettings()
     purge: PurgeSettings = PurgeSettings()
     shredding: ShreddingSettings = ShreddingSettings()

@@ -65,13 +65,17 @@ class Batches:
         return [decision for decision in decided if decision.outcome == "certified"]
 
     def claim_all(self, lease: Lease, but: Container[str] = ()) -> list[DeletionRequest]:
-        """Claim the open requests of the model, nearest deadline first, except those with the ids in `but`."""
+        """Claim the open requests of the model that one deletion can carry out, except those with the ids in `but`.
+
+        The one with the nearest deadline decides: whole modalities, or a modality of persons.
+        """
         open_requests = [
             request
             for request in self.request_store.open_requests()
             if request.model == self.model and request.id not in but
         ]
-        return [taken for request in open_requests if (taken := self.request_store.claim(request, lease))]
+        alike = [request for request in open_requests if request.kind == open_requests[0].kind]
+        return [taken for request in alike if (taken := self.request_store.claim(request, lease))]
 
     def decide(self, decision: Decision) -> Decision:
         """Decide a batch; return the decision that was made first."""

@@ -36,11 +36,12 @@ class RequestStore:
         modalities: Sequence[str],
         *,
         due_days: int,
+        subject: str | None = None,
         reason: str = "",
         requester: str = "",
         token: str | None = None,
     ) -> DeletionRequest:
-        """Create a request, or return the existing one with the same `token`.
+        """Create a request, or return the existing one with the same `token`; `subject` is a reference to a person.
 
         Raises:
             UsageError: A value is not valid, or the token belongs to another request.
@@ -51,6 +52,7 @@ class RequestStore:
                 id=hashlib.sha256(token.encode()).hexdigest()[:16] if token else secrets.token_hex(8),
                 model=model,
                 modalities=tuple(sorted(set(modalities))),
+                subject=subject,
                 reason=reason,
                 requester=requester,
                 received=at,
@@ -63,7 +65,7 @@ class RequestStore:
             self.store.create(_name(request.id), request.to_bytes())
         except OtherContentError:
             known = self.get(request.id)
-            if (known.model, known.modalities) != (request.model, request.modalities):
+            if (known.model, known.modalities, known.subject) != (request.model, request.modalities, request.subject):
                 raise UsageError(
                     "this token belongs to another request",
                     key="--token",

@@ -158,7 +158,8 @@ class RequestIndex:
 
 def _proven(facts: RequestFacts, history: History) -> RequestFacts:
     """Return a request as the log shows it: that it is certified is believed only with a certificate in the log."""
-    if facts.state != "certified" or history.shows(facts.certificate, facts.model, facts.modalities):
+    shown = history.shows(facts.certificate, facts.model, facts.modalities, person=facts.of_person)
+    if facts.state != "certified" or shown:
         return facts
     return replace(facts, state="running", certificate=None, events=facts.events[:-1])
 

@@ -68,7 +68,7 @@ class DeletionResult:
         """Return what was deleted, how, what is guaranteed, and how long it took, for a terminal."""
         record = self.record
         request, guarantee = record.request, record.guarantee
-        of = f" of {', '.join(request.subjects)}" if request.subjects else ""
+        of = f" of {len(request.subjects)} subjects" if request.subjects else ""
         claim = _GUARANTEES[guarantee.kind]
         if guarantee.kind == "certified":
             claim += f": ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g}"

@@ -5,7 +5,7 @@ the same digests at both ends.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
 from mbd.formats.features import MANIFEST, CalibrationEntry
 from mbd.params import FeaturesSettings, Params
 from mbd.report.text import table
+from mbd.shredding.vault import made_plain
 from mbd.steps.step import StepRun, step_run
 
 NAME = "features"
@@ -119,6 +120,23 @@ def run_revision(
         step.known_digests = feature_set.digests()
         step.look_at = SUMMARY if (step.folder / SUMMARY).is_file() else MANIFEST
         return _summary(_loaded(feature_set))
+
+
+def bring(params: Params, out: Path, commit: str | None, warn: Callable[[str], object]) -> None:
+    """Bring the FeatureSet of the parameters to `out`: that of a DVC revision, or made again from its source.
+
+    Args:
+        params: `platform.features` names the DVC repository; without one, `features.source` counts.
+        out: Where it is written.
+        commit: The revision; None: `platform.features.rev`.
+        warn: Called with a sentence when data is left out because its key was destroyed.
+    """
+    revision = params.platform.features
+    if revision.repository is None:
+        run(params, out)
+    else:
+        prepare = made_plain(params.shredding, warn)
+        run_revision(out, revision.repository, commit or revision.rev, revision.path, revision.remote, prepare)
 
 
 def _origin(record: Path) -> Any:  # noqa: ANN401 -- kept as it is

@@ -12,11 +12,14 @@ name. Files of a current release are never removed.
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mbd.certificate.history import History
 from mbd.certificate.publish import announce
-from mbd.certificate.state import entry
+from mbd.certificate.replay import read_history
+from mbd.certificate.state import CertificateEntry, entry
 from mbd.certificate.tombstones import Tombstones, keep_list
 from mbd.certificate.trust import read_trust
 from mbd.errors import MbdError, UsageError
@@ -24,7 +27,7 @@ from mbd.files import write_file
 from mbd.formats.purge import PURGE, PurgeRecord, Target
 from mbd.formats.receipt import Receipt
 from mbd.formats.shredding import ShreddingFacts
-from mbd.formats.statement import DeletionStatement
+from mbd.formats.statement import WEIGHTS, DeletionStatement
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params
 from mbd.purge.discovery import complete, feature_files, feature_sets, old_weights, snapshots
@@ -101,6 +104,7 @@ def plan(
     sets = feature_sets(purge_workspace) if whole else []
     further += feature_files(found.statement, opened, sets) if whole else []
     further += snapshots(purge_workspace, modalities)
+    further += _registered(read_history(opened, trust), found)
     for target in (*further, *(known for known in before if targets.by_sha256(known.sha256))):
         targets.add(target)
     _refuse_released(targets, before, found.statement)
@@ -112,6 +116,18 @@ def plan(
     keys = data_keys(params, received.certificate, found.statement, features=bool(whole) and not excepted)
     places = (*purge_workspace.places, *_source(params, purge_workspace.root), *([keys] if keys else []))
     return PurgePlan(Purged(received.certificate, whole, targets, excepted, refs), places)
+
+
+def _registered(history: History, found: CertificateEntry) -> Iterator[Target]:
+    """Yield the weights, registered under the name before, that have seen a deleted modality: models and references."""
+    if found.facts.scope != "modalities":
+        return
+    gone, kept = set(found.facts.modalities), found.statement.digests[WEIGHTS]
+    for one in history.model(found.facts.model).registrations:
+        if one.index < found.facts.index:
+            seen = [(one.sees, one.weights), *((reference.inputs, reference.weights) for reference in one.references)]
+            weights = {digest for modalities, digest in seen if gone.intersection(modalities)} - {kept}
+            yield from (Target(sha256=digest, what="weights") for digest in sorted(weights))
 
 
 def run(params: Params, planned: PurgePlan, store: str, out: Path | None = None) -> Done:

@@ -153,7 +153,9 @@ def _inclusion(proof: bytes, name: str) -> Inclusion:
 
 def _is_answered(request: DeletionRequest, history: History) -> bool:
     """Return whether the log shows what a request, which no key has signed, says about its certificate."""
-    return request.state == "certified" and history.shows(request.certificate, request.model, request.modalities)
+    return request.state == "certified" and history.shows(
+        request.certificate, request.model, request.modalities, person=request.of_person
+    )
 
 
 def _request_row(request: DeletionRequest, history: History) -> RequestRow:

@@ -1,15 +1,17 @@
 """Step `request run`: carry out the open requests for one model, by one deletion for all of them at a time.
 
-For a batch of requests: train the reference without their modalities, delete, evaluate, attack, certify; put everything
-into the store under its digest; decide the batch; publish. From the decision on, any worker can finish it from the
-store alone (:mod:`mbd.requests.batches`). A worker that is killed before the decision leaves nothing that counts; the
-next one begins again, and removes its folder, which holds copies of the old model.
+For a batch of requests: fetch the current release, its data and its registered reference (train one only if none is
+registered), delete, evaluate, attack, certify; put everything into the store under its digest; decide the batch;
+publish. How persons' recordings are deleted is in :mod:`mbd.steps.persons`. From the decision on, any worker can finish
+a batch from the store alone (:mod:`mbd.requests.batches`). A worker that is killed before the decision leaves nothing
+that counts; the next one begins again, and removes its folder, which holds copies of the old model.
 
 What is deleted from follows from the log (:mod:`mbd.steps.base_model`), and what is published from a certificate that
 verifies: a decision in the store only says which one. It must be for this batch and made from the current model;
 otherwise the requests are carried out again.
 """
 
+import hashlib
 import logging
 import shutil
 import time
@@ -22,14 +24,19 @@ from tempfile import gettempdir
 from threading import Event, Thread
 from typing import Literal
 
+from cryptography.exceptions import InvalidTag
+
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.history import WITHDRAWN, History
 from mbd.certificate.layout import object_name
+from mbd.certificate.lineage import LineageKey, keep_subject, read_lineage_key, read_subject
 from mbd.certificate.log.reader import LogDamagedError
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
-from mbd.errors import DataError, GateRefusedError, MbdError, VerificationError
+from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
+from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
+from mbd.formats.deletion import DELETION
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Files, Lease
 from mbd.formats.statement import SUBJECTS, DeletionStatement
@@ -38,13 +45,101 @@ from mbd.params import Params
 from mbd.requests.batches import Batches
 from mbd.requests.request_store import RequestStore
 from mbd.shredding.private_folder import private_folder
-from mbd.steps import attack, certify, delete, evaluate, publish, train
+from mbd.steps import attack, certify, delete, evaluate, features, persons, publish, train
 from mbd.steps.base_model import BaseModel, find_base
-from mbd.storage import open_store
+from mbd.steps.models import known_model
+from mbd.steps.persons import Start
+from mbd.steps.revoked import respected_by_current, subjects_of_certificate
+from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
 _log = logging.getLogger(__name__)
+
+
+def submit(
+    params: Params,
+    url: str,
+    model: str,
+    modalities: Sequence[str],
+    subjects: Sequence[str] = (),
+    *,
+    features_folder: Path | None = None,
+    nothing_held: bool = False,
+    reason: str = "",
+    requester: str = "",
+    token: str | None = None,
+) -> list[DeletionRequest]:
+    """Submit a request for whole modalities, or one for each person; return them.
+
+    Args:
+        params: keys, trust, and when requests are due.
+        url: URL of the store.
+        model: Name under which the model is registered or published.
+        modalities: What is to be deleted.
+        subjects: Ids of persons (groups of the FeatureSet) whose recordings are to be deleted; of all if empty.
+        features_folder: FeatureSet to look the persons up in; None: that of the current release is brought here.
+        nothing_held: A person may be unknown to the data: the request then ends with a statement of that.
+        reason: Why, without personal data.
+        requester: A reference to the requester, without personal data.
+        token: The same one again submits nothing new.
+
+    Raises:
+        UsageError: There is no such model, modality or person.
+    """
+    requests = RequestStore(open_private(url, params.store))
+    history = _known_history(params, url, required=bool(subjects))
+    if history is not None:
+        _refuse_unknown(history, model, modalities)
+    entered = partial(requests.submit, model, modalities, due_days=params.requests.due_days)
+    if not subjects or history is None:
+        return [entered(reason=reason, requester=requester, token=token)]
+    if len(set(modalities)) != 1:
+        raise UsageError("a person's request is about one modality", key="--modality", value=", ".join(modalities))
+    if not nothing_held:
+        named = params.model_copy(update={"certificate": params.certificate.model_copy(update={"model": model})})
+        _refuse_unknown_persons(named, url, subjects, features_folder)
+    key = read_lineage_key(params.certificate)
+    references = {keep_subject(requests.store, subject, key) for subject in subjects}
+    several = f"{token}/{{}}".format if token and len(references) > 1 else lambda _: token
+    return [entered(subject=one, reason=reason, requester=requester, token=several(one)) for one in sorted(references)]
+
+
+def _known_history(params: Params, url: str, *, required: bool) -> History | None:
+    """Return what the log says; None where nothing was logged yet, unless it is required."""
+    trust = Path(params.certificate.trust)
+    if not required and not trust.is_file():
+        return None
+    history = read_history(open_store(url, params.store), read_trust(trust)).require()
+    return history if history.models or required else None
+
+
+def _refuse_unknown(history: History, model: str, modalities: Sequence[str]) -> None:
+    known = known_model(history, model)
+    taken = {m for release in known.releases for m in release.inputs} | known.revoked
+    for modality in modalities:
+        if modality not in taken:
+            raise UsageError(
+                f"{model} has no modality {modality}",
+                key="--modality",
+                value=modality,
+                hint=f"it takes {', '.join(known.current.inputs) if known.current else 'nothing'}",
+            )
+
+
+def _refuse_unknown_persons(params: Params, url: str, subjects: Sequence[str], folder: Path | None) -> None:
+    with private_folder(gettempdir()) as work:
+        if folder is None:
+            folder = work / "features"
+            features.bring(params, folder, find_base(params, url, None).revision, _log.warning)
+        unknown = [subject for subject in subjects if not persons.known_to(folder, subject)]
+    if unknown:
+        raise UsageError(
+            f"{len(unknown)} of {len(subjects)} persons are not in the data of this model",
+            key="--subject",
+            hint="persons are the groups of the FeatureSet; if nothing is held of them, submit with --nothing-held "
+            "to get a signed statement of that",
+        )
 
 
 @dataclass(frozen=True)
@@ -54,9 +149,10 @@ class Worker:
     params: Params
     request_store: RequestStore
     store_url: str
-    features: Path
+    features: Path | None
+    """the FeatureSet that the model was made from; None: it is brought here, by the revision that was registered"""
     model: Path | None
-    """the model that was trained, for the first deletion; later ones start from the current release"""
+    """the model, where the log has no release of the name; otherwise it must be of its lineage"""
     name: str
 
     def run(self, but: Iterable[str] = ()) -> Iterator[tuple[DeletionRequest, str]]:
@@ -104,7 +200,8 @@ class Worker:
         history = read_history(self._published, read_trust(Path(self.params.certificate.trust))).require()
 
         def opened(request: DeletionRequest) -> DeletionRequest:
-            if request.state != "certified" or history.shows(request.certificate, model, request.modalities):
+            shown = history.shows(request.certificate, model, request.modalities, person=request.of_person)
+            if request.state != "certified" or shown:
                 return request
             _log.warning("request %s was marked as certified, and no certificate in the log shows it", request.id)
             note = "no certificate in the log shows this deletion"
@@ -145,32 +242,42 @@ class Worker:
         with private_folder(gettempdir()) as work:
             model = base.fetch(work / "base")
             record, _ = load_model(model)
-            again = base.returned(record.inputs)
-            answered = self._without_answered(batches, lease, claimed, record, base.history)
-            pending = list(self._without_the_last_modality(batches, lease, answered, record, again))
-            if not pending:
-                return
+            pending, decision = list(claimed), Decision(batch=lease.batch, outcome="abandoned")
             try:
-                decision = batches.decide(self._certified(work, model, record, lease, pending, again))
+                with self._data(base, record, work) as data:
+                    start = Start(self.params, base, model, record, data, work)
+                    answered = self._without_answered(batches, lease, claimed, start)
+                    again = base.returned(record.inputs)
+                    pending = list(self._without_the_last_modality(batches, lease, answered, record, again))
+                    if not pending:
+                        return
+                    decision = batches.decide(self._certified(start, lease, pending))
             except MbdError as error:
-                batches.decide(Decision(batch=lease.batch, outcome="abandoned"))
+                batches.decide(decision)
                 state: Literal["refused", "failed"] = "refused" if isinstance(error, GateRefusedError) else "failed"
                 batches.end(lease.batch, [request.id for request in pending], state, note=error.problem)
                 return
         if decision.outcome == "certified":  # else the lease has expired, and another worker has these requests
             self._finish(batches, decision)
 
+    @contextmanager
+    def _data(self, base: BaseModel, record: ModelRecord, work: Path) -> Iterator[Path]:
+        """Within: the data that the current release was made from, without what was deleted from persons before."""
+        folder = self.features
+        if folder is None:
+            folder = work / "features"
+            features.bring(self.params, folder, base.revision, _log.warning)
+        not_taken = tuple(m for m in FeatureSet.open(folder).modalities if m not in record.inputs)
+        with respected_by_current(base.history, self.params).left_out(folder, not_taken) as data:
+            yield data
+
     def _without_answered(
-        self,
-        batches: Batches,
-        lease: Lease,
-        claimed: Sequence[DeletionRequest],
-        record: ModelRecord,
-        history: History,
+        self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], start: Start
     ) -> Iterator[DeletionRequest]:
         """End the requests that need no deletion; yield the others."""
         for request in claimed:
             end = partial(batches.end, lease.batch, [request.id])
+            record, history = start.record, start.base.history
             unknown = [m for m in request.modalities if m not in record.modalities and m not in record.revoked]
             if unknown:
                 end("refused", note=f"the model has no modality {', '.join(unknown)}")
@@ -181,6 +288,9 @@ class Worker:
                 else:
                     names = ", ".join(request.modalities)
                     end("failed", note=f"{names}: deleted before, but no valid certificate in the log shows it")
+            elif request.subject and not persons.holds(start, request, self._subject(request, start.base)):
+                answer = persons.answer(start, request, self._subject(request, start.base), self.store_url)
+                end("certified", certificate=answer.statement, note=answer.note)
             else:
                 yield request
 
@@ -195,45 +305,51 @@ class Worker:
         """Refuse the requests that would leave the model without any modality; yield the others."""
         taken = set(again)
         for request in requests:
-            if set(record.inputs) <= taken.union(request.modalities):
+            if not request.subject and set(record.inputs) <= taken.union(request.modalities):
                 batches.end(lease.batch, [request.id], "refused", note="it would leave the model without any modality")
             else:
-                taken.update(request.modalities)
+                taken.update(() if request.subject else request.modalities)
                 yield request
 
-    def _certified(
-        self,
-        work: Path,
-        base: Path,
-        record: ModelRecord,
-        lease: Lease,
-        pending: Sequence[DeletionRequest],
-        again: Sequence[str],
-    ) -> Decision:
-        """Do the work, put all of it into the store, and return the decision that it leads to.
+    def _subject(self, request: DeletionRequest, base: BaseModel) -> str:
+        return read_subject(self.request_store.store, request.subject or "", base.key)
 
-        `again`: modalities that are revoked for the name and that the base takes all the same.
-        """
-        asked = {*again, *(m for request in pending for m in request.modalities)}
-        modalities = [m for m in record.inputs if m in asked]
-        params, data = self.params, self.features
-        reference, deleted = work / "reference", work / "deleted"
-        train.run(params, data, reference, without=(*record.revoked, *modalities))
-        delete.run(params, data, base, modalities, (), deleted, reference)
-        evaluate.run(params, data, [deleted, reference], work / "evaluation")
-        attack.run(params, data, base, deleted, reference, modalities, work / "leakage")
+    def _certified(self, start: Start, lease: Lease, pending: Sequence[DeletionRequest]) -> Decision:
+        """Do the work, put all of it into the store, and return the decision that it leads to."""
+        work = start.work
         write_file(work / "request.json", to_json(_request_document(lease, pending)))
-        done = certify.run(
-            params, deleted, work / "leakage", work / "evaluation", work / "bundle", request=work / "request.json"
-        )
+        if pending[0].subject:
+            subjects = sorted({self._subject(request, start.base) for request in pending})
+            certificate, deleted = persons.certified(start, pending[0].modalities, subjects)
+        else:
+            certificate, deleted = self._without_modalities(start, pending)
         return Decision(
             batch=lease.batch,
             outcome="certified",
             requests=tuple(request.id for request in pending),
-            certificate=done.certificate,
-            bundle=self._keep(work / "bundle"),
-            model=self._keep(deleted),
+            certificate=certificate,
+            bundle=self._keep(work / "bundle", start.base.key),
+            model=self._keep(deleted, start.base.key),
         )
+
+    def _without_modalities(self, start: Start, pending: Sequence[DeletionRequest]) -> tuple[str, Path]:
+        """Delete whole modalities; return the certificate's digest and the folder of the new model."""
+        params, data, record, work = self.params, start.data, start.record, start.work
+        # what is revoked for the name, and the base takes all the same, is deleted again
+        asked = {*start.base.returned(record.inputs), *(m for request in pending for m in request.modalities)}
+        modalities = [m for m in record.inputs if m in asked]
+        reference, deleted = work / "reference", work / "deleted"
+        if not start.base.fetch_reference([m for m in record.inputs if m not in modalities], reference):
+            _log.info("no reference without %s is registered, so one is trained", ", ".join(modalities))
+            gone = (m for m in FeatureSet.open(data).modalities if m in record.revoked)
+            train.run(params, data, reference, without=(*gone, *modalities))
+        delete.run(params, data, start.model, modalities, (), deleted, reference)
+        evaluate.run(params, data, [deleted, reference], work / "evaluation")
+        attack.run(params, data, start.model, deleted, reference, modalities, work / "leakage")
+        done = certify.run(
+            params, deleted, work / "leakage", work / "evaluation", work / "bundle", request=work / "request.json"
+        )
+        return done.certificate, deleted
 
     def _finish_or_report(self, batches: Batches, decision: Decision) -> None:
         """Finish the batch of an earlier worker; one that cannot be published is reported, and its requests stay open.
@@ -254,18 +370,28 @@ class Worker:
         """Publish what was decided, from the store alone, and end its requests."""
         if decision.bundle is None or decision.model is None or decision.certificate is None:
             raise DataError("the decision has no bundle, model or certificate", file=f"batches/{decision.batch}.json")
+        key = read_lineage_key(self.params.certificate)
         with private_folder(gettempdir()) as work:
-            self._fetch(decision.bundle, work / "bundle")
-            self._fetch(decision.model, work / "model")
-            revoked = self._check(decision, Bundle(work / "bundle"), work / "model")
+            self._fetch(decision.bundle, work / "bundle", key)
+            self._fetch(decision.model, work / "model", key)
+            statement = self._check(decision, Bundle(work / "bundle"), work / "model")
             publish.run(self.params, work / "bundle", work / "model", self.store_url)
-        answered = {request.id for request in self.request_store.all() if set(request.modalities) <= revoked}
+        answered = self._answered(statement, decision.certificate, key)
         requests = [request for request in decision.requests if request in answered]
         batches.end(decision.batch, requests, "certified", certificate=decision.certificate)
         find_base(self.params, self.store_url, None)  # remembers the log's head: a later rollback is noticed here
 
-    def _check(self, decision: Decision, bundle: Bundle, model: Path) -> set[str]:
-        """Check that a decision names a certificate of its own batch and of the current model; return what it revokes.
+    def _answered(self, statement: DeletionStatement, digest: str, key: LineageKey) -> set[str]:
+        """Return the requests that a certificate answers: of modalities it revokes, or of persons that it is about."""
+        deleted, requests = statement.predicate.deleted, list(self.request_store.all())
+        if deleted.scope == "modalities":
+            return {one.id for one in requests if not one.subject and set(one.modalities) <= set(deleted.revoked)}
+        named = subjects_of_certificate(statement, digest, Path(self.params.certificate.private))
+        references = {key.subject(subject) for subject in named}
+        return {one.id for one in requests if one.subject in references and one.modalities == deleted.modalities}
+
+    def _check(self, decision: Decision, bundle: Bundle, model: Path) -> DeletionStatement:
+        """Check that a decision names a certificate of its own batch and of the current model; return it.
 
         Its signatures and its files are verified when it is published.
         """
@@ -280,23 +406,27 @@ class Worker:
         base = find_base(self.params, self.store_url, self.model)
         if decision.certificate not in base.history.certificates:
             base.refuse_stale(statement, model)
-        return set(statement.predicate.deleted.revoked)
+        return statement
 
-    def _keep(self, folder: Path) -> Files:
-        """Put a step's folder into the store, file by file, under their digests."""
+    def _keep(self, folder: Path, key: LineageKey) -> Files:
+        """Put a step's folder into the store, file by file, under their digests; encrypted what may name persons."""
         files = {**file_digests(folder), STEP_FILE: sha256_file(folder / STEP_FILE)}
         for name, digest in files.items():
             store, place = self._place(name, digest)
-            store.create(place, folder / name)
+            sealed = name == DELETION
+            store.create(place, key.seal(digest, (folder / name).read_bytes()) if sealed else folder / name)
         return Files(files=files)
 
-    def _fetch(self, kept: Files, folder: Path) -> None:
+    def _fetch(self, kept: Files, folder: Path, key: LineageKey) -> None:
         if folder.exists():
             shutil.rmtree(folder)
         for name, digest in kept.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             store, place = self._place(name, digest)
-            store.fetch(place, folder / name, sha256=digest)
+            if name == DELETION:
+                write_file(folder / name, _unsealed(store, place, digest, key))
+            else:
+                store.fetch(place, folder / name, sha256=digest)
 
     def _place(self, name: str, digest: str) -> tuple[Store, str]:
         """Return where a file is kept: with the published ones if it is to be published, else in the private part."""
@@ -329,6 +459,17 @@ def _renewed(batches: Batches, lease: Lease, lease_seconds: int) -> Iterator[Non
     finally:
         done.set()
         thread.join()
+
+
+def _unsealed(store: Store, place: str, digest: str, key: LineageKey) -> bytes:
+    """Return an encrypted file; DataError if it is not the one with this digest."""
+    try:
+        content = key.unseal(digest, store.read(place))
+    except (InvalidTag, ValueError) as error:
+        raise DataError("a file of the batch is damaged", file=place) from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise DataError("a file of the batch has another digest", file=place, value=digest)
+    return content
 
 
 def _certified_before(request: DeletionRequest, history: History) -> str | None:

@@ -1,7 +1,10 @@
 """Step `train`: from a FeatureSet to a model folder, or to one for each seed, or to a part of a model.
 
 With `without`, the model never meets these modalities: not a byte of their files is read, and the record of the step
-says so. Under torchrun every process trains and only the first writes.
+says so. What is revoked for the model `certificate.model` is left out as well, where models of the name are registered
+(:mod:`mbd.steps.revoked`): modalities, and recordings of persons.
+
+Under torchrun every process trains and only the first writes.
 
 `history.csv` has a row for each epoch (joint) or module (lattice) with all terms; `live/` has a file for each term, as
 dvclive writes it, for `dvc plots` and DVC's tools for editors. Neither holds a time: the same training writes the same
@@ -30,6 +33,7 @@ from mbd.model.predictor import Model, load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
+from mbd.steps.revoked import read_revoked
 from mbd.steps.step import step_run
 from mbd.training.trained import Part, Trained
 
@@ -102,8 +106,36 @@ def run(
     Returns:
         The result; None in all processes of torchrun but the first.
 
+    Raises:
+        VerificationError: What is revoked for the name cannot be known.
+        DataError: It is not known whose recordings were deleted.
+
     """
-    data = FeatureSet.open(features, without=without, verify=True)
+    revoked = read_revoked(params)
+    without = tuple(dict.fromkeys((*without, *revoked.in_data(features))))
+    with revoked.left_out(features, without) as folder:
+        read = _Data(features, folder, without, revoked.certificates)
+        return _run(params, read, out, part, join, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What a training reads."""
+
+    features: Path
+    """as it was given"""
+    folder: Path
+    """the same without the recordings that persons have revoked"""
+    without: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """certificates of these persons' deletions"""
+
+
+def _run(
+    params: Params, read: _Data, out: Path, part: Part | None, join: Sequence[Path], *, progress: bool
+) -> TrainingResult | None:
+    features, without = read.features, read.without
+    data = FeatureSet.open(read.folder, without=without, verify=True)
     if not data.modalities:
         raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
     train = _training(params.model.backbone, part, join)
@@ -114,6 +146,7 @@ def run(
     with step_run(NAME, out, {"model": params.model, "training": params.training}) as step:
         digest = canonical_digest(data.digests())
         step.inputs["features"] = {"path": str(features), "digest": digest, "without": list(without)}
+        step.inputs["features"] |= {"left_out": list(read.left_out)} if read.left_out else {}
         for number, folder in enumerate(join, start=1):
             step.read(f"part {number}", folder)
         trained = train(data, params, work=snapshots, progress=progress)

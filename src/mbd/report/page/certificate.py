@@ -22,8 +22,10 @@ from mbd.formats.statement import (
     WEIGHTS,
     AnyStatement,
     DeletionStatement,
+    NothingHeldStatement,
     PurgeStatement,
     ReauditStatement,
+    ReinstatementStatement,
     RevocationStatement,
     SupersessionStatement,
 )
@@ -177,17 +179,27 @@ def _since(context: PageContext) -> Iterator[PageSection]:
 
 
 def _statement(statement: AnyStatement) -> str:
-    if isinstance(statement, RevocationStatement):
-        return f"revoked. {statement.predicate.reason}"
-    if isinstance(statement, SupersessionStatement):
-        return f"replaced by certificate {statement.predicate.by}. {statement.predicate.reason}"
-    if isinstance(statement, ReauditStatement):
-        audit = statement.predicate
-        reasons = "; ".join(audit.leakage.reasons)
-        return f"attacked again: {audit.leakage.decision}. {reasons or f'Next by {day(audit.reaudit_by)}'}"
-    if isinstance(statement, PurgeStatement):
-        return f"copies of the old weights searched for: {statement.predicate.erasure.claim}."
+    match statement:
+        case RevocationStatement():
+            return f"revoked. {statement.predicate.reason}"
+        case SupersessionStatement():
+            return f"replaced by certificate {statement.predicate.by}. {statement.predicate.reason}"
+        case ReauditStatement():
+            audit = statement.predicate
+            reasons = "; ".join(audit.leakage.reasons)
+            return f"attacked again: {audit.leakage.decision}. {reasons or f'Next by {day(audit.reaudit_by)}'}"
+        case PurgeStatement():
+            return f"copies of the old weights searched for: {statement.predicate.erasure.claim}."
+        case ReinstatementStatement() | NothingHeldStatement():
+            return _about_persons(statement)
     return "replaced by a later certificate."
+
+
+def _about_persons(statement: ReinstatementStatement | NothingHeldStatement) -> str:
+    names = ", ".join(statement.predicate.modalities)
+    if isinstance(statement, NothingHeldStatement):
+        return f"a person asked, and its data has no {names} of them."
+    return f"overruled: {names} may be taken again. {statement.predicate.reason}"
 
 
 def _files(statement: DeletionStatement, context: PageContext) -> PageSection:

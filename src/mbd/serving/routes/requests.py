@@ -90,7 +90,9 @@ def summary(facts: RequestFacts) -> RequestSummary:
 
 def view(request: DeletionRequest, history: History) -> RequestView:
     """Return what clients see of a request: not the workers' names, no paths, and no claim that lacks proof."""
-    if request.state == "certified" and not history.shows(request.certificate, request.model, request.modalities):
+    if request.state == "certified" and not history.shows(
+        request.certificate, request.model, request.modalities, person=request.of_person
+    ):
         earlier = {"state": "running", "certificate": None, "history": request.history[:-1]}
         request = request.model_copy(update=earlier)
     return RequestView(

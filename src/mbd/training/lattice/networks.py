@@ -72,7 +72,6 @@ def train_networks(
     tags: Collection[Tag],
     *,
     work: Path,
-    lacking: tuple[str, Array] | None = None,
     known: Mapping[Tag, Mapping[str, Array]] | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
@@ -82,14 +81,13 @@ def train_networks(
         training: Data, specification and seed.
         tags: The sets of modalities.
         work: Folder for what is finished.
-        lacking: A modality, and the train rows that are treated as if they lacked it.
         known: Tags that are trained already, with their tensors.
         progress: Whether to show how far it is.
 
     """
     refuse_fixed_shape(training.spec, tags, training.manifest.classes)
     found = {tag: dict(own) for tag, own in (known or {}).items() if tag in tags}
-    found |= _trained(training, [tag for tag in tags if tag not in found], work, lacking, progress)
+    found |= _trained(training, [tag for tag in tags if tag not in found], work, progress)
     tensors: dict[str, Array] = {}
     provenance: dict[str, TensorRecord] = {}
     report: list[dict[str, float | str]] = []
@@ -136,11 +134,9 @@ def _other_training(folder: Path, what: str) -> DataError:
     )
 
 
-def _trained(
-    training: Training, tags: Sequence[Tag], work: Path, lacking: tuple[str, Array] | None, progress: bool
-) -> dict[Tag, dict[str, Array]]:
+def _trained(training: Training, tags: Sequence[Tag], work: Path, progress: bool) -> dict[Tag, dict[str, Array]]:
     """Train the networks of those tags that enough rows have; return the tensors of each."""
-    plans = {tag: plan for tag in tags if (plan := _plan(training, tag, lacking)) is not None}
+    plans = {tag: plan for tag in tags if (plan := _plan(training, tag)) is not None}
     tasks = [task for tag in sorted(plans, key=len, reverse=True) for task in plans[tag].tasks(training, work)]
     results: dict[tuple[Tag, int | None], tuple[dict[str, Array], Array]] = {}
     with (
@@ -192,15 +188,13 @@ class _Plan:
         return float(np.sqrt(((self.targets - guess) ** 2).mean()))
 
 
-def _plan(training: Training, tag: Tag, lacking: tuple[str, Array] | None) -> _Plan | None:
+def _plan(training: Training, tag: Tag) -> _Plan | None:
     """Return the rows of a tag, or None if it has too few to be trained and judged."""
     data = _data(training, tag)
     train, valid = data.split("train"), data.split("valid")
     folds = assign_folds(train.groups, training.spec.folds, training.seed)
     refuse_too_few_groups(folds, train.groups)
     there = [np.array(train.available[m]) for m in tag]
-    if lacking and lacking[0] in tag:
-        there.append(~lacking[1])
     rows = np.flatnonzero(np.all(there, axis=0))
     chosen_by = np.flatnonzero(np.all([valid.available[m] for m in tag], axis=0))
     if len(np.unique(folds[rows])) < 2 or not len(chosen_by):

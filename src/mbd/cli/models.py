@@ -1,0 +1,164 @@
+"""`mbd models`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mbd.cli import options
+from mbd.cli.common import CommandGroup, with_params
+from mbd.cli.options import (
+    JSON,
+    STORE,
+    TRUST,
+    existing_store,
+    print_result,
+    report_written,
+    suggest,
+    trusted_keys,
+)
+
+if TYPE_CHECKING:
+    from mbd.certificate.history import History
+    from mbd.params import Params
+    from mbd.steps.models import ModelSummary
+
+_NAME = click.argument("name")
+
+
+@click.group(cls=CommandGroup)
+def command() -> None:
+    """List, show and fetch registered models, and reinstate a modality.
+
+    NAME is the name under which a model was registered, or its certificates were published.
+    """
+
+
+@command.command("list")
+@STORE
+@TRUST
+@JSON
+@with_params
+def list_models(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
+    """List the models of a store: what is current, what is revoked, which references are ready."""
+    from mbd.report.text import table
+    from mbd.steps.models import age_days, summaries
+
+    found = summaries(_history(params, store, trust))
+    rows = [
+        [
+            one.model,
+            one.current.kind if one.current else "none",
+            one.current.release[:16] if one.current else "",
+            f"{age_days(one.current)} days" if one.current else "",
+            ", ".join(one.current.inputs) if one.current else "",
+            ", ".join(one.revoked) or "nothing",
+            ", ".join(m for m, weights in one.references.items() if weights) or "none",
+        ]
+        for one in found
+    ]
+    header = ["model", "current", "release", "age", "takes", "revoked", "references without"]
+    print_result(found, table(header, rows) if rows else "there is no model in this store", as_json=as_json)
+
+
+@command.command()
+@_NAME
+@STORE
+@TRUST
+@JSON
+@with_params
+def show(params: "Params", name: str, store: str | None, trust: Path | None, as_json: bool) -> None:
+    """Show what the log says of a model: every release, what is revoked, which references are ready."""
+    from mbd.steps.models import summary
+
+    found = summary(_history(params, store, trust), name)
+    print_result(found, _text(found), as_json=as_json)
+
+
+@command.command()
+@_NAME
+@click.option("--reference", metavar="MODALITY", help="Instead: its reference that never saw this modality.")
+@STORE
+@TRUST
+@options.out("the model")
+@JSON
+@with_params
+def fetch(
+    params: "Params",
+    name: str,
+    reference: str | None,
+    store: str | None,
+    trust: Path | None,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Fetch the current release of a model; every file is checked by its digest."""
+    from mbd.steps import models as step
+
+    history = _history(params, store, trust)
+    found = step.fetch(params, history, name, out, without=(reference,) if reference else ())
+    print_result(found, f"{name}: {found.kind} {found.release}, takes {', '.join(found.inputs)}", as_json=as_json)
+    report_written("model", out)
+    suggest("guard", "--model", out, "--store", history.store.url, "--trust", "TRUST-FILE")
+
+
+@command.command()
+@_NAME
+@click.option(
+    "--modality",
+    "modalities",
+    required=True,
+    multiple=True,
+    metavar="MODALITY",
+    help="Modality that may be taken again; repeatable.",
+)
+@click.option("--person", metavar="CERTIFICATE", help="Only what this certificate of a person's deletion revoked.")
+@click.option("--reason", required=True, help="Why, such as consent given again; it is published.")
+@STORE
+@JSON
+@with_params
+def reinstate(
+    params: "Params",
+    name: str,
+    modalities: tuple[str, ...],
+    person: str | None,
+    reason: str,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Let releases of a model take a revoked modality again: a signed, logged statement.
+
+    It lists the certificates that it overrules. What they say of their own models stays true. What persons have revoked
+    for themselves stays revoked, unless --person names the certificate of it.
+    """
+    from mbd.steps import models as step
+
+    done = step.reinstate(params, name, modalities, reason, existing_store(params, store).url, person=person)
+    text = f"{', '.join(done.modalities)} of {name} may be taken again; {len(done.overruled)} certificates overruled"
+    print_result(done, text, as_json=as_json)
+
+
+def _history(params: "Params", store: str | None, trust: Path | None) -> "History":
+    from mbd.certificate.replay import read_history
+
+    return read_history(existing_store(params, store), trusted_keys(trust))
+
+
+def _text(found: "ModelSummary") -> str:
+    from mbd.report.text import table
+
+    ready = [
+        f"without {m}: {weights[:16]}" if weights else f"without {m}: missing"
+        for m, weights in found.references.items()
+    ]
+    lines = [
+        f"{found.model}: {f'current is {found.current.release}' if found.current else 'no release is current'}",
+        *([f"it may not be used: {found.problem}"] if found.problem else []),
+        f"revoked: {', '.join(found.revoked) or 'nothing'}; deletions of persons: {found.persons}",
+        f"references: {', '.join(ready) or 'none'}",
+    ]
+    rows = [
+        [one.index, one.kind, one.release[:16], f"{one.issued:%Y-%m-%d}", ", ".join(one.inputs), one.state]
+        for one in found.releases
+    ]
+    return "\n".join([*lines, "", table(["entry", "release", "statement", "issued", "takes", "state"], rows)])

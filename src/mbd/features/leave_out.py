@@ -1,0 +1,99 @@
+"""A FeatureSet without the recordings of some persons in some modalities: what later training and evaluation read.
+
+In every split the rows of these persons (groups) lose the modality: no number, length or attribute of it is left, and
+`available` says so. A row that would have no modality left is dropped. Files that hold nothing of them are linked, not
+copied, so they keep their digests.
+"""
+
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mbd.features.contract import FeatureSet, files_of
+from mbd.features.rows import Rows
+from mbd.files import write_file
+from mbd.formats.features import MANIFEST, SplitEntry
+from mbd.tensors import Array, save_tensors
+
+
+def leave_out(folder: Path, out: Path, recordings: Mapping[str, Collection[str]], without: tuple[str, ...] = ()) -> int:
+    """Write the FeatureSet in `folder` to `out` without recordings; return how many there were.
+
+    Args:
+        folder: The FeatureSet.
+        out: An empty folder, which should be a private one.
+        recordings: The persons (groups) to leave out, by modality.
+        without: Modalities of which no file is read or written; the manifest goes on listing them.
+    """
+    data, splits, count = FeatureSet.open(folder, without=without), {}, 0
+    listed = FeatureSet.open(folder).manifest
+    used = data.digests()
+    for name, entry in data.manifest.splits.items():
+        split = data.split(name)
+        theirs = {m: _recordings(split.groups, split.available[m], persons) for m, persons in _known(data, recordings)}
+        count += sum(int(bits.sum()) for bits in theirs.values())
+        (out / "splits" / name).mkdir(parents=True)
+        if any(bits.any() for bits in theirs.values()):
+            splits[name] = _rewritten(name, entry, split.load(), theirs, folder, out)
+        else:
+            splits[name] = entry
+            for file in (file for file in entry.files if file in used):
+                _link(folder / file, out / file)
+    write_file(out / MANIFEST, listed.model_copy(update={"splits": splits}).to_json())
+    return count
+
+
+def _known(data: FeatureSet, recordings: Mapping[str, Collection[str]]) -> list[tuple[str, Collection[str]]]:
+    return [(modality, persons) for modality, persons in recordings.items() if modality in data.modalities]
+
+
+def _recordings(groups: Array, available: Array, persons: Collection[str]) -> Array:
+    bits: Array = np.isin(groups, list(persons)) & available
+    return bits
+
+
+def _rewritten(
+    name: str, entry: SplitEntry, rows: Rows, theirs: Mapping[str, Array], folder: Path, out: Path
+) -> SplitEntry:
+    """Write a split without recordings; return its entry in the manifest."""
+    left = rows
+    for modality, bits in theirs.items():
+        left = _without(left, modality, bits)
+    kept = np.any(list(left.available.values()), axis=0)
+    if not kept.all():
+        left = left.take(kept)
+    files = dict(entry.files)
+    for file, tensors in files_of(name, left):
+        if kept.all() and Path(file).stem not in theirs:
+            _link(folder / file, out / file)
+        else:
+            files[file] = save_tensors(out / file, tensors)
+    return SplitEntry(rows=len(left), groups=len(set(left.groups.tolist())), files=files)
+
+
+def _without(rows: Rows, modality: str, theirs: Array) -> Rows:
+    def cleared(part: Mapping[str, Array]) -> dict[str, Array]:
+        if modality not in part:
+            return dict(part)
+        values = np.array(part[modality])
+        values[theirs] = 0
+        return {**part, modality: values}
+
+    return replace(
+        rows,
+        features=cleared(rows.features),
+        available=cleared(rows.available),
+        attributes=cleared(rows.attributes),
+        lengths=cleared(rows.lengths),
+    )
+
+
+def _link(source: Path, goal: Path) -> None:
+    try:
+        os.link(source, goal)
+    except OSError:  # another device, or a file system without links
+        shutil.copyfile(source, goal)

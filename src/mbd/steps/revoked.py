@@ -1,0 +1,129 @@
+"""What is revoked for the model `certificate.model`, as its log says: training and deletion leave it out.
+
+It is asked where models are registered under the name. Modalities follow from the log alone. Persons are named in it by
+commitments; who they are follows from the openings of these in `certificate.private`, and without them nothing is
+trained: recordings of a person would come back unnoticed.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import gettempdir
+
+from mbd.certificate.commitments import read_private
+from mbd.certificate.facts import CertificateFacts
+from mbd.certificate.history import History
+from mbd.certificate.log.tiles import CHECKPOINT
+from mbd.certificate.replay import read_history
+from mbd.certificate.trust import read_trust
+from mbd.errors import DataError, MbdError
+from mbd.features.contract import FeatureSet
+from mbd.features.leave_out import leave_out
+from mbd.formats.statement import DeletionStatement
+from mbd.params import Params
+from mbd.shredding.private_folder import private_folder
+from mbd.storage import folder_of, open_store
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """What no model of a name may be trained on."""
+
+    name: str
+    modalities: tuple[str, ...] = ()
+    certificates: tuple[str, ...] = ()
+    """of persons' deletions, in ascending order"""
+    persons: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
+    """whose recordings of a modality are left out"""
+
+    def in_data(self, features: Path) -> tuple[str, ...]:
+        """Return the revoked modalities that a FeatureSet has; say so."""
+        found = tuple(m for m in FeatureSet.open(features).modalities if m in self.modalities)
+        if found:
+            _LOG.warning("%s is revoked for %s: training leaves it out", ", ".join(found), self.name)
+        return found
+
+    @contextmanager
+    def left_out(self, features: Path, without: tuple[str, ...] = ()) -> Iterator[Path]:
+        """Within: a FeatureSet without the recordings of these persons; of modalities in `without` no file is read."""
+        if not self.persons:
+            yield features
+            return
+        with private_folder(gettempdir()) as folder:
+            count = leave_out(features, folder, self.persons, without)
+            _LOG.warning("%d recordings of persons who revoked them for %s are left out", count, self.name)
+            yield folder
+
+
+def read_revoked(params: Params) -> Revoked:
+    """Return what is revoked for the model `certificate.model`; nothing if no model of the name is registered.
+
+    Raises:
+        VerificationError: The log cannot be read completely, or is not the one that was read before.
+        DataError: It is not known whose recordings were deleted.
+    """
+    name, url = params.certificate.model, params.store.url
+    if (
+        url.startswith("file://")
+        and not (folder_of(url) / CHECKPOINT).is_file()
+        and not (folder_of(url) / "log").is_dir()
+    ):
+        return Revoked(name)
+    history = read_history(open_store(url, params.store), read_trust(Path(params.certificate.trust)))
+    return revoked_in(history, params)
+
+
+def revoked_in(history: History, params: Params) -> Revoked:
+    """Return what a history has as revoked for the model `certificate.model`; see :func:`read_revoked`."""
+    model = history.require().model(params.certificate.model)
+    if not model.registrations:
+        return Revoked(model.name)
+    return _of(history, params, model.persons, tuple(sorted(model.revoked)))
+
+
+def respected_by_current(history: History, params: Params) -> Revoked:
+    """Return the persons without whose recordings the current release of `certificate.model` was made."""
+    return _of(history, params, history.require().model(params.certificate.model).respected)
+
+
+def _of(
+    history: History, params: Params, certificates: Sequence[CertificateFacts], modalities: tuple[str, ...] = ()
+) -> Revoked:
+    persons: dict[str, frozenset[str]] = {}
+    for certificate in certificates:
+        statement = history.certificate(certificate.digest)
+        subjects = frozenset(subjects_of_certificate(statement, certificate.digest, Path(params.certificate.private)))
+        for modality in certificate.modalities:
+            persons[modality] = persons.get(modality, frozenset()) | subjects
+    digests = tuple(sorted(one.digest for one in certificates))
+    return Revoked(params.certificate.model, modalities, digests, persons)
+
+
+def subjects_of_certificate(statement: DeletionStatement, digest: str, private: Path) -> list[str]:
+    """Return the persons whose recordings a certificate says were deleted, by the openings of its commitments.
+
+    Raises:
+        DataError: The openings, in the folder `private`, are missing.
+    """
+    file = private / f"{digest}.json"
+    try:
+        openings = [one for one in read_private(file).openings if one.kind == "subject"]
+    except MbdError:
+        openings = []
+    found = []
+    for commitment in statement.predicate.deleted.subjects:
+        opening = next((one for one in openings if one.commitment == commitment), None)
+        if opening is None:
+            raise DataError(
+                f"recordings of persons were deleted from {statement.predicate.model}, and it is not known whose: the "
+                "openings of the certificate's commitments are missing",
+                file=file,
+                key="certificate.private",
+                hint="restore the file from its backup; without it nothing is trained under this name",
+            )
+        found.append(opening.value)
+    return found

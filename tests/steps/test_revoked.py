@@ -1,0 +1,108 @@
+"""Retraining remembers: what is revoked for a registered name is in no later model of it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate.bundle import Bundle
+from mbd.certificate.guard import admit
+from mbd.certificate.layout import certificate_name, object_name
+from mbd.errors import VerificationError
+from mbd.files import sha256_file
+from mbd.formats.statement import WEIGHTS
+from mbd.model.checkpoint import load_model
+from mbd.requests.request_store import RequestStore
+from mbd.steps import models, publish, purge, train
+from mbd.steps.request import Worker
+from mbd.steps.revoked import read_revoked
+from tests.steps.registering import NAME, Production
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Production:
+    return Production.make(tmp_path_factory.mktemp("production"))
+
+
+@pytest.fixture
+def production(trained: Production, request: pytest.FixtureRequest) -> Production:
+    return trained.with_store(request.node.name.replace("[", "-").rstrip("]"))
+
+
+def forget(production: Production, modality: str) -> str:
+    """Delete a modality from the current release; return the certificate."""
+    requests = RequestStore(production.private)
+    requests.submit(NAME, [modality], due_days=30)
+    ((done, outcome),) = Worker(production.params, requests, production.url, production.features, None, "w").run()
+    assert done.certificate, outcome
+    return done.certificate
+
+
+def test_nothing_is_left_out_where_no_model_of_the_name_is_registered(production: Production) -> None:
+    assert read_revoked(production.params).modalities == ()
+
+
+def test_what_was_revoked_is_in_no_later_model_until_it_is_reinstated(
+    production: Production, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    production.register("audio")
+    forget(production, "audio")
+    with pytest.raises(VerificationError, match="audio is revoked for sentiment, and this model was trained on it"):
+        production.register()
+    with pytest.raises(VerificationError, match="audio is revoked"):
+        admit(production.model, production.store, production.trust)
+    result = train.run(production.params, production.features, tmp_path / "again")
+    assert result is not None
+    assert "audio is revoked for sentiment: training leaves it out" in caplog.text
+    assert (set(result.modalities), result.without) == ({"text", "visual"}, ("audio",))
+    assert result.sha256 == sha256_file(production.references("audio")[0] / WEIGHTS)
+    registered = production.register(model=tmp_path / "again")
+    assert admit(tmp_path / "again", production.store, production.trust).registration == registered.registration
+
+    done = models.reinstate(production.params, NAME, ["audio"], "consent given again", production.url)
+    assert len(done.overruled) == 1
+    result = train.run(production.params, production.features, tmp_path / "with consent")
+    assert result is not None
+    assert result.sha256 == load_model(production.model)[0].sha256
+    assert production.register(model=tmp_path / "with consent").promoted
+    assert admit(production.model, production.store, production.trust).registration
+
+
+@pytest.mark.parametrize("damage", ["head", "entry"])
+def test_without_the_whole_log_nothing_is_trained(
+    production: Production, tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    production.register()
+    forget(production, "audio")
+    folder = Path(production.url.removeprefix("file://"))
+    if damage == "head":
+        (folder / "log" / "checkpoint").unlink()
+    else:
+        shutil.rmtree(next((folder / "certificates").iterdir()))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    with pytest.raises(VerificationError, match=r"has shrunk|cannot be known"):
+        train.run(production.params, production.features, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_purge_removes_every_registered_model_that_has_seen_the_modality(
+    production: Production, tmp_path: Path
+) -> None:
+    production.register("text", "audio", "visual")
+    certificate = forget(production, "audio")
+    bundle, released = tmp_path / "bundle", tmp_path / "released"
+    models.fetch(production.params, production.history(), NAME, released)
+    bundle.mkdir()
+    (bundle / "certificate.json").write_bytes(production.store.read(certificate_name(certificate)))
+    for name, digest in Bundle(bundle).statement.digests.items():
+        if name != WEIGHTS:
+            production.store.fetch(object_name(digest), bundle / name, sha256=digest)
+    publish.run(production.params, bundle, released, production.url, tmp_path / "published")
+    receipt, root = tmp_path / "published" / "receipt.json", tmp_path / "empty"
+    root.mkdir()
+    purge.run(production.params, purge.plan(production.params, receipt, production.url, root=root), production.url)
+    saw = [production.model, *production.references("text", "visual")]
+    objects = {stored.name for stored in production.store.list("objects/")}
+    assert not objects & {object_name(sha256_file(folder / WEIGHTS)) for folder in saw}
+    assert object_name(sha256_file(production.references("audio")[0] / WEIGHTS)) in objects
+    assert admit(released, production.store, production.trust).certificate == certificate
