@@ -3,11 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+from fastapi.testclient import TestClient
 
 from mbd.model.predictor import load
+from mbd.params import load_params
+from mbd.serving.app import create_app
+from mbd.serving.service import Service
 from tests.monitoring.golden_store import GOLDEN, golden
 from tests.serving.inference.server import encode, rows_of
 from tests.serving.site import Site, SiteClient, wait_until
+from tests.steps.registering import Production
 
 NAME = golden("exact").predicate.model
 SETTINGS = (f"serving.inference.models=[{NAME}]", "serving.inference.poll_seconds=0.1")
@@ -53,3 +58,20 @@ def test_without_models_there_is_no_inference_but_its_document_is_in_the_openapi
         assert client.get(f"/v2/models/{NAME}").status_code == 404
     with site_with_a_model(tmp_path / "models").client() as client:
         assert "/v2/models/{name}/infer" in client.get("/openapi.json").json()["paths"]
+
+
+def test_a_registered_model_is_listed_with_its_references_and_answers(tmp_path: Path) -> None:
+    production = Production.make(tmp_path)
+    registered = production.register("audio")
+    settings = [*production.settings, *SETTINGS, "serving.inference.models=[sentiment]"]
+    service = Service.open(load_params(None, settings), production.store, production.trust_file)
+    body, headers = encode({"text": rows_of(load(production.model), 3)["text"]})
+    with TestClient(create_app(service)) as client:
+        wait_until(lambda: client.get("/v2/models/sentiment/ready").status_code == 200)
+        assert service.monitor.scanned.wait(20)
+        (found,) = client.get("/models").json()["models"]
+        assert (found["current"], found["registered"]["digest"]) == (None, registered.registration)
+        assert sorted(found["takes"]) == ["audio", "text", "visual"]
+        assert [m for m, weights in found["references"].items() if weights] == ["audio"]
+        reply = client.post("/v2/models/sentiment/infer", content=body, headers=headers).json()
+        assert reply["model_version"] == registered.registration

@@ -136,13 +136,14 @@ class Service:
 
     def models(self) -> list[str]:
         """Return the names of all models that are known."""
-        return sorted({one.model for one in self.history.certificates.values()} | self.base.keys())
+        return sorted({*self.history.models, *self.base})
 
     def modalities(self, model: str) -> tuple[str, ...] | None:
         """Return the modalities of a model, those revoked too; None if nothing is known of them."""
         known = self.history.model(model)
-        taken = {modality for one in known.certificates for modality in (*one.inputs, *one.revoked)}
-        return tuple(sorted(taken.union(self.base.get(model, ())))) or None
+        taken = {modality for one in known.releases for modality in one.inputs}
+        taken.update(*(one.revoked for one in known.certificates), self.base.get(model, ()))
+        return tuple(sorted(taken)) or None
 
     def check_request(self, model: str, modalities: list[str]) -> None:
         """Check that a request is for a model and modalities that there are.

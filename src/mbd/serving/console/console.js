@@ -129,7 +129,7 @@ function showModels() {
   const labels = ["Model", "Takes", "Revoked", "Current release"];
   const rows = models.map((one) => [
     one.name, one.takes.join(", ") || "not known yet", one.revoked.join(", ") || "nothing",
-    one.current ? certificateLink(one.current.digest) : "none yet",
+    one.current ? certificateLink(one.current.digest) : one.registered ? "registered, no certificate yet" : "none yet",
   ]);
   fill(byId("model-rows"), labels, rows, "No model is known yet.");
   const chosen = byId("model").value;

@@ -55,13 +55,13 @@ class LogState:
 
     def absence(self, name: str) -> str:
         """Return why a name has no current release."""
-        certificates = self.history.model(name).certificates
-        if not certificates:
+        releases = self.history.model(name).releases
+        if not releases:
             return "the log has no release of it"
-        last = certificates[-1].digest
+        last = releases[-1].digest
         about = [one for one in self.history.about(last) if one.effect in WITHDRAWN]
-        why = f"{about[-1].effect}: {about[-1].reason}" if about else "withdrawn"
-        return f"its last certificate, {last[:16]}, was {why}"
+        why = f"was {about[-1].effect}: {about[-1].reason}" if about else "is not in force"
+        return f"its last release, {last[:16]}, {why}"
 
     def revoked(self, name: str) -> Mapping[str, str]:
         """Return the modalities that are revoked for a name, each with the certificate that says so."""

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict
 
-from mbd.certificate.facts import CertificateFacts
+from mbd.certificate.facts import CertificateFacts, RegistrationFacts
 from mbd.certificate.state import CertificateState, Status
 from mbd.names import problem_with
 from mbd.serving.identity import readable
@@ -52,6 +52,19 @@ class CertificatePage(BaseModel):
     next: int | None
 
 
+class RegistrationView(BaseModel):
+    """A model that was registered after its training."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    digest: str
+    """SHA-256 of the signed statement"""
+    index: int
+    """in the log"""
+    weights: str
+    issued: datetime
+
+
 class ModelView(BaseModel):
     """What the log says of a model name."""
 
@@ -63,9 +76,11 @@ class ModelView(BaseModel):
     revoked: list[str]
     """modalities that no release of this name may take"""
     current: CertificateView | None
-    """certificate of the current release; null: there is none"""
-    references: list[str]
-    """SHA-256 of the weights of its reference models that the log has"""
+    """certificate of the current release; null: it has none"""
+    registered: RegistrationView | None
+    """registration of the current release; null: it is certified, or there is none"""
+    references: dict[str, str | None]
+    """for each modality that it takes, SHA-256 of the weights of a registered model that never saw it; null: none is"""
     certificates: int
 
 
@@ -143,13 +158,19 @@ def show_model(name: Annotated[str, Path(max_length=100)], service: Serving) -> 
 
 def _model(service: Serving, name: str) -> ModelView:
     known = service.history.model(name)
-    current = certificate_view(*service.certificate(known.current.digest)) if known.current else None
-    takes = current.inputs if current else list(service.base.get(name, ()))
+    current, certificate, registration = known.current, None, None
+    if isinstance(current, RegistrationFacts):
+        registration = RegistrationView(
+            digest=current.digest, index=current.index, weights=current.weights, issued=current.issued
+        )
+    elif current is not None:
+        certificate = certificate_view(*service.certificate(current.digest))
     return ModelView(
         name=name,
-        takes=takes,
+        takes=list(current.inputs if current else service.base.get(name, ())),
         revoked=sorted(known.revoked),
-        current=current,
-        references=[],
+        current=certificate,
+        registered=registration,
+        references={modality: found.weights if found else None for modality, found in known.references.items()},
         certificates=len(known.certificates),
     )
