@@ -122,7 +122,7 @@ IdempotencyKey = Annotated[
 Identifier = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", description="id of the request")]
 
 
-@router.post("/requests", status_code=201, responses=problems(400, 401, 403))
+@router.post("/requests", status_code=201, responses=problems(400, 401, 403, 507))
 def submit(
     new: NewRequest,
     service: Serving,
@@ -132,15 +132,16 @@ def submit(
 ) -> RequestView:
     """Enter a request. It is due after `requests.due_days`."""
     service.check_request(new.model, new.modalities)
-    request = service.requests.submit(
-        new.model,
-        new.modalities,
-        due_days=service.params.requests.due_days,
-        reason=new.reason,
-        requester=new.requester,
-        # keys of different clients must not meet
-        token=f"http {identity.name}\n{key}" if key else None,
-    )
+    with service.writing():
+        request = service.requests.submit(
+            new.model,
+            new.modalities,
+            due_days=service.params.requests.due_days,
+            reason=new.reason,
+            requester=new.requester,
+            # keys of different clients must not meet
+            token=f"http {identity.name}\n{key}" if key else None,
+        )
     service.written(request)
     response.headers["Location"] = f"/requests/{request.id}"
     return view(request, service.history)
@@ -171,11 +172,14 @@ def show_request(request_id: Identifier, service: Serving) -> RequestView:
         raise _unknown() from error
 
 
-@router.post("/requests/{request_id}/cancel", responses=problems(401, 403, 404, 409), dependencies=[role("operate")])
+@router.post(
+    "/requests/{request_id}/cancel", responses=problems(401, 403, 404, 409, 507), dependencies=[role("operate")]
+)
 def cancel(request_id: Identifier, service: Serving) -> RequestView:
     """Cancel a request that no worker has started."""
     try:
-        request = service.requests.cancel(request_id)
+        with service.writing():
+            request = service.requests.cancel(request_id)
     except NotThereError as error:
         raise _unknown() from error
     except UsageError as error:
