@@ -83,7 +83,7 @@ def test_from_the_console_to_a_certificate_that_verifies_in_the_browser(browser:
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Site]]:
     """A server with requests in every state and certificates of several kinds."""
-    site = Site.make(tmp_path_factory.mktemp("busy"))
+    site = Site.make(tmp_path_factory.mktemp("busy"), "serving.poll_seconds=0.5")
     first = site.golden.certificate("exact")
     site.golden.certificate("certified", model="another model of a longer name")
     site.golden.certificate("surgery")
