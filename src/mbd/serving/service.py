@@ -23,6 +23,7 @@ from mbd.monitoring.store_scanner import StoreScanner, StoreSnapshot
 from mbd.params import Params
 from mbd.records import now
 from mbd.requests.request_store import RequestStore
+from mbd.serving.persons import Persons
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestIndex
 from mbd.serving.webhooks import Webhook, open_webhooks
@@ -54,6 +55,8 @@ class Service:
     """address by which clients reach this server"""
     worker: WorkerProcess | None = None
     """the worker that runs beside this server"""
+    persons: Persons | None = None
+    """how persons' requests are taken; None: they are not"""
     clock: Callable[[], datetime] = now
 
     def __post_init__(self) -> None:
