@@ -1,6 +1,8 @@
 """The README against the program: every command and option it shows exists, every link leads somewhere."""
 
 import re
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import click
@@ -15,16 +17,17 @@ COMMAND = re.compile(r"mbd ([a-z]+)((?: +(?:--?[a-z-]+|[\w./=,:{}\[\]-]+))*)")
 
 
 def known(command: str) -> dict[str, set[str]]:
-    """Return the options of a command, and those of each of its own commands by `command name`."""
+    """Return the options of a command, and those of the commands below it, each by its words."""
     found = group.get_command(click.Context(group), command)
     assert found is not None, f"there is no command mbd {command}"
-    options = {command: {option for parameter in found.params for option in parameter.opts} | {"--help"}}
-    if isinstance(found, click.Group):
-        for name, below in found.commands.items():
-            options[f"{command} {name}"] = {option for parameter in below.params for option in parameter.opts} | {
-                "--help"
-            }
-    return options
+    return dict(_options(command, found))
+
+
+def _options(words: str, command: click.Command) -> Iterator[tuple[str, set[str]]]:
+    yield words, {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from _options(f"{words} {name}", below)
 
 
 def shown_options() -> dict[str, set[str]]:
@@ -32,8 +35,9 @@ def shown_options() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for document in DOCUMENTS:
         for command, rest in COMMAND.findall(document.read_text()):
-            below = f"{command} {rest.split()[0]}" if rest.split() else command
-            name = below if command in COMMANDS and below in known(command) else command
+            words = [command, *rest.split()]
+            there = known(command) if command in COMMANDS else {}
+            name = max((n for n in accumulate(words, "{} {}".format) if n in there), key=len, default=command)
             found.setdefault(name, set()).update(re.findall(r"--[a-z-]+", rest))
     return found
 

@@ -103,7 +103,7 @@ def test_fewer_rows_detect_larger_leaks_only_and_few_enough_none() -> None:
         (record,) = judge_attacks([one], PARAMS)
         return record.detectable
 
-    many, some, few = detectable(3000), detectable(300), detectable(12)
+    many, some, few = detectable(3000), detectable(300), detectable(5)
     assert many
     assert some
     assert PARAMS.tolerance < many < some

@@ -21,7 +21,7 @@ def test_the_bare_install_and_each_extra_are_compared() -> None:
     findings = {finding.name: finding for finding in installation.packages()}
     assert list(findings) == [
         "packages",
-        *(f"extra {name}" for name in ("train", "privacy", "data", "pipelines", "extract")),
+        *(f"extra {name}" for name in ("train", "privacy", "data", "pipelines", "extract", "serve")),
     ]
     assert findings["packages"].state is CheckState.OK
     assert f"numpy {version('numpy')}" in findings["packages"].found

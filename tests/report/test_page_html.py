@@ -195,10 +195,12 @@ def test_every_part_of_the_script_and_the_style_are_in_the_distribution() -> Non
     package = Path(mbd.__file__).parent
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["mbd"]
-    found = [file for file in package.rglob("*") if file.suffix in (".js", ".css")]
-    assert len(found) > 1
+    found = [file for file in package.rglob("*") if file.suffix in (".js", ".css", ".html")]
     for file in found:
         assert any(PurePosixPath(file.relative_to(package).as_posix()).match(pattern) for pattern in patterns), file
+    own = [file for file in found if "page" in file.parts]
+    assert len(own) > 1
+    for file in own:
         assert file.read_text(encoding="utf-8") in (script() if file.suffix == ".js" else style())
 
 

@@ -8,9 +8,10 @@ compared under the same weights, so that the difficulty of a row cancels out:
     difference   the same for statistic(rows_a, W) − statistic(rows_b, W)
 
 Resampling cannot show what is rarer than the rows at hand: if two models answer alike on every row, every resample says
-0 ± 0. Where fewer than ten groups differ, the difference is bounded by how many could have, instead: with k of g groups
-unlike, at most a share u of all groups is (Clopper–Pearson; for k = 0 the rule of three, u ≈ 3/g at 95 %), and the
-measure moves by at most u times its range. For R², and for a TPR at a fixed FPR, this takes rows to weigh alike.
+0 ± 0. Where fewer than ten groups differ, and fewer than half of them, the difference is bounded by how many could
+have, instead: with k of g groups unlike, at most a share u of all groups is (Clopper–Pearson; for k = 0 the rule of
+three, u ≈ 3/g at 95 %), and the measure moves by at most u times its range. For R², and for a TPR at a fixed FPR, this
+takes rows to weigh alike.
 
 What an audit at these rows could have found is simulated with the same resamples: an effect δ would have been measured
 as δ + noise, and found if that lies beyond a threshold by more than the width w of its interval. So the smallest effect
@@ -33,7 +34,7 @@ from mbd.tensors import Array
 
 _FEWEST_GROUPS = 8
 _FEWEST_UNLIKE = 10
-"""differing groups from which on resampling is trusted"""
+"""differing groups from which on resampling is trusted, or half of all groups"""
 
 
 def resample_weights(groups: Array, resamples: int, draw: np.random.Generator) -> Array:
@@ -92,7 +93,7 @@ def difference_interval(
     if low == high:  # every row says the same, be it 0 or not
         rare = unseen(one, None, tail)
         low, high = value - rare, value + rare
-    elif len(np.unique(_unit_of_row(one)[unlike])) < _FEWEST_UNLIKE:
+    elif (differing := _count(_unit_of_row(one)[unlike])) < _FEWEST_UNLIKE and 2 * differing < units(one):
         most = max(unseen(one, unlike, tail), abs(value))
         low, high = -most, most
     widest = _range(one)

@@ -157,23 +157,18 @@ class _Measured:
     def smallest_leak(self, judged: int) -> float | None:
         """Return the smallest difference from the reference that would have been refused; None: none that can be.
 
-        Rows that tell a leaking model from the reference vary more than those of two models that hardly differ, so the
-        model before counts as well, where it was attacked.
+        A model that leaks varies as the model before does, not as a model after that hardly differs from the
+        reference; only where the model before was not attacked is it simulated by the one after.
         """
-        reference, params = self._found["reference"], self._params
-        effects = []
-        for role in ("after", "before"):
-            if (own := self._found.get(role)) is None:
-                continue
-            gap = self.difference(role, "reference", judged)
-            noise = self._values[role] - self._values["reference"] - gap.value
-            effects.append(detectable(noise, gap.value - gap.low, params.tolerance, params.least_power))
-            level = measure_interval(own, self._values[role], params)
-            needed = own.chance + params.tolerance - reference.value
-            effects.append(
-                detectable(self._values[role] - own.value, level.value - level.low, needed, params.least_power)
-            )
-        return _possible(max(effects), reference.limits[1] - reference.value)
+        role: Role = "before" if "before" in self._found else "after"
+        own, reference, params = self._found[role], self._found["reference"], self._params
+        gap = self.difference(role, "reference", judged)
+        noise = self._values[role] - self._values["reference"] - gap.value
+        beyond = detectable(noise, gap.value - gap.low, params.tolerance, params.least_power)
+        level, needed = measure_interval(own, self._values[role], params), own.chance + params.tolerance
+        noise, needed = self._values[role] - own.value, needed - reference.value
+        above_chance = detectable(noise, level.value - level.low, needed, params.least_power)
+        return _possible(max(beyond, above_chance), reference.limits[1] - reference.value)
 
     def smallest_loss(self, margin: float, judged: int) -> float | None:
         """Return the smallest loss against the reference that would have been refused; None: none that can be."""

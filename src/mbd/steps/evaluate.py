@@ -119,7 +119,7 @@ def _notes(plan: EvaluationPlan, test_rows: int, left_out: list[str], params: Pa
         rates = ", ".join(f"{rate:g}" for rate in plan.rates_left_out)
         largest = (len(plan.modalities) - 1) / len(plan.modalities)
         notes.append(
-            f"Missing rates that are left out: {rates}. Every row keeps one of its modalities, so that with "
+            f"Missing rates η that are left out: {rates}. Every row keeps one of its modalities, so that with "
             f"{', '.join(plan.modalities)} a rate is at most {largest:.2g}."
         )
     for regime in plan.regimes:

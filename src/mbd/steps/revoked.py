@@ -15,7 +15,7 @@ from tempfile import gettempdir
 from mbd.certificate.commitments import read_private
 from mbd.certificate.facts import CertificateFacts
 from mbd.certificate.history import History
-from mbd.certificate.log.tiles import CHECKPOINT
+from mbd.certificate.log.tiles import PREFIX
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, MbdError
@@ -24,7 +24,7 @@ from mbd.features.leave_out import leave_out
 from mbd.formats.statement import DeletionStatement
 from mbd.params import Params
 from mbd.shredding.private_folder import private_folder
-from mbd.storage import folder_of, open_store
+from mbd.storage import open_store
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,15 +66,10 @@ def read_revoked(params: Params) -> Revoked:
         VerificationError: The log cannot be read completely, or is not the one that was read before.
         DataError: It is not known whose recordings were deleted.
     """
-    name, url = params.certificate.model, params.store.url
-    if (
-        url.startswith("file://")
-        and not (folder_of(url) / CHECKPOINT).is_file()
-        and not (folder_of(url) / "log").is_dir()
-    ):
-        return Revoked(name)
-    history = read_history(open_store(url, params.store), read_trust(Path(params.certificate.trust)))
-    return revoked_in(history, params)
+    store, trust = open_store(params.store.url, params.store), Path(params.certificate.trust)
+    if not trust.exists() and next(iter(store.list(PREFIX)), None) is None:
+        return Revoked(params.certificate.model)  # there are neither keys nor a log yet
+    return revoked_in(read_history(store, read_trust(trust)), params)
 
 
 def revoked_in(history: History, params: Params) -> Revoked:

@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
+from tempfile import gettempdir
 from typing import Any
 
 from mbd import tombstones
 
+_LONGEST_FOLDER = 70
+"""a fork server listens on a socket in the temporary folder, whose path may have 107 characters in all"""
 _for_good = ExitStack()
 
 
@@ -17,7 +20,8 @@ def side_by_side(processes: int) -> Iterator[Callable[..., Iterable[Any]]]:
     if processes == 1:
         yield map
         return
-    context = get_context("forkserver")  # a fork of this process would copy locks that its threads hold
+    # A fork of this process would copy locks that its threads hold.
+    context = get_context("forkserver" if len(gettempdir()) <= _LONGEST_FOLDER else "spawn")
     context.set_forkserver_preload(["mbd.training.lattice.networks"])
     with ProcessPoolExecutor(processes, context, _start, (tombstones.listed(),)) as pool:
         yield pool.map

@@ -48,7 +48,7 @@ def test_evidence_that_passes(evidence: LeakageRecord) -> None:
         ("attacks", {"difference": Interval(value=-0.2, low=-0.3, high=0.0)}, "not the one of its values"),
         ("attacks", {"blind": True}, "against its numbers"),
         ("attacks", {"before": None}, "against its numbers"),
-        ("attacks", {"detectable": 0.01}, "its interval allows no less than 0.05"),
+        ("attacks", {"detectable": 0.01}, "its interval allows no less than 0.03"),
         ("utility", {"detectable": 2.0}, "its interval allows no less than"),
         ("utility", {"after": near(75.0), "to_reference": near(-9.0), "to_before": near(-9.0)}, "otherwise"),
         ("utility", {"to_before": Interval(value=0.0, low=1.0, high=-1.0)}, "does not hold its value"),

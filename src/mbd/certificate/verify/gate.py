@@ -82,7 +82,7 @@ def _inconsistent(leakage: LeakageRecord) -> Iterator[str]:
 def _too_sharp(leakage: LeakageRecord) -> Iterator[str]:
     """Yield what states more power than its interval allows."""
     stated = [
-        (_name(a), a.detectable, a.tolerance + a.difference.value - a.difference.low)
+        (_name(a), a.detectable, a.tolerance + (0 if a.before else a.difference.value - a.difference.low))
         for a in leakage.attacks
         if a.difference and a.tolerance is not None
     ]
