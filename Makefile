@@ -45,7 +45,7 @@ run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a
 	@echo "         README.md                the same with your own data or your own model"
 	@echo "\`source $(VENV)/bin/activate\` puts mbd into your path"
 
-demo: $(STAMP) ## the story over HTTP: a server, a worker and a client on this machine, in about a minute
+demo: $(STAMP) ## the story over HTTP: a server, a worker and a client on this machine, in half a minute
 	@python deploy/demo.py
 
 test: $(STAMP) ## all tests that need no server

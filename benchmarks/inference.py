@@ -1,9 +1,12 @@
 """Claims about inference over HTTP, on the loopback interface: a cross-modal transformer on inputs of MOSI's size.
 
-1. Requests of 32 rows, in bytes: the server answers at least half of the rows that `model.predict` does on the same
-   batches, called in a loop with nothing else to do.
+1. Requests of 32 rows of two clients, in bytes: the server answers at least half of the rows that `model.predict` does,
+   called in a loop on batches of 32 with nothing else to do. The server may join waiting requests to one batch, so the
+   two do not compute the same batches, and a ratio above 1 says nothing about the cost of HTTP.
 2. Single rows of 32 clients at once, as JSON: more answers for each second, and a smaller 99th percentile of the time,
-   than a plain handler (FastAPI with a pydantic model of the body) that calls `predict` for each request.
+   than a plain handler (FastAPI with a pydantic model of the body) that calls `predict` for each request. The server
+   computes waiting rows together, the handler one at a time: that is the reason, and it needs clients at once. Where
+   `wrk` is installed, it measures both as well, as a client that costs less than this one.
 3. Memory is flat: over `--requests` requests (200,000) to a small model it grows by less than 100 bytes for each.
 """
 
@@ -11,6 +14,8 @@ import argparse
 import asyncio
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -138,6 +143,21 @@ def measure(port: int, requests: Sequence[bytes], rows: int, count: int, clients
     return Measured(count * rows / (time.perf_counter() - start), float(np.quantile(times, 0.99)))
 
 
+def measure_with_wrk(port: int, path: str, body: bytes, headers: dict[str, str], folder: Path) -> Measured:
+    """Send the same single row again and again over some connections, for five seconds."""
+    (folder / "body").write_bytes(body)
+    lines = [f"wrk.headers[{json.dumps(name)}] = {json.dumps(value)}" for name, value in headers.items()]
+    script = f'wrk.method = "POST"\nwrk.body = io.open({json.dumps(str(folder / "body"))}, "rb"):read("*a")\n'
+    (folder / "wrk.lua").write_text(script + "\n".join(lines))
+    options = ["-t1", f"-c{CLIENTS}", "-d5s", "--latency", "-s", str(folder / "wrk.lua")]
+    command = ["wrk", *options, f"http://127.0.0.1:{port}{path}"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "Non-2xx" not in text and "Socket errors" not in text, text
+    rate, tail = re.search(r"Requests/sec:\s+([\d.]+)", text), re.search(r"99%\s+([\d.]+)(us|ms|s)", text)
+    assert rate and tail, text
+    return Measured(float(rate[1]), float(tail[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[tail[2]])
+
+
 def direct(model: Model, batches: Sequence[dict[str, Array]], count: int) -> Measured:
     """Call `predict` on the same rows."""
     times, start = [], time.perf_counter()
@@ -178,6 +198,14 @@ def single_rows(model: Model, folder: Path, port: int, count: int) -> None:
             )
             for _ in range(ROUNDS)
         ]
+        if shutil.which("wrk"):
+            by_wrk = (
+                measure_with_wrk(port, f"/v2/models/{NAME}/infer", *encode(batches[0]), folder),
+                measure_with_wrk(other, "/predict", bodies[0], {"Content-Type": "application/json"}, folder),
+            )
+            print(f"single rows as JSON, wrk, {CLIENTS} connections\n  /infer {by_wrk[0]}\n  plain  {by_wrk[1]}")
+            print(f"  throughput / plain handler {by_wrk[0].rows / by_wrk[1].rows:.2f}")
+            print(f"  p99 / plain handler {by_wrk[0].p99 / by_wrk[1].p99:.2f}")
     ours, in_bytes, handler, predict = (Measured.of(part) for part in zip(*rounds, strict=True))
     print(f"single rows, {CLIENTS} clients\n  /infer, JSON      {ours}\n  /infer, bytes     {in_bytes}")
     print(f"  plain handler     {handler}\n  model.predict     {predict} (one after the other)")

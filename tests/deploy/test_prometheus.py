@@ -26,6 +26,8 @@ LABELS = {metric.name: {*metric.labels, "job", "instance", "step", "model"} for 
 SERVED = {
     "mbd_http_refused_requests_total",
     "mbd_http_request_duration_seconds",
+    "mbd_store_writable",
+    "mbd_store_write_failures_total",
     "mbd_webhook_failures_total",
     "mbd_webhook_pending_events",
     "mbd_worker_up",
@@ -49,7 +51,7 @@ def test_rules_use_reported_metrics_and_labels(emitted: list[ExporterPage]) -> N
     output = {name for page in emitted for name in page.names}
     for rule in RULES:
         for name, labels in selectors(rule["expr"]):
-            assert name in output | RECORDED, rule
+            assert name in output | RECORDED | SERVED, rule
             assert labels <= LABELS.get(name, {"reason", "step", "model"}), rule
 
 

@@ -13,8 +13,8 @@ from mbd.certificate.layout import certificate_name, object_name, proof_name
 from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement, parse_payload
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import shown
-from tests.serving.office import Office, call, wait_for_end
 from tests.serving.site import Site, wait_until
+from tests.serving.worker_site import WorkerSite, call, wait_for_end
 
 pytestmark = pytest.mark.services
 
@@ -45,9 +45,9 @@ def fetch_bundle(url: str, digest: str, folder: Path) -> list[Path]:
 
 
 def test_from_the_console_to_a_certificate_that_verifies_in_the_browser(browser: Browser, tmp_path: Path) -> None:
-    office = Office.make(tmp_path)
-    token = office.token("submit", "read")
-    with office.served(*office.worker) as url:
+    site = WorkerSite.make(tmp_path)
+    token = site.token("submit", "read")
+    with site.served(*site.worker) as url:
         browser.look(1280, "light")
         browser.open(url)
         sign_in(browser, token)
@@ -72,7 +72,7 @@ def test_from_the_console_to_a_certificate_that_verifies_in_the_browser(browser:
         browser.open(f"{url}/certificates/{digest}/page")
         (tmp_path / "bundle").mkdir()
         files = fetch_bundle(url, digest, tmp_path / "bundle")
-        browser.choose("#files", [*files, office.trust_file])
+        browser.choose("#files", [*files, site.trust_file])
         found = shown(browser)
         assert found.decision == "authentic", found
         assert browser.complaints() == []
@@ -83,7 +83,7 @@ def test_from_the_console_to_a_certificate_that_verifies_in_the_browser(browser:
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Site]]:
     """A server with requests in every state and certificates of several kinds."""
-    site = Site.make(tmp_path_factory.mktemp("busy"))
+    site = Site.make(tmp_path_factory.mktemp("busy"), "serving.poll_seconds=0.5")
     first = site.golden.certificate("exact")
     site.golden.certificate("certified", model="another model of a longer name")
     site.golden.certificate("surgery")

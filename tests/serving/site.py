@@ -41,6 +41,10 @@ class Site:
         return TokenFile(self.golden.folder / "keys" / "tokens.json")
 
     @property
+    def log_file(self) -> Path:
+        return self.golden.folder / "serve.log"
+
+    @property
     def options(self) -> list[str]:
         return [f"serving.tokens={self.token_file.file}", f"store.url={self.golden.url}", *self.settings]
 
@@ -65,15 +69,16 @@ class Site:
 
     @contextmanager
     def process(self, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-        """Serve in a process of its own; yield its address."""
+        """Serve in a process of its own; yield its address. Its log is in :attr:`log_file`: a pipe would fill up."""
         sets = [part for setting in self.options for part in ("--set", setting)]
         command = [sys.executable, "-c", "from mbd.cli import main; main()", "--log-format", "json", "serve"]
         command += ["--port", "0", "--trust", str(self.golden.trust_file), *sets, *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with self.log_file.open("wb") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             assert process.stdout
             url = process.stdout.readline().strip()
-            assert url, process.stderr and process.stderr.read()
+            assert url, self.log_file.read_text()
             yield url, process
         finally:
             process.terminate()

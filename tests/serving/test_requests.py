@@ -48,7 +48,8 @@ def test_a_rotated_token_keeps_its_idempotency_keys(client: SiteClient) -> None:
         ({"model": "../x"}, "model", None),
         ({"requester": "ann@example.org"}, "requester", None),
         ({"reason": "x" * 101}, "reason", None),
-        ({"subject": "ann"}, None, None),
+        ({"subject": "ann"}, "subject", None),
+        ({"person": "ann"}, None, None),
     ],
 )
 def test_what_is_not_valid_is_answered_with_what_there_is(

@@ -157,8 +157,7 @@ def test_it_ends_streams_and_answers_requests_before_it_stops(tmp_path: Path) ->
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
         wait_until(lambda: listener.ended)
-        assert process.stderr
-        lines = [json.loads(line) for line in process.stderr.read().splitlines()]
+        lines = [json.loads(line) for line in site.log_file.read_text().splitlines()]
     (stream,) = (line for line in lines if line.get("route") == "/events")
     assert stream["status"] == 200
     assert {line["level"] for line in lines} == {"info"}

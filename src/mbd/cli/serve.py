@@ -37,7 +37,7 @@ ADDRESS = click.option(
 @click.option("--tls-key", type=FILE, help="PEM file of its private key.")
 @ISSUER_TRUST
 @click.option("--worker", is_flag=True, help="Also carry out requests, as `mbd request run --watch` does.")
-@click.option("--features", type=FOLDER, help="FeatureSet folder, for --worker.")
+@click.option("--features", type=FOLDER, help="FeatureSet folder, for --worker and for requests of persons.")
 @click.option(
     "--model", type=FOLDER, help="Trained model, for the first deletion of certificate.model; its modalities are known."
 )
@@ -63,8 +63,10 @@ def command(
         return
     if worker and features is None:
         raise click.UsageError("--worker needs --features DIR")
+    from mbd.certificate.lineage import read_lineage_key
     from mbd.certificate.trust import read_trust
     from mbd.serving.app import create_app
+    from mbd.serving.persons import Persons
     from mbd.serving.server import Listening, serve
     from mbd.serving.service import Service
 
@@ -72,6 +74,8 @@ def command(
     file = trust or Path(params.certificate.trust)
     read_trust(file)  # a wrong file is an error at once
     service = Service.open(params, existing_store(params, store), file, model)
+    if features is not None:
+        service.persons = Persons(features, read_lineage_key(params.certificate))
     if worker:
         service.worker = _worker(store)
     serve(create_app(service), listening, click.echo)

@@ -211,6 +211,12 @@ HTTP_SECONDS = Metric(
 HTTP_LIMITED = Metric(
     "mbd_http_refused_requests_total", "HTTP requests refused by a limit, by reason.", ("reason",), "counter"
 )
+STORE_WRITABLE = Metric(
+    "mbd_store_writable", "Whether the store took the last change of a request over HTTP, or has changed since."
+)
+STORE_WRITE_FAILURES = Metric(
+    "mbd_store_write_failures_total", "Changes of requests over HTTP that the store did not take.", (), "counter"
+)
 WEBHOOK_PENDING = Metric("mbd_webhook_pending_events", "Changes of requests that a webhook has not accepted yet.")
 WORKER_UP = Metric("mbd_worker_up", "Whether the worker beside the server is running.")
 WEBHOOK_FAILURES = Metric("mbd_webhook_failures_total", "Posts to webhooks that failed.", (), "counter")

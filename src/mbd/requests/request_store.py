@@ -149,6 +149,12 @@ class RequestStore:
         return sorted((r for r in self.all() if r.state in OPEN), key=lambda r: (r.due, r.id))
 
 
+def refuse_several(modalities: Sequence[str]) -> None:
+    """Refuse a person's request about more than one modality."""
+    if len(set(modalities)) != 1:
+        raise UsageError("a person's request is about one modality", key="modalities", value=", ".join(modalities))
+
+
 def _name(identifier: str) -> str:
     return f"{PREFIX}{identifier}.json"
 

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from mbd.errors import DataError, MbdError, UsageError, VerificationError
-from mbd.storage.store import ConflictError, NotThereError, StoreError
+from mbd.storage.store import ConflictError, NotThereError, NotWritableError, StoreError
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
@@ -57,8 +57,13 @@ _TITLES = {
     429: ("rate", "Too many requests"),
     500: ("failure", "The server failed"),
     503: ("unavailable", "The store is not available"),
+    507: ("not-writable", "The store cannot be written"),
 }
 _SAFE: dict[type[MbdError], tuple[int, str]] = {
+    NotWritableError: (
+        507,
+        "the store takes no new objects: it is full or read-only; nothing was lost, and nothing was changed",
+    ),
     StoreError: (503, "the store cannot be reached or has failed; nothing was lost"),
     ConflictError: (409, "another writer was faster"),
     NotThereError: (404, "the store has no such object"),
@@ -117,7 +122,7 @@ def of_error(scope: Mapping[str, Any], error: Exception) -> JSONResponse:
     for kind, (status, detail) in _SAFE.items():
         if isinstance(error, kind):
             _log_failure(scope, error)
-            return answer(scope, status, detail, headers={"Retry-After": "5"} if status == 503 else None)
+            return answer(scope, status, detail, headers={"Retry-After": "5"} if status >= 503 else None)
     _log_failure(scope, error)
     return answer(scope, 500, "an error that was not expected; the log has it under the id of the request")
 

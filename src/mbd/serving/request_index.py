@@ -109,12 +109,14 @@ class RequestIndex:
             self._take(found | {one: facts for one, (_, facts) in self._written.items()})
             self.complete = True
 
-    def written(self, request: DeletionRequest) -> None:
-        """Take over a request that was written here."""
+    def written(self, request: DeletionRequest) -> bool:
+        """Take over a request that was written here; return whether that is news."""
         facts = facts_of_request(request)
         with self._lock:
+            known = self._facts.get(request.id)
             self._written[request.id] = time.monotonic(), facts
             self._take(self._facts | {request.id: facts})
+        return known != facts
 
     def page(self, wanted: RequestFilter, limit: int, after: str | None) -> tuple[list[RequestFacts], str | None]:
         """Return some requests, nearest deadline first, and where the next page begins (None: there is none)."""

@@ -1,7 +1,8 @@
 """What all routes share: the store, the requests, what the last scan found, and who is notified."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -22,12 +23,13 @@ from mbd.monitoring.store_scanner import StoreScanner, StoreSnapshot
 from mbd.params import Params
 from mbd.records import now
 from mbd.requests.request_store import RequestStore
+from mbd.serving.persons import Persons
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestIndex
 from mbd.serving.webhooks import Webhook, open_webhooks
 from mbd.serving.worker_process import WorkerProcess
 from mbd.storage import open_private
-from mbd.storage.store import Store
+from mbd.storage.store import Store, StoreError
 
 if TYPE_CHECKING:
     from mbd.report.page.content import Page
@@ -53,6 +55,8 @@ class Service:
     """address by which clients reach this server"""
     worker: WorkerProcess | None = None
     """the worker that runs beside this server"""
+    persons: Persons | None = None
+    """how persons' requests are taken; None: they are not"""
     clock: Callable[[], datetime] = now
 
     def __post_init__(self) -> None:
@@ -60,6 +64,10 @@ class Service:
         """set when the server begins to stop: streams end"""
         self.weights: dict[str, bool] = {}
         """of objects that were asked for: whether they hold weights"""
+        self._writes = Samples()
+        self._write_failures = 0
+        self._failed: datetime | None = None
+        """when the store last did not take a change, unless it has changed since"""
         self._rows: tuple[tuple[CertificateFacts, Status], ...] = ()
         self._rows_of: tuple[object, ...] | None = None
         self._rows_at: datetime | None = None
@@ -164,14 +172,32 @@ class Service:
                 known=list(known),
             )
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Within: a request is changed in the store. If the store does not take that, metrics show it."""
+        try:
+            yield
+        except StoreError:
+            self._failed = self.clock()
+            self._write_failures += 1
+            self._show_writes()
+            raise
+
     def written(self, request: DeletionRequest) -> None:
         """Take over a request that was written here, and notify."""
-        self.index.written(request)
+        if self.index.written(request):  # not if an earlier request was found by its idempotency key
+            self._failed = None
+            self._show_writes()
         self.monitor.wake()
+
+    def _show_writes(self) -> None:
+        self._writes.set(metrics.STORE_WRITABLE, self._failed is None)
+        self._writes.set(metrics.STORE_WRITE_FAILURES, self._write_failures)
 
     def metrics(self) -> str:
         """Return the metrics of the store, and of webhooks and worker if there are any."""
         samples = Samples()
+        samples.update([self._writes])
         if self.webhooks:
             samples.set(metrics.WEBHOOK_PENDING, sum(len(webhook.pending()) for webhook in self.webhooks))
             samples.set(metrics.WEBHOOK_FAILURES, sum(webhook.failures for webhook in self.webhooks))
@@ -193,6 +219,10 @@ class Service:
 
     def _scanned(self, snapshot: StoreSnapshot) -> None:
         self.index.scanned(snapshot, self.monitor.began)
+        # Another server or a worker may have written since; times are in whole seconds.
+        if self._failed and self.index.events(self._failed.timestamp() + 1):
+            self._failed = None
+            self._show_writes()
         self._list_certificates(snapshot)
         for webhook in self.webhooks:
             webhook.wake()

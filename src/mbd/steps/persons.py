@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mbd.certificate.commitments import Commitments
 from mbd.certificate.publish import announce
 from mbd.errors import UsageError
@@ -104,9 +102,3 @@ def certified(start: Start, modalities: tuple[str, ...], subjects: Sequence[str]
     request = work / "request.json"
     done = certify.run(params, deleted, None, work / "evaluation", work / "bundle", request=request)
     return done.certificate, deleted
-
-
-def known_to(features: Path, subject: str) -> bool:
-    """Return whether any row of a FeatureSet belongs to a person."""
-    data = FeatureSet.open(features)
-    return any(bool(np.any(data.split(name).groups == subject)) for name in data.manifest.splits)

@@ -43,7 +43,7 @@ from mbd.formats.statement import SUBJECTS, DeletionStatement
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.requests.batches import Batches
-from mbd.requests.request_store import RequestStore
+from mbd.requests.request_store import RequestStore, refuse_several
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, certify, delete, evaluate, features, persons, publish, train
 from mbd.steps.base_model import BaseModel, find_base
@@ -94,8 +94,7 @@ def submit(
     entered = partial(requests.submit, model, modalities, due_days=params.requests.due_days)
     if not subjects or history is None:
         return [entered(reason=reason, requester=requester, token=token)]
-    if len(set(modalities)) != 1:
-        raise UsageError("a person's request is about one modality", key="--modality", value=", ".join(modalities))
+    refuse_several(modalities)
     if not nothing_held:
         named = params.model_copy(update={"certificate": params.certificate.model_copy(update={"model": model})})
         _refuse_unknown_persons(named, url, subjects, features_folder)
@@ -132,7 +131,8 @@ def _refuse_unknown_persons(params: Params, url: str, subjects: Sequence[str], f
         if folder is None:
             folder = work / "features"
             features.bring(params, folder, find_base(params, url, None).revision, _log.warning)
-        unknown = [subject for subject in subjects if not persons.known_to(folder, subject)]
+        data = FeatureSet.open(folder)
+        unknown = [subject for subject in subjects if not data.has_group(subject)]
     if unknown:
         raise UsageError(
             f"{len(unknown)} of {len(subjects)} persons are not in the data of this model",

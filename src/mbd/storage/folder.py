@@ -16,6 +16,7 @@ from pathlib import Path
 from mbd.storage.store import (
     LARGEST_IN_MEMORY,
     Lock,
+    NotWritableError,
     StoredObject,
     StoreError,
     check_name,
@@ -29,6 +30,7 @@ from mbd.storage.transfer import check_digest, chunks, sha256_of, size_of, write
 from mbd.storage.tree import Parts, Tree
 
 _ATTEMPTS = 10
+_NOT_WRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class FolderStore:
@@ -184,7 +186,8 @@ class FolderStore:
             if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EISDIR}:
                 problem = "a part of the name is a symbolic link, or a file in place of a folder, or the reverse"
                 raise StoreError(f"{problem} (in {self.url})", value=name, hint="inspect the folder") from error
-            raise StoreError(
+            kind = NotWritableError if error.errno in _NOT_WRITABLE else StoreError
+            raise kind(
                 f"the store in a folder failed: {error.strerror}",
                 file=self._tree.root,
                 value=name,

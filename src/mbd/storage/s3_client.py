@@ -18,12 +18,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from mbd.errors import UsageError
 from mbd.params.operations import StoreSettings
 from mbd.remote_errors import ErrorKind, classify_error
-from mbd.storage.store import StoreError
+from mbd.storage.store import NotWritableError, StoreError
 
 S3Failure = (BotoCoreError, ClientError)
 _LONGEST_PAUSE = 5.0
 MISSING = {"NoSuchKey", "NoSuchVersion", "NoSuchUpload", "NotFound", "404"}
 CHANGED = {"PreconditionFailed", "412", "ConditionalRequestConflict", "OperationAborted", "409"}
+_FULL = {"XMinioStorageFull", "InsufficientStorage", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "507"}
 
 _DENIED = (
     "the S3 store denies access",
@@ -85,7 +86,7 @@ def store_errors(url: str, name: str | None = None) -> Iterator[None]:
         yield
     except (*S3Failure, ConnectionError, TimeoutError) as error:
         kind, reason = classify_error(error, bucket_asked=True)
-        denied = code_of(error) in {"AccessDenied", "403"}
+        full, denied = code_of(error) in _FULL, code_of(error) in {"AccessDenied", "403"}
         problem, hint = _DENIED if denied else _PROBLEMS.get(kind, _OTHERWISE)
         shown = f"{url}/{name}" if name else url
-        raise StoreError(f"{problem}: {reason}", value=shown, hint=hint) from error
+        raise (NotWritableError if full else StoreError)(f"{problem}: {reason}", value=shown, hint=hint) from error

@@ -26,6 +26,10 @@ class StoreError(MbdError):
     """The store failed: it is unreachable, denies access, or is broken."""
 
 
+class NotWritableError(StoreError):
+    """The store can be read, but takes no new bytes: it is full, over a quota, or read-only."""
+
+
 class NotThereError(DataError):
     """The object does not exist."""
 

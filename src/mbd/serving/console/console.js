@@ -107,7 +107,8 @@ function outcome(request) {
 function showRequests() {
   const labels = ["Request", "State", "Model", "To forget", "Due", "Outcome"];
   const rows = lists.requests.rows.map((one) => [
-    element("code", one.id), state(one.state), one.model, one.modalities.join(", "),
+    element("code", one.id), state(one.state), one.model,
+    one.modalities.join(", ") + (one.of_person ? " of a person" : ""),
     OPEN.has(one.state) ? due(one.due) : day(one.due), outcome(one),
   ]);
   fill(byId("request-rows"), labels, rows, "No such requests.");

@@ -32,5 +32,6 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         422: "the request is not valid; what there is instead is in `known`",
         429: "too many requests",
         503: "the store cannot be reached",
+        507: "the store can be read, but not be written",
     }
     return {status: {"model": Problem, "description": words[status]} for status in (*statuses, 413, 422, 429, 503)}

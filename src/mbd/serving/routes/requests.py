@@ -4,13 +4,14 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from mbd.certificate.history import History
 from mbd.errors import UsageError
 from mbd.formats.request import DeletionRequest, Reference, RequestId, State
 from mbd.monitoring.facts import RequestFacts
 from mbd.names import Name
+from mbd.requests.request_store import refuse_several
 from mbd.serving.identity import Identity, role
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestFilter
@@ -31,6 +32,10 @@ class NewRequest(BaseModel):
     """name of the model"""
     modalities: Annotated[list[Name], Field(min_length=1, max_length=MOST_MODALITIES)]
     """what the model has to forget"""
+    subject: Annotated[SecretStr, Field(min_length=1, max_length=200)] | None = None
+    """id of the person whose recordings are to be deleted, encrypted before it is stored; null: those of all"""
+    nothing_held: bool = False
+    """a person may be unknown: the answer is then a signed statement of that"""
     reason: Reference = ""
     """why, in a few words; no names of persons"""
     requester: Reference = ""
@@ -48,9 +53,13 @@ class RequestEventView(BaseModel):
 class RequestSummary(BaseModel):
     """A request in a list."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     id: RequestId
     model: str
     modalities: list[str]
+    of_person: bool
+    """whether it is about the recordings of one person"""
     state: State
     received: datetime
     due: datetime
@@ -81,6 +90,7 @@ def summary(facts: RequestFacts) -> RequestSummary:
         id=facts.id,
         model=facts.model,
         modalities=list(facts.modalities),
+        of_person=facts.of_person,
         state=facts.state,
         received=datetime.fromtimestamp(facts.received, UTC),
         due=datetime.fromtimestamp(facts.due, UTC),
@@ -99,6 +109,7 @@ def view(request: DeletionRequest, history: History) -> RequestView:
         id=request.id,
         model=request.model,
         modalities=list(request.modalities),
+        of_person=request.of_person,
         state=request.state,
         received=request.received,
         due=request.due,
@@ -122,7 +133,7 @@ IdempotencyKey = Annotated[
 Identifier = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", description="id of the request")]
 
 
-@router.post("/requests", status_code=201, responses=problems(400, 401, 403))
+@router.post("/requests", status_code=201, responses=problems(400, 401, 403, 507))
 def submit(
     new: NewRequest,
     service: Serving,
@@ -132,15 +143,18 @@ def submit(
 ) -> RequestView:
     """Enter a request. It is due after `requests.due_days`."""
     service.check_request(new.model, new.modalities)
-    request = service.requests.submit(
-        new.model,
-        new.modalities,
-        due_days=service.params.requests.due_days,
-        reason=new.reason,
-        requester=new.requester,
-        # keys of different clients must not meet
-        token=f"http {identity.name}\n{key}" if key else None,
-    )
+    with service.writing():
+        subject = _reference(service, new, new.subject.get_secret_value()) if new.subject else None
+        request = service.requests.submit(
+            new.model,
+            new.modalities,
+            subject=subject,
+            due_days=service.params.requests.due_days,
+            reason=new.reason,
+            requester=new.requester,
+            # keys of different clients must not meet
+            token=f"http {identity.name}\n{key}" if key else None,
+        )
     service.written(request)
     response.headers["Location"] = f"/requests/{request.id}"
     return view(request, service.history)
@@ -171,17 +185,40 @@ def show_request(request_id: Identifier, service: Serving) -> RequestView:
         raise _unknown() from error
 
 
-@router.post("/requests/{request_id}/cancel", responses=problems(401, 403, 404, 409), dependencies=[role("operate")])
+@router.post(
+    "/requests/{request_id}/cancel", responses=problems(401, 403, 404, 409, 507), dependencies=[role("operate")]
+)
 def cancel(request_id: Identifier, service: Serving) -> RequestView:
     """Cancel a request that no worker has started."""
     try:
-        request = service.requests.cancel(request_id)
+        with service.writing():
+            request = service.requests.cancel(request_id)
     except NotThereError as error:
         raise _unknown() from error
     except UsageError as error:
         raise ApiError(409, error.problem) from error
     service.written(request)
     return view(request, service.history)
+
+
+def _reference(service: Serving, new: NewRequest, subject: str) -> str:
+    """Return the reference to the person of a request; an ApiError if none can be made here."""
+    if service.persons is None or new.model != service.params.certificate.model:
+        raise ApiError(
+            422,
+            "persons' requests are not taken here for this model",
+            key="subject",
+            hint="enter it with `mbd request submit --subject`, where the data and the lineage key are",
+        )
+    refuse_several(new.modalities)
+    if not new.nothing_held and not service.persons.known(subject):
+        raise ApiError(
+            422,
+            "the data of this model has no such person",
+            key="subject",
+            hint="with `nothing_held` the answer is a signed statement of that",
+        )
+    return service.persons.keep(service.requests.store, subject)
 
 
 def _unknown() -> ApiError:

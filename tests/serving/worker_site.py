@@ -22,22 +22,22 @@ PATIENCE = 240.0
 
 
 @dataclass
-class Office:
+class WorkerSite:
     """Everything that carries out a request in earnest."""
 
     folder: Path
     settings: list[str] = field(default_factory=list)
 
     @classmethod
-    def make(cls, folder: Path) -> "Office":
+    def make(cls, folder: Path) -> "WorkerSite":
         make_keys(folder / "keys", "signer")
         (folder / "store").mkdir()
         own = [f"store.url=file://{folder}/store", f"serving.tokens={folder}/tokens.json", "serving.poll_seconds=0.5"]
-        office = cls(folder, [*SETTINGS, *key_settings(folder), *own, f"deletion.ledgers={folder}/ledgers"])
-        params = load_params(None, office.settings)
+        site = cls(folder, [*SETTINGS, *key_settings(folder), *own, f"deletion.ledgers={folder}/ledgers"])
+        params = load_params(None, site.settings)
         features.run(params, folder / "features")
         train.run(params, folder / "features", folder / "model")
-        return office
+        return site
 
     @property
     def trust_file(self) -> Path:
