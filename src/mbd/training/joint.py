@@ -16,11 +16,10 @@ from pathlib import Path
 import torch
 
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import ModelRecord
+from mbd.formats.model import JointSpec, ModelRecord, recorded_training
 from mbd.model.joint import empty_network, provenance, to_tensor_dict
 from mbd.model.networks import JointNetwork
 from mbd.params import Params, params_digest
-from mbd.params.learning import JointSettings
 from mbd.tensors import Array
 from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
@@ -42,10 +41,10 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
         run.start(snapshots)
         run.finish(snapshots, progress)
         tensors = run.state.best
-    manifest = feature_set.manifest
+    manifest, own = feature_set.manifest, params.model.joint.model_dump()
     record = ModelRecord(
         backbone="joint",
-        spec=params.model.joint.model_dump(mode="json"),
+        spec=JointSpec(**own, training=recorded_training(params.training)).model_dump(mode="json"),
         task=manifest.task,
         classes=manifest.classes,
         label_range=manifest.label_range,
@@ -95,7 +94,7 @@ class JointRun(TrainingRun):
         values, sizes = [], []
         for place, step in enumerate(steps, start=number * self.steps_per_epoch):
             batch = self.rows.batch(step)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.mixed_precision):
                 outputs = forward(self.network, batch, self.group.part(len(batch)))
             terms = objective(outputs, batch, self.network, self.task, self.group)
             self.optimiser.descend(place, terms["total"], self.group)
@@ -120,7 +119,7 @@ def finetune(
         raise ValueError(f"the model takes {dict(record.modalities)}, the data has {feature_set.modalities}")
     # No snapshot is ever due: it would write weights to the disk that no record lists.
     training = params.training.model_copy(update={"epochs": epochs, "snapshot_epochs": max(epochs, 1)})
-    model = params.model.model_copy(update={"joint": JointSettings.model_validate(record.spec)})
+    model = params.model.model_copy(update={"joint": JointSpec.model_validate(record.spec).settings})
     with reproducible(training.threads):
         run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), ProcessGroup())
         weights = {name: tensors[name] for name, _ in run.network.named_parameters()}

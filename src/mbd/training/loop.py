@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mbd import __version__
-from mbd.errors import MbdError
+from mbd.errors import MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest
 from mbd.logs import progress_bar
@@ -46,6 +46,7 @@ class TrainingRun(ABC):
         self.network, self.optimiser, self.valid = network, optimiser, valid
         self.task, self.training, self.group = task, training, group
         self.device = valid.labels.device
+        _refuse_mixed(training, self.device)
         self.state = TrainingState()
 
     @abstractmethod
@@ -69,11 +70,6 @@ class TrainingRun(ABC):
     def criterion(self) -> str:
         """The error on the valid split by which an epoch is chosen."""
         return "valid_cross_entropy" if self.task == "classification" else "valid_mae"
-
-    @property
-    def mixed(self) -> bool:
-        """Whether products are taken in bfloat16."""
-        return self.training.mixed_precision and self.device.type == "cuda"
 
     def start(self, snapshots: Snapshots) -> None:
         """Continue from the snapshot, if every process has the same one."""
@@ -139,6 +135,16 @@ def mean_of_terms(table: Array, sizes: Sequence[int], terms: Sequence[str], epoc
     raise _not_finite(
         f"the loss ({', '.join(parts)})", f"epoch {epoch}, step {step}", table[step, terms.index(parts[0])]
     )
+
+
+def _refuse_mixed(training: TrainingSettings, device: torch.device) -> None:
+    if training.mixed_precision and device.type != "cuda":
+        raise UsageError(
+            "products in bfloat16 need a GPU: many CPUs cannot take them, and others round them differently",
+            key="training.mixed_precision",
+            value="true",
+            hint="set training.mixed_precision=false, or train where training.device=cuda can be used",
+        )
 
 
 def _not_finite(what: str, where: str, value: float) -> MbdError:

@@ -169,7 +169,7 @@ class ModuleRun(TrainingRun):
         """Return each of the terms for each row (terms × rows)."""
         rows = self.rows.take(torch.from_numpy(index).to(self.device))
         available = {m: torch.from_numpy(bits).to(self.device) for m, bits in shown.items()}
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.mixed_precision):
             output = self.network(rows.features, available).float()
         task = task_loss(output, rows.labels, self.task)
         own = getattr(self.network, "loss", None)
