@@ -12,6 +12,7 @@ again to the data given.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -24,7 +25,7 @@ from mbd.tensors import Array
 from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import initial_weights, steps_of_epoch
-from mbd.training.loop import TrainingRun, as_tensors, mean_of_terms
+from mbd.training.loop import TrainingRun, as_tensors, finetuning, mean_of_terms
 from mbd.training.objective import TERMS, forward, objective
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
@@ -112,17 +113,21 @@ def _new_network(modalities: dict[str, int], outputs: int, params: Params) -> Jo
 
 
 def finetune(
-    record: ModelRecord, tensors: Mapping[str, Array], feature_set: FeatureSet, params: Params, *, epochs: int
+    record: ModelRecord,
+    tensors: Mapping[str, Array],
+    feature_set: FeatureSet,
+    params: Params,
+    *,
+    epochs: int | Literal["auto"],
 ) -> tuple[dict[str, Array], list[dict[str, float]]]:
     """Return the weights after `epochs` epochs on `feature_set`, which has the model's modalities, and the losses."""
     if list(feature_set.modalities.items()) != list(record.modalities.items()):
         raise ValueError(f"the model takes {dict(record.modalities)}, the data has {feature_set.modalities}")
-    # No snapshot is ever due: it would write weights to the disk that no record lists.
-    training = params.training.model_copy(update={"epochs": epochs, "snapshot_epochs": max(epochs, 1)})
+    training = finetuning(params.training, epochs)
     model = params.model.model_copy(update={"joint": JointSpec.model_validate(record.spec).settings})
     with reproducible(training.threads):
         run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), ProcessGroup())
         weights = {name: tensors[name] for name, _ in run.network.named_parameters()}
         run.network.load_state_dict(as_tensors(weights), strict=False)
-        run.finish(Snapshots(Path(), run.snapshot_key), progress=False)
+        run.finetune(epochs)
     return run.state.best or to_tensor_dict(run.network), run.state.history

@@ -6,6 +6,8 @@ said by :class:`TrainingRun`'s subclasses, one for each objective.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -29,6 +31,7 @@ from mbd.training.optimiser import Optimiser
 from mbd.training.resume import Snapshots, TrainingState
 
 _ROWS_AT_ONCE = 1024
+_PATIENCE = 5  # epochs without a new best one after which automatic fine-tuning stops
 
 
 class TrainingRun(ABC):
@@ -81,8 +84,8 @@ class TrainingRun(ABC):
             self.optimiser.restore(found.momentum)
             self.state = found
 
-    def finish(self, snapshots: Snapshots, progress: bool) -> None:
-        """Train the epochs that are left."""
+    def finish(self, snapshots: Snapshots, progress: bool, *, patience: int | None = None) -> None:
+        """Train the epochs that are left, or until the best one is `patience` epochs ago."""
         done, epochs = len(self.state.history), self.training.epochs
         shown = progress and self.group.rank == 0
         with progress_bar(total=epochs, initial=done, desc="training", unit="epoch", shown=shown) as bar:
@@ -98,6 +101,14 @@ class TrainingRun(ABC):
                     snapshots.save(self.state)
                 bar.set_postfix({name: f"{row[name]:.3g}" for name in ("total", "task", self.criterion)}, refresh=False)
                 bar.update()
+                scores = [old[self.criterion] for old in self.state.history]
+                if patience and len(scores) - 1 - int(np.argmin(scores)) >= patience:
+                    break
+
+    def finetune(self, epochs: int | Literal["auto"]) -> None:
+        """Train as :func:`finetuning` has set it up."""
+        # No snapshot is ever due: it would write weights to the disk that no record lists.
+        self.finish(Snapshots(Path(), ""), progress=False, patience=_PATIENCE if epochs == "auto" else None)
 
     def _valid_score(self, epoch: int) -> float:
         with evaluating(self.network), torch.inference_mode():
@@ -112,6 +123,12 @@ class TrainingRun(ABC):
         if self.task == "classification":
             return task_loss(output, rows.labels, self.task)
         return (output[:, 0] - rows.labels).abs()
+
+
+def finetuning(training: TrainingSettings, epochs: int | Literal["auto"]) -> TrainingSettings:
+    """Return the settings of a fine-tuning: of so many epochs, or (`auto`) of at most as many as a training has."""
+    most = training.epochs if epochs == "auto" else epochs
+    return training.model_copy(update={"epochs": most, "snapshot_epochs": max(most, 1)})
 
 
 def as_tensors(arrays: dict[str, Array]) -> dict[str, Tensor]:
