@@ -6,8 +6,8 @@
    less than a tenth.
 4. The attack suite takes no longer than three trainings.
 5. From 1 to 10 to 100 million parameters (`--scale`), probing, saliency and activations take about as long for each
-   million, within a factor of three, and so does the attack suite on a few rows (extraction, quantised and pruned
-   variants, relearning, old weights put back). Memory grows no faster than the parameters do.
+   million, within a factor of three. The attack suite on a few rows (extraction, quantised and pruned variants,
+   relearning, old weights put back) takes less for each million. Memory grows no faster than the parameters do.
 """
 
 import argparse
