@@ -211,6 +211,17 @@ def test_fine_tuning_brings_the_utility_back(before: ModelBefore) -> None:
     assert len(tuned.facts["finetuning"]["history"]) == tuned.facts["finetuning"]["epochs"] == 20
 
 
+def test_automatic_fine_tuning_stops_when_the_error_on_valid_rows_does(before: ModelBefore) -> None:
+    settings = params("deletion.certified.finetune_epochs=auto", "training.epochs=60", "training.learning_rate=0.1")
+    facts = delete(AUDIO, before, settings, key=key()).facts["finetuning"]
+    errors = [row["valid_mae"] for row in facts["history"]]
+    assert facts["asked"] == "auto"
+    assert facts["epochs"] == len(errors) < 60
+    assert int(np.argmin(errors)) == len(errors) - 1 - 5
+    few = params("deletion.certified.finetune_epochs=auto", "training.epochs=3")
+    assert delete(AUDIO, before, few, key=key()).facts["finetuning"]["epochs"] == 3
+
+
 def test_deleting_again_and_deleting_two(before: ModelBefore) -> None:
     first = delete(AUDIO, before, NO_TUNING)
     second = delete(

@@ -77,6 +77,16 @@ def test_an_exact_deletion_is_reproduced_by_training_again(
     assert verdict.check("reproduction").outcome == "passed", verdict.check("reproduction").reason
 
 
+def test_an_exact_deletion_from_a_joint_model_is_reproduced_by_training_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    joint = {"model.joint.hidden": 8, "training.epochs": 2, "training.batch_size": 16}
+    workspace = ModelWorkspace(tmp_path, joint, lambda out: synthetic_set(out, ROWS))
+    verdict = reproduced(workspace, workspace.delete("exact"))
+    assert verdict.check("reproduction").outcome == "passed", verdict.check("reproduction").reason
+
+
 def reproduced(workspace: ModelWorkspace, after: Path, **evidence: object) -> Verdict:
     """Certify an exact deletion on evidence that passes, and verify it by training again."""
     deletion = read_deletion(after)

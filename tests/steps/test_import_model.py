@@ -90,6 +90,13 @@ def test_a_damaged_file_is_bad_data(data: Path, tmp_path: Path, name: str) -> No
         import_model.run(params(), tmp_path / name, data, ["text"], tmp_path / "model")
 
 
+def test_a_missing_file_is_an_error_that_says_what_to_give(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file") as refusal:
+        import_model.run(params(), tmp_path / "w.pt", data, ["text"], tmp_path / "model")
+    assert "safetensors" in str(refusal.value.hint)
+    assert not (tmp_path / "model").exists()
+
+
 def test_a_state_dict_that_does_not_fit_is_refused_with_the_tensor(data: Path, tmp_path: Path) -> None:
     torch.save(module().state_dict(), tmp_path / "w.pt")
     with pytest.raises(DataError, match="do not fit the module") as refusal:

@@ -15,6 +15,7 @@ from mbd.formats.model import ModuleSpec
 from mbd.model.examples.late_fusion import LateFusion
 from mbd.model.module import from_tensors
 from mbd.model.predictor import Model
+from mbd.steps import train as steps_train
 from mbd.training.module import TERMS, ModuleRun, train_module
 from mbd.training.trained import Trained
 from tests.model.modules import Concatenation, Tensors
@@ -62,6 +63,15 @@ def test_a_module_learns_by_our_loop(data: Path, tmp_path: Path, backbone: str) 
     assert metrics["corr"] > 0.85
     assert set(TERMS) <= set(trained.history[0])
     assert float(trained.history[-1]["task"]) < float(trained.history[0]["task"])
+
+
+@pytest.mark.parametrize("backbone", [LATE, "joint"])
+def test_bfloat16_on_a_cpu_is_refused_before_anything_is_trained(data: Path, tmp_path: Path, backbone: str) -> None:
+    params = small_params(f"model.backbone={backbone}", "training.device=cpu", "training.mixed_precision=true")
+    with pytest.raises(UsageError, match="need a GPU") as refusal:
+        steps_train.run(params, data, tmp_path / "model")
+    assert refusal.value.key == "training.mixed_precision"
+    assert not list(tmp_path.iterdir())
 
 
 def test_classes_are_probabilities(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ from mbd.training.reproducibility import reproducible
 
 _LEVELS = 127  # of int8, on each side of 0
 _DELTA = 1e-5  # δ of the lower bound on ε if none is claimed
+_ALTERED: tuple[Role, ...] = ("after", "reference")  # the models that are quantised and pruned
 TargetModels = Mapping[Role, TargetModel]
 
 
@@ -76,7 +77,8 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
     """Attack the models of an audit and judge the results."""
     target_models = {role: _target_model(role, stored) for role, stored in audit.models.items()}
     contexts = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
-    jobs = 3 + len(contexts) * (len(_attacks(params)) * (1 + len(params.variants)) + ("before" in target_models))
+    runs = 1 + len(params.variants) * len(_ALTERED)
+    jobs = 3 + len(contexts) * (len(_attacks(params)) * runs + ("before" in target_models))
     with reproducible(1), threadpool_limits(1), progress_bar(total=jobs, shown=progress, unit="part") as bar:
         clock = _Clock(bar)
         with clock.part("invariants"):
@@ -131,11 +133,9 @@ def _attack(target_models: TargetModels, attack_context: AttackContext, clock: _
             released[name] = {role: _run(name, model, attack_context) for role, model in target_models.items()}
         yield from _findings(released[name], attack_context, "as released")
     for variant in attack_context.params.variants:
-        roles: tuple[Role, ...] = ("after", "reference")
-        altered = {role: changed(target_models[role], variant, attack_context.params) for role in roles}
+        altered = {role: _run_changed(target_models[role], variant, attack_context, clock) for role in _ALTERED}
         for name in _attacks(attack_context.params):
-            with clock.part(f"{name}, {variant}"):
-                found = {role: _run(name, model, attack_context) for role, model in altered.items()}
+            found = {role: measured[name] for role, measured in altered.items()}
             yield from _findings(found, attack_context, variant)
     if "before" not in target_models:
         return
@@ -153,6 +153,17 @@ def _attacks(params: AttacksSettings) -> tuple[str, ...]:
 
 def _run(name: str, target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     return [replace(evidence, attack=name) for evidence in ATTACKS.get(name).run(target_model, attack_context)]
+
+
+def _run_changed(
+    target_model: TargetModel, variant: WeightChange, attack_context: AttackContext, clock: _Clock
+) -> dict[str, list[AttackEvidence]]:
+    """Run every attack on a model after quantisation or pruning, which is in memory only while this runs."""
+    altered, found = changed(target_model, variant, attack_context.params), {}
+    for name in _attacks(attack_context.params):
+        with clock.part(f"{name}, {variant}"):
+            found[name] = _run(name, altered, attack_context)
+    return found
 
 
 def _findings(
@@ -219,9 +230,15 @@ def to_int8_and_back(tensor: Array) -> Array:
 def prune(tensor: Array, share: float) -> Array:
     """Return a tensor whose smallest values (by magnitude, a share of all) are 0."""
     count = int(share * tensor.size)
-    pruned = np.array(tensor).reshape(-1)
-    pruned[np.argsort(np.abs(pruned), kind="stable")[:count]] = 0
-    return pruned.reshape(tensor.shape)
+    pruned = np.array(tensor, order="C")
+    if count:
+        sizes = np.nan_to_num(np.abs(pruned.reshape(-1)), nan=np.inf, posinf=np.inf)
+        largest = np.partition(sizes, count - 1)[count - 1]
+        smaller = sizes < largest
+        equal = np.flatnonzero(sizes == largest)[: count - int(smaller.sum())]  # the first of those that are equal
+        pruned.reshape(-1)[smaller] = 0
+        pruned.reshape(-1)[equal] = 0
+    return pruned
 
 
 def _on_weights(target_model: TargetModel, change: Callable[[Array], Array]) -> TargetModel:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.option(
     "--weights",
     required=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False),
     help="state_dict: safetensors, or what torch.save wrote.",
 )
 @features()

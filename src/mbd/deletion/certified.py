@@ -88,7 +88,11 @@ def delete(
             },
             "noised_parameters": sum(array.size for array in exposed.values()),
             "tensors_without_noise": sorted(set(tensors) - set(exposed)),
-            "finetuning": {"epochs": settings.certified.finetune_epochs, "history": history},
+            "finetuning": {
+                "asked": settings.certified.finetune_epochs,
+                "epochs": len(history),
+                "history": history,
+            },
         },
         phases=phases,
     )

@@ -49,6 +49,9 @@ class Outer:
     def _matrix(self, form: Form) -> Tensor:
         if form == "plain" or self.g.shape[1] == 1:
             return _apply(form, self.g).flatten(0, 1).T @ _apply(form, self.x).flatten(0, 1)
+        outputs = max(1, LARGEST // self.x.shape[2])
+        if outputs < self.g.shape[2]:  # one sample's matrix is too large to be held
+            return torch.cat([Outer(g, self.x)._matrix(form) for g in torch.split(self.g, outputs, dim=2)])
         at_once = max(1, LARGEST // (self.g.shape[2] * self.x.shape[2]))
         total = self.g.new_zeros(self.g.shape[2], self.x.shape[2])
         for start in range(0, len(self.g), at_once):

@@ -17,7 +17,7 @@ from mbd.formats.features import Shape
 from mbd.formats.guarantee import Guarantee
 from mbd.names import Name, RelativePath
 from mbd.params.features import Task
-from mbd.params.learning import LatticeSettings, TrainingSettings
+from mbd.params.learning import JointSettings, LatticeSettings, TrainingSettings
 from mbd.records import Digest, Record
 
 ComponentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200)]
@@ -61,6 +61,18 @@ class ModuleSpec(Record):
 def recorded_training(training: TrainingSettings) -> dict[str, Any]:
     """Return what the bytes of a model depend on, of the settings of its training."""
     return training.model_dump(mode="json", exclude={"seed", "processes", "snapshot_epochs", "device"})
+
+
+class JointSpec(JointSettings):
+    """`spec` of a joint model."""
+
+    training: dict[str, Any] = Field(default_factory=dict)
+    """settings with which it was trained; empty: a version trained it that did not record them"""
+
+    @property
+    def settings(self) -> JointSettings:
+        """The same as parameters."""
+        return JointSettings.model_validate(self.model_dump(exclude={"training"}))
 
 
 class LatticeSpec(LatticeSettings):

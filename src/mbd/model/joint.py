@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mbd.formats.model import ColumnRange, ModelRecord, TensorRecord
+from mbd.formats.model import ColumnRange, JointSpec, ModelRecord, TensorRecord
 from mbd.model.checkpoint import describe
 from mbd.model.networks import JointNetwork
 from mbd.names import dotted
@@ -133,7 +133,7 @@ def _recording(network: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> JointBackbone:
     """Build the backbone that `record` describes around its weights."""
-    network = empty_network(record.modalities, max(len(record.classes), 1), JointSettings.model_validate(record.spec))
+    network = empty_network(record.modalities, max(len(record.classes), 1), JointSpec.model_validate(record.spec))
     network.load_state_dict({name: torch.from_numpy(np.array(tensor)) for name, tensor in tensors.items()}, assign=True)
     return JointBackbone(network.requires_grad_(False), record.task)
 

@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, takewhile
 from math import comb
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -58,14 +58,15 @@ def chosen_tags(settings: LatticeSettings, modalities: Iterable[str]) -> list[Ta
 
     """
     names = sorted(modalities)
-    _refuse_too_many(settings, len(names))
     if isinstance(settings.tags, tuple):
-        larger = {_parsed(text, names) for text in settings.tags}
-        return sorted({*larger, *tags(names, 1)}, key=lambda tag: (len(tag), tag))
+        listed = {*(_parsed(text, names) for text in settings.tags), *tags(names, 1)}
+        _refuse_too_many(settings, len(names), len(listed))
+        return sorted(listed, key=lambda tag: (len(tag), tag))
+    sizes = set(range(1, min(settings.tags, len(names)) + 1 if isinstance(settings.tags, int) else len(names) + 1))
     if settings.tags == "leave-one-out":
-        sizes = {1, len(names) - 1, len(names)} - {0}
-        return [tag for size in sorted(sizes) for tag in combinations(names, size)]
-    return tags(names, settings.tags if isinstance(settings.tags, int) else len(names))
+        sizes &= {1, len(names) - 1, len(names)}
+    _refuse_too_many(settings, len(names), sum(comb(len(names), size) for size in sizes))
+    return [tag for size in sorted(sizes) for tag in combinations(names, size)]
 
 
 def tags(modalities: Iterable[str], largest: int | None = None) -> list[Tag]:
@@ -79,26 +80,32 @@ MOST = {"closed form": 1023, "networks": 127}
 """modules that are trained at most"""
 
 
-def _refuse_too_many(settings: LatticeSettings, modalities: int) -> None:
-    if not isinstance(settings.tags, int) and settings.tags != "all":
-        return
-    largest = min(settings.tags, modalities) if isinstance(settings.tags, int) else modalities
-    counts = list(accumulate(comb(modalities, size) for size in range(1, largest + 1)))
-    count, most = counts[-1], MOST["networks" if settings.member else "closed form"]
+def _refuse_too_many(settings: LatticeSettings, modalities: int, count: int) -> None:
+    most = MOST["networks" if settings.member else "closed form"]
     if count <= most:
         if count > most // 4:
             _logger.warning("the lattice of %d modalities has %d modules; see model.lattice.tags", modalities, count)
         return
-    fitting = [size for size, total in enumerate(counts, 1) if total <= most]
-    smaller = f"model.lattice.tags={fitting[-1]} (sets of at most {fitting[-1]}), " if fitting else ""
     raise UsageError(
         f"a lattice of {modalities} modalities would have {count:,} modules"
         + (f", each trained {settings.folds + 1} times" if settings.member else "")
         + f"; at most {most:,} are trained",
         key="model.lattice.tags",
-        value=settings.tags,
-        hint=f"set {smaller}model.lattice.tags=leave-one-out, or list the sets that matter: [a+b, a+c]",
+        value=f"{len(settings.tags)} sets" if isinstance(settings.tags, tuple) else settings.tags,
+        hint=_smaller(modalities, most),
     )
+
+
+def _smaller(modalities: int, most: int) -> str:
+    """Return how to get a lattice of at most `most` modules."""
+    counts = accumulate(comb(modalities, size) for size in range(1, modalities + 1))
+    fitting = len(list(takewhile(lambda total: total <= most, counts)))
+    if not fitting:
+        return f"each modality alone is a module: leave {modalities - most} or more modalities out"
+    sets = [f"{fitting} (sets of at most {fitting})"]
+    if 2 * modalities + 1 <= most:
+        sets.append("leave-one-out")
+    return f"set model.lattice.tags={', or '.join(sets)}, or list the sets that matter: [a+b, a+c]"
 
 
 def _parsed(text: str, names: list[str]) -> Tag:

@@ -6,6 +6,7 @@ Training reads all modalities for every tensor, so each `sees` all of them; `bel
 
 import logging
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -215,7 +216,9 @@ def load_state(module: nn.Module, tensors: Mapping[str, Array], name: str) -> No
                 value=f"{found or 'missing'} in the weights, {wanted or 'missing'} in the module",
                 hint="check model.options, and whether the factory's code has changed since training",
             )
-    module.load_state_dict({key: torch.from_numpy(np.array(tensor)) for key, tensor in tensors.items()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch doubts arrays that cannot be written to; these are only read
+        module.load_state_dict({key: torch.from_numpy(np.asarray(x, order="C")) for key, x in tensors.items()})
 
 
 def provenance(

@@ -85,7 +85,7 @@ class Backbone:
     settings: type[BaseModel] | None = None
     """of `model.options`; built-in backbones have sections of their own"""
     finetune: "Callable[..., tuple[dict[str, Array], list[dict[str, float]]]] | None" = None
-    """`finetune(record, tensors, feature_set, params, *, epochs)`: trains given weights further"""
+    """`finetune(record, tensors, feature_set, params, *, epochs)`: trains further, `epochs` (a number, or `auto`)"""
     spec_without: Callable[[dict[str, Any], Collection[str]], dict[str, Any]] = lambda spec, _: spec
     """`spec_without(spec, gone)`: what `spec` in the record is when training never had the modalities `gone`"""
     in_parts: bool = False

@@ -42,8 +42,8 @@ class CertifiedSettings(Settings):
 
     radius: Positive = 1.0
     """C, the norm to which all shared weights are clipped (sensitivity 2C)"""
-    finetune_epochs: Annotated[int, Field(ge=0)] = 10
-    """epochs of fine-tuning without the deleted modality"""
+    finetune_epochs: Annotated[int, Field(ge=0)] | Literal["auto"] = 10
+    """epochs of fine-tuning without the deleted modality; auto: until the error on valid rows has stopped falling"""
     escrow: str | None = None
     """file (mode 0600) that keeps the noise keys for an auditor; null: keys are destroyed"""
 

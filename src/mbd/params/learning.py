@@ -145,7 +145,7 @@ class TrainingSettings(Settings):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: a GPU if there is one"""
     mixed_precision: bool = False
-    """bfloat16 products on a GPU"""
+    """bfloat16 products on a GPU; refused on a CPU"""
 
 
 class EvaluationSettings(Settings):

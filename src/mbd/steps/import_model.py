@@ -9,7 +9,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import MissingExtraError, UsageError
+from mbd.errors import DataError, MissingExtraError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.model.checkpoint import WEIGHTS, save_model
@@ -30,6 +30,12 @@ def run(params: Params, weights: Path, features: Path, trained_on: Sequence[str]
             key="model.backbone",
             value=params.model.backbone,
             hint="--set model.backbone=PACKAGE.MODULE:FACTORY",
+        )
+    if not weights.is_file():
+        raise DataError(
+            "there is no such file with weights",
+            file=weights,
+            hint="give safetensors, or what torch.save(module.state_dict(), FILE) wrote",
         )
     everything = FeatureSet.open(features, verify=True).modalities
     if unknown := [m for m in trained_on if m not in everything]:

@@ -12,20 +12,20 @@ again to the data given.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import ModelRecord
+from mbd.formats.model import JointSpec, ModelRecord, recorded_training
 from mbd.model.joint import empty_network, provenance, to_tensor_dict
 from mbd.model.networks import JointNetwork
 from mbd.params import Params, params_digest
-from mbd.params.learning import JointSettings
 from mbd.tensors import Array
 from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import initial_weights, steps_of_epoch
-from mbd.training.loop import TrainingRun, as_tensors, mean_of_terms
+from mbd.training.loop import TrainingRun, as_tensors, finetuning, mean_of_terms
 from mbd.training.objective import TERMS, forward, objective
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
@@ -42,10 +42,10 @@ def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress
         run.start(snapshots)
         run.finish(snapshots, progress)
         tensors = run.state.best
-    manifest = feature_set.manifest
+    manifest, own = feature_set.manifest, params.model.joint.model_dump()
     record = ModelRecord(
         backbone="joint",
-        spec=params.model.joint.model_dump(mode="json"),
+        spec=JointSpec(**own, training=recorded_training(params.training)).model_dump(mode="json"),
         task=manifest.task,
         classes=manifest.classes,
         label_range=manifest.label_range,
@@ -95,7 +95,7 @@ class JointRun(TrainingRun):
         values, sizes = [], []
         for place, step in enumerate(steps, start=number * self.steps_per_epoch):
             batch = self.rows.batch(step)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.mixed_precision):
                 outputs = forward(self.network, batch, self.group.part(len(batch)))
             terms = objective(outputs, batch, self.network, self.task, self.group)
             self.optimiser.descend(place, terms["total"], self.group)
@@ -113,17 +113,21 @@ def _new_network(modalities: dict[str, int], outputs: int, params: Params) -> Jo
 
 
 def finetune(
-    record: ModelRecord, tensors: Mapping[str, Array], feature_set: FeatureSet, params: Params, *, epochs: int
+    record: ModelRecord,
+    tensors: Mapping[str, Array],
+    feature_set: FeatureSet,
+    params: Params,
+    *,
+    epochs: int | Literal["auto"],
 ) -> tuple[dict[str, Array], list[dict[str, float]]]:
     """Return the weights after `epochs` epochs on `feature_set`, which has the model's modalities, and the losses."""
     if list(feature_set.modalities.items()) != list(record.modalities.items()):
         raise ValueError(f"the model takes {dict(record.modalities)}, the data has {feature_set.modalities}")
-    # No snapshot is ever due: it would write weights to the disk that no record lists.
-    training = params.training.model_copy(update={"epochs": epochs, "snapshot_epochs": max(epochs, 1)})
-    model = params.model.model_copy(update={"joint": JointSettings.model_validate(record.spec)})
+    training = finetuning(params.training, epochs)
+    model = params.model.model_copy(update={"joint": JointSpec.model_validate(record.spec).settings})
     with reproducible(training.threads):
         run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), ProcessGroup())
         weights = {name: tensors[name] for name, _ in run.network.named_parameters()}
         run.network.load_state_dict(as_tensors(weights), strict=False)
-        run.finish(Snapshots(Path(), run.snapshot_key), progress=False)
+        run.finetune(epochs)
     return run.state.best or to_tensor_dict(run.network), run.state.history

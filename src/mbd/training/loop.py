@@ -6,13 +6,15 @@ said by :class:`TrainingRun`'s subclasses, one for each objective.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from mbd import __version__
-from mbd.errors import MbdError
+from mbd.errors import MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest
 from mbd.logs import progress_bar
@@ -29,6 +31,7 @@ from mbd.training.optimiser import Optimiser
 from mbd.training.resume import Snapshots, TrainingState
 
 _ROWS_AT_ONCE = 1024
+_PATIENCE = 5  # epochs without a new best one after which automatic fine-tuning stops
 
 
 class TrainingRun(ABC):
@@ -46,6 +49,7 @@ class TrainingRun(ABC):
         self.network, self.optimiser, self.valid = network, optimiser, valid
         self.task, self.training, self.group = task, training, group
         self.device = valid.labels.device
+        _refuse_mixed(training, self.device)
         self.state = TrainingState()
 
     @abstractmethod
@@ -70,11 +74,6 @@ class TrainingRun(ABC):
         """The error on the valid split by which an epoch is chosen."""
         return "valid_cross_entropy" if self.task == "classification" else "valid_mae"
 
-    @property
-    def mixed(self) -> bool:
-        """Whether products are taken in bfloat16."""
-        return self.training.mixed_precision and self.device.type == "cuda"
-
     def start(self, snapshots: Snapshots) -> None:
         """Continue from the snapshot, if every process has the same one."""
         found = snapshots.load()
@@ -85,8 +84,8 @@ class TrainingRun(ABC):
             self.optimiser.restore(found.momentum)
             self.state = found
 
-    def finish(self, snapshots: Snapshots, progress: bool) -> None:
-        """Train the epochs that are left."""
+    def finish(self, snapshots: Snapshots, progress: bool, *, patience: int | None = None) -> None:
+        """Train the epochs that are left, or until the best one is `patience` epochs ago."""
         done, epochs = len(self.state.history), self.training.epochs
         shown = progress and self.group.rank == 0
         with progress_bar(total=epochs, initial=done, desc="training", unit="epoch", shown=shown) as bar:
@@ -102,6 +101,14 @@ class TrainingRun(ABC):
                     snapshots.save(self.state)
                 bar.set_postfix({name: f"{row[name]:.3g}" for name in ("total", "task", self.criterion)}, refresh=False)
                 bar.update()
+                scores = [old[self.criterion] for old in self.state.history]
+                if patience and len(scores) - 1 - int(np.argmin(scores)) >= patience:
+                    break
+
+    def finetune(self, epochs: int | Literal["auto"]) -> None:
+        """Train as :func:`finetuning` has set it up."""
+        # No snapshot is ever due: it would write weights to the disk that no record lists.
+        self.finish(Snapshots(Path(), ""), progress=False, patience=_PATIENCE if epochs == "auto" else None)
 
     def _valid_score(self, epoch: int) -> float:
         with evaluating(self.network), torch.inference_mode():
@@ -116,6 +123,12 @@ class TrainingRun(ABC):
         if self.task == "classification":
             return task_loss(output, rows.labels, self.task)
         return (output[:, 0] - rows.labels).abs()
+
+
+def finetuning(training: TrainingSettings, epochs: int | Literal["auto"]) -> TrainingSettings:
+    """Return the settings of a fine-tuning: of so many epochs, or (`auto`) of at most as many as a training has."""
+    most = training.epochs if epochs == "auto" else epochs
+    return training.model_copy(update={"epochs": most, "snapshot_epochs": max(most, 1)})
 
 
 def as_tensors(arrays: dict[str, Array]) -> dict[str, Tensor]:
@@ -139,6 +152,16 @@ def mean_of_terms(table: Array, sizes: Sequence[int], terms: Sequence[str], epoc
     raise _not_finite(
         f"the loss ({', '.join(parts)})", f"epoch {epoch}, step {step}", table[step, terms.index(parts[0])]
     )
+
+
+def _refuse_mixed(training: TrainingSettings, device: torch.device) -> None:
+    if training.mixed_precision and device.type != "cuda":
+        raise UsageError(
+            "products in bfloat16 need a GPU: many CPUs cannot take them, and others round them differently",
+            key="training.mixed_precision",
+            value="true",
+            hint="set training.mixed_precision=false, or train where training.device=cuda can be used",
+        )
 
 
 def _not_finite(what: str, where: str, value: float) -> MbdError:

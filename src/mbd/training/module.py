@@ -7,6 +7,7 @@ and process alone, so a run that was killed ends with the same bytes.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from mbd.tensors import Array
 from mbd.training.data import RawRows, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import order_of_epoch, shown_in_epoch
-from mbd.training.loop import TrainingRun, mean_of_terms
+from mbd.training.loop import TrainingRun, finetuning, mean_of_terms
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
 from mbd.training.resume import Snapshots
@@ -100,16 +101,20 @@ def _record(
 
 
 def finetune(
-    record: ModelRecord, tensors: Mapping[str, Array], feature_set: FeatureSet, params: Params, *, epochs: int
+    record: ModelRecord,
+    tensors: Mapping[str, Array],
+    feature_set: FeatureSet,
+    params: Params,
+    *,
+    epochs: int | Literal["auto"],
 ) -> tuple[dict[str, Array], list[dict[str, float]]]:
     """Return the weights after `epochs` epochs on `feature_set`, which has the model's modalities, and the losses."""
     architecture = architecture_of(record)
-    # No snapshot is ever due: it would write weights to the disk that no record lists.
-    training = params.training.model_copy(update={"epochs": epochs, "snapshot_epochs": max(epochs, 1)})
+    training = finetuning(params.training, epochs)
     with reproducible(training.threads):
         run = ModuleRun(architecture, feature_set, training, ProcessGroup())
         load_state(run.network, tensors, record.backbone)
-        run.finish(Snapshots(Path(), run.snapshot_key), progress=False)
+        run.finetune(epochs)
         best = run.state.best or dict(tensors)
         fixed = [m for m in architecture.modalities if m not in record.modalities]
         return zero_dead(architecture, best, fixed) if fixed else best, run.state.history
@@ -169,7 +174,7 @@ class ModuleRun(TrainingRun):
         """Return each of the terms for each row (terms × rows)."""
         rows = self.rows.take(torch.from_numpy(index).to(self.device))
         available = {m: torch.from_numpy(bits).to(self.device) for m, bits in shown.items()}
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.mixed_precision):
             output = self.network(rows.features, available).float()
         task = task_loss(output, rows.labels, self.task)
         own = getattr(self.network, "loss", None)

@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import DataRecord, LatticeSpec, ModelRecord, ModuleSpec
+from mbd.formats.model import DataRecord, JointSpec, LatticeSpec, ModelRecord, ModuleSpec
 from mbd.params import Params
-from mbd.params.learning import JointSettings, LatticeSettings, ModelSettings, TrainingSettings
+from mbd.params.learning import LatticeSettings, ModelSettings, TrainingSettings
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
@@ -35,7 +35,9 @@ def recorded_params(record: ModelRecord, params: Params) -> Params:
         branches = {m: names for m, names in module.branches.items() if m in module.shapes}
         model = ModelSettings(backbone=record.backbone, options=module.options, branches=branches)
     else:
-        model = ModelSettings(backbone=record.backbone, joint=JointSettings.model_validate(record.spec))
+        joint = JointSpec.model_validate(record.spec)
+        known = joint.training
+        model = ModelSettings(backbone=record.backbone, joint=joint.settings)
     training = {**params.training.model_dump(), **known, "seed": int(record.seed)}
     return params.model_copy(update={"model": model, "training": TrainingSettings.model_validate(training)})
 

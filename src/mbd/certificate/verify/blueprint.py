@@ -6,10 +6,9 @@ would believe whatever that code does. A model whose tensors are exactly these h
 
 from collections.abc import Callable, Iterator, Mapping
 
-from mbd.formats.model import LatticeSpec, ModelRecord
+from mbd.formats.model import JointSpec, LatticeSpec, ModelRecord
 from mbd.model.lattice import landmarks_name, module_tensors, projection_name, tensor_name
 from mbd.names import dotless
-from mbd.params.learning import JointSettings
 
 Shape = tuple[int, ...]
 
@@ -38,7 +37,7 @@ def _perceptron(name: str, inputs: int, hidden: int, outputs: int) -> Iterator[t
 
 
 def _joint(record: ModelRecord, outputs: int, _: Mapping[str, Shape]) -> Iterator[tuple[str, Shape]]:
-    modalities, spec = record.modalities, JointSettings.model_validate(record.spec)
+    modalities, spec = record.modalities, JointSpec.model_validate(record.spec)
     total = sum(modalities.values())
     for modality, dim in modalities.items():
         yield from _pathway(f"modality.{dotless(modality)}", dim, total - dim, spec)
@@ -49,7 +48,7 @@ def _joint(record: ModelRecord, outputs: int, _: Mapping[str, Shape]) -> Iterato
     yield "label_scale", (1,)
 
 
-def _pathway(name: str, dim: int, dim_of_others: int, spec: JointSettings) -> Iterator[tuple[str, Shape]]:
+def _pathway(name: str, dim: int, dim_of_others: int, spec: JointSpec) -> Iterator[tuple[str, Shape]]:
     d_p = spec.property_dim
     yield f"{name}.mean", (dim,)
     yield f"{name}.scale", (dim,)
