@@ -2,6 +2,7 @@
 of a user affects it."""
 
 import os
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     except ModuleNotFoundError as error:
         return error.name in OF_EXTRAS or None
     return None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fixtures of a module or session begin before those of a test. Runs use the same paths of stores again, and what
+    a cache knows of the log at such a path would be of another run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True)
