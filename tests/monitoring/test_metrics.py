@@ -45,6 +45,7 @@ COUNTED = {
     "events",
     "rows",
     "ready",
+    "writable",
     "total",
 }
 UNITS = {"seconds", "ratio", "epsilon", "error"}
