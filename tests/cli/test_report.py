@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.statements import SmallOffice
+from tests.report.statements import SmallAuthority
 
 
 def mbd(*arguments: str | Path, seed: str = "0") -> subprocess.CompletedProcess[str]:
@@ -21,11 +21,11 @@ def mbd(*arguments: str | Path, seed: str = "0") -> subprocess.CompletedProcess[
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> SmallOffice:
-    return SmallOffice.make(tmp_path_factory.mktemp("office"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> SmallAuthority:
+    return SmallAuthority.make(tmp_path_factory.mktemp("authority"))
 
 
-def test_a_page_has_the_same_bytes_in_every_process(authority: SmallOffice, tmp_path: Path) -> None:
+def test_a_page_has_the_same_bytes_in_every_process(authority: SmallAuthority, tmp_path: Path) -> None:
     bundle = authority.publish("certified")
     for seed in ("1", "2"):
         done = mbd("report", bundle, "--out", tmp_path / f"{seed}.html", seed=seed)
@@ -34,7 +34,7 @@ def test_a_page_has_the_same_bytes_in_every_process(authority: SmallOffice, tmp_
     assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
 
 
-def test_pages_of_a_store(authority: SmallOffice, tmp_path: Path) -> None:
+def test_pages_of_a_store(authority: SmallAuthority, tmp_path: Path) -> None:
     authority.publish("exact")
     done = mbd("report", "--store", authority.url, "--out", tmp_path / "site", "--trust", authority.trust_file)
     assert done.returncode == 0, done.stderr
@@ -42,7 +42,7 @@ def test_pages_of_a_store(authority: SmallOffice, tmp_path: Path) -> None:
     assert (tmp_path / "site" / "index.html").is_file()
 
 
-def test_either_a_bundle_or_a_store(authority: SmallOffice, tmp_path: Path) -> None:
+def test_either_a_bundle_or_a_store(authority: SmallAuthority, tmp_path: Path) -> None:
     for arguments in ([], [str(tmp_path), "--store", authority.url]):
         done = mbd("report", *arguments, "--out", tmp_path / "x.html")
         assert done.returncode == 2

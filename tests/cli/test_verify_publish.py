@@ -19,7 +19,9 @@ HEAVY = ("torch", "boto3", "scipy", "sklearn", "matplotlib", "dvc", "kfp", "dp_a
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    authority = CertificateAuthority.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
+    authority = CertificateAuthority.make(
+        make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("authority")
+    )
     authority.bundle("exact")
     return authority
 

@@ -59,7 +59,7 @@ class MonitoringStack:
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoringStack]:
     folder = tmp_path_factory.mktemp("monitoring")
-    authority = CertificateAuthority.make(make_home(folder / "home"), folder / "office")
+    authority = CertificateAuthority.make(make_home(folder / "home"), folder / "authority")
     authority.publish("certified")
     port, log = free_port(), folder / "exporter.log"
     command = [sys.executable, "-c", "from mbd.cli import main; main()", "exporter", "--port", str(port)]

@@ -32,7 +32,7 @@ from tests.certificate.tampering import (
 )
 from tests.integration.servers.chromium import Browser
 from tests.integration.verification_panel import VerificationPanel, checked, shown
-from tests.report.statements import SmallOffice
+from tests.report.statements import SmallAuthority
 
 pytestmark = pytest.mark.services
 
@@ -42,7 +42,7 @@ SHARED = ("signatures", "key validity", "log inclusion", "log checkpoint")
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
+    return CertificateAuthority.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def _checkpoint(panel: VerificationPanel) -> None:
 
 
 def _other_trust(panel: VerificationPanel) -> None:
-    other = SmallOffice.make(panel.folder / "other")
+    other = SmallAuthority.make(panel.folder / "other")
     shutil.copyfile(other.trust_file, panel.folder / "trust.json")
 
 
@@ -275,15 +275,15 @@ TRUSTS: dict[str, tuple[Change, bool]] = {
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallOffice, Path]:
-    """An office of two holders, and a certificate that is neither the first nor the last of its log."""
-    authority = SmallOffice.make(tmp_path_factory.mktemp("pair"), "first", "second")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallAuthority, Path]:
+    """An authority of two holders, and a certificate that is neither the first nor the last of its log."""
+    authority = SmallAuthority.make(tmp_path_factory.mktemp("pair"), "first", "second")
     return authority, authority.publish("certified")
 
 
 @pytest.mark.parametrize("name", TRUSTS)
 def test_the_page_judges_keys_as_mbd_verify_does(
-    browser: Browser, pair: tuple[SmallOffice, Path], tmp_path: Path, name: str
+    browser: Browser, pair: tuple[SmallAuthority, Path], tmp_path: Path, name: str
 ) -> None:
     authority, bundle = pair
     change, good = TRUSTS[name]
@@ -297,7 +297,7 @@ def test_the_page_judges_keys_as_mbd_verify_does(
 
 
 def test_proofs_from_a_log_of_many_entries(browser: Browser, tmp_path: Path) -> None:
-    authority = SmallOffice.make(tmp_path / "office")
+    authority = SmallAuthority.make(tmp_path / "authority")
     bundles = [authority.publish("exact", supersedes=f"{number:064x}") for number in range(12)]
     for number, bundle in enumerate(bundles):
         panel = VerificationPanel.set_up(tmp_path / f"desk-{number}", bundle, authority.trust_file)

@@ -7,7 +7,7 @@ import pytest
 from mbd.steps import report
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import VerificationPanel, checked
-from tests.report.statements import SmallOffice, attack, leakage
+from tests.report.statements import SmallAuthority, attack, leakage
 
 pytestmark = pytest.mark.services
 
@@ -17,13 +17,13 @@ PICTURES = [(width, scheme) for width in (390, 1280) for scheme in SCHEMES]
 
 @pytest.fixture
 def panel(tmp_path: Path) -> VerificationPanel:
-    authority = SmallOffice.make(tmp_path / "office")
+    authority = SmallAuthority.make(tmp_path / "authority")
     return VerificationPanel.set_up(tmp_path / "desk", authority.publish("surgery"), authority.trust_file)
 
 
 def test_a_hostile_certificate_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     wicked = "</script><script>document.title = 'gone'</script><img src=x onerror=\"document.title='gone'\">"
-    authority = SmallOffice.make(tmp_path / "office")
+    authority = SmallAuthority.make(tmp_path / "authority")
     found = leakage() | {"attacks": [attack(wicked, measure=wicked)]}
     evaluation = {"metrics_sha256": "a" * 64, "modalities": [wicked], "rows": 1, "metrics": {wicked: 1.0}}
     bundle = authority.publish(
@@ -93,7 +93,7 @@ def test_on_paper_the_tables_are_open_and_nothing_asks_to_be_clicked(
 
 
 def test_the_index_leads_to_the_pages(browser: Browser, tmp_path: Path) -> None:
-    authority = SmallOffice.make(tmp_path / "office")
+    authority = SmallAuthority.make(tmp_path / "authority")
     digest = authority.publish("exact").name
     report.of_store(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
     browser.look(390, "light")

@@ -46,7 +46,9 @@ def credentials(s3: S3) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     """A certificate authority with an unpublished bundle."""
-    authority = CertificateAuthority.make(make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("office"))
+    authority = CertificateAuthority.make(
+        make_home(tmp_path_factory.mktemp("home")), tmp_path_factory.mktemp("authority")
+    )
     for kind in ("exact", "subjects"):
         authority.bundle(kind)
     return authority

@@ -23,7 +23,7 @@ from tests.integration.command import mbd
 
 @pytest.fixture
 def authority(model_workspace: ModelWorkspace, tmp_path: Path) -> CertificateAuthority:
-    authority = CertificateAuthority.make(model_workspace, tmp_path / "office")
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     authority.publish("surgery")
     return authority
 

@@ -62,7 +62,7 @@ class PurgeWorkspace:
         repository.dvc("add", "--quiet", "build/features", "build/model")
         repository.git("add", "--all")
         repository.git("commit", "--quiet", "--message", "a model that knows audio")
-        authority = CertificateAuthority.make(model_workspace, folder / "office")
+        authority = CertificateAuthority.make(model_workspace, folder / "authority")
         authority.publish(kind)
         return cls(folder, authority, repository, kind)
 
@@ -153,9 +153,9 @@ class PurgeWorkspace:
 
     def moved_to(self, folder: Path, environment: dict[str, str]) -> "PurgeWorkspace":
         """Return a copy of everything in another folder."""
-        for part in ("work", "remote", "office"):
+        for part in ("work", "remote", "authority"):
             shutil.copytree(self.folder / part, folder / part, symlinks=True)
-        authority = CertificateAuthority(folder / "office", self.authority.model_workspace)
+        authority = CertificateAuthority(folder / "authority", self.authority.model_workspace)
         return PurgeWorkspace(folder, authority, SampleRepository(folder / "work", environment), self.kind)
 
     def clone(self) -> SampleRepository:

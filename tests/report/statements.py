@@ -1,4 +1,4 @@
-"""Certificates of every kind, composed by hand, and a small office that signs and publishes them: without a model."""
+"""Certificates of every kind, composed by hand, and a small authority that signs and publishes them: without a model."""
 
 import hashlib
 from dataclasses import dataclass
@@ -175,11 +175,11 @@ def leakage() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SmallOffice(KeyedStore):
+class SmallAuthority(KeyedStore):
     """Keys, trust and a store in one folder."""
 
     @classmethod
-    def make(cls, folder: Path, *holders: str) -> "SmallOffice":
+    def make(cls, folder: Path, *holders: str) -> "SmallAuthority":
         """Make the keys of holders (by default of one) and of the log."""
         for name in holders or ("signer",):
             make_keys(folder / "keys", name)

@@ -17,15 +17,15 @@ from mbd.report.page.content import Page
 from mbd.requests.request_store import RequestStore
 from mbd.steps import report
 from mbd.storage.store import update
-from tests.report.statements import SmallOffice
+from tests.report.statements import SmallAuthority
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> SmallOffice:
-    return SmallOffice.make(tmp_path / "office")
+def authority(tmp_path: Path) -> SmallAuthority:
+    return SmallAuthority.make(tmp_path / "authority")
 
 
-def test_a_bundle_becomes_a_page_in_every_format(authority: SmallOffice, tmp_path: Path) -> None:
+def test_a_bundle_becomes_a_page_in_every_format(authority: SmallAuthority, tmp_path: Path) -> None:
     bundle = authority.publish("surgery")
     assert report.of_bundle(bundle, tmp_path / "pages") == tmp_path / "pages" / "report.html"
     names = {file.name for file in (tmp_path / "pages").iterdir()}
@@ -38,7 +38,7 @@ def test_a_bundle_becomes_a_page_in_every_format(authority: SmallOffice, tmp_pat
         assert file.read_bytes() == (tmp_path / "pages" / f"report{ending}").read_bytes()
 
 
-def test_the_same_bundle_gives_the_same_bytes(authority: SmallOffice, tmp_path: Path) -> None:
+def test_the_same_bundle_gives_the_same_bytes(authority: SmallAuthority, tmp_path: Path) -> None:
     bundle = authority.publish("certified")
     shutil.copytree(bundle, tmp_path / "elsewhere")
     report.of_bundle(bundle, tmp_path / "first")
@@ -46,7 +46,7 @@ def test_the_same_bundle_gives_the_same_bytes(authority: SmallOffice, tmp_path: 
     assert file_digests(tmp_path / "first") == file_digests(tmp_path / "second")
 
 
-def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: SmallOffice, tmp_path: Path) -> None:
+def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: SmallAuthority, tmp_path: Path) -> None:
     good, withdrawn, damaged = (authority.publish(kind).name for kind in ("exact", "surgery", "subjects"))
     authority.say(revocation(withdrawn, "the data was wrong", now()))
     RequestStore(authority.private).submit("sentiment", ["visual"], due_days=30)
@@ -70,7 +70,7 @@ def _stopped(at: datetime) -> Callable[[], datetime]:
 
 
 def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
-    authority: SmallOffice, tmp_path: Path
+    authority: SmallAuthority, tmp_path: Path
 ) -> None:
     digest = authority.publish("exact", reaudit_by=now() + timedelta(days=90)).name
     certificate = authority.params.certificate.model_copy(update={"checkpoint_days": 100})
@@ -85,7 +85,7 @@ def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
     assert "1 unknown" in (tmp_path / "frozen" / "index.md").read_text()
 
 
-def test_a_certificate_lists_the_requests_it_answers(authority: SmallOffice, tmp_path: Path) -> None:
+def test_a_certificate_lists_the_requests_it_answers(authority: SmallAuthority, tmp_path: Path) -> None:
     digest = authority.publish("exact").name
     request_store = RequestStore(authority.private)
     request = request_store.submit("sentiment", ["audio"], due_days=30, requester="desk-7")
@@ -100,7 +100,7 @@ def test_a_certificate_lists_the_requests_it_answers(authority: SmallOffice, tmp
     assert not any(b"desk-7" in file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file())
 
 
-def test_a_planted_proof_is_neither_shown_nor_stops_a_report(authority: SmallOffice, tmp_path: Path) -> None:
+def test_a_planted_proof_is_neither_shown_nor_stops_a_report(authority: SmallAuthority, tmp_path: Path) -> None:
     digest = authority.publish("exact").name
     for name, planted in (("before", None), ("junk", b"{}"), ("none", b"")):
         if planted is not None:
@@ -110,7 +110,7 @@ def test_a_planted_proof_is_neither_shown_nor_stops_a_report(authority: SmallOff
     assert len({file_digests(tmp_path / name)[page] for name in ("before", "junk", "none")}) == 1
 
 
-def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallOffice, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallAuthority, tmp_path: Path) -> None:
     bundle = authority.publish("exact")
     with pytest.raises(UsageError, match="unknown format of a page"):
         report.of_bundle(bundle, tmp_path / "page.pdf")

@@ -29,7 +29,7 @@ from tests.storage.web_server import self_signed, serving
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     model_workspace = make_home(tmp_path_factory.mktemp("home"))
-    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("office"))
+    authority = CertificateAuthority.make(model_workspace, tmp_path_factory.mktemp("authority"))
     for kind in ("subjects", "surgery", "exact"):  # audio of a subject first: later releases do not take it
         authority.publish(kind)
     return authority
@@ -58,7 +58,7 @@ def test_every_way_to_name_a_certificate(authority: CertificateAuthority) -> Non
 @pytest.fixture
 def another(authority: CertificateAuthority, tmp_path: Path) -> CertificateAuthority:
     """Another office on the same models, with nothing published yet."""
-    return CertificateAuthority.make(authority.model_workspace, tmp_path / "office")
+    return CertificateAuthority.make(authority.model_workspace, tmp_path / "authority")
 
 
 def test_a_store_names_its_latest_certificate(another: CertificateAuthority) -> None:

@@ -43,7 +43,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnsweredRequest:
     """A statement that answers a request without a deletion."""
 
     statement: str
@@ -61,13 +61,13 @@ def holds(start: Start, request: DeletionRequest, subject: str) -> bool:
     )
 
 
-def answer(start: Start, request: DeletionRequest, subject: str, url: str) -> Answer:
+def answer(start: Start, request: DeletionRequest, subject: str, url: str) -> AnsweredRequest:
     """Answer a request of a person of whom the data has nothing: by an earlier certificate, or by a statement."""
     history, params = start.base.history, start.params
     private = Path(params.certificate.private)
     for one in (one for one in history.model(request.model).persons if one.modalities == request.modalities):
         if subject in subjects_of_certificate(history.certificate(one.digest), one.digest, private):
-            return Answer(one.digest, "deleted before")
+            return AnsweredRequest(one.digest, "deleted before")
     if start.base.release is None:
         raise UsageError(
             "the log has no release of this model", value=request.model, hint="register it: `mbd register`"
@@ -86,7 +86,7 @@ def answer(start: Start, request: DeletionRequest, subject: str, url: str) -> An
         ),
     )
     digest = announce(statement, params.certificate, open_publisher(params, url), commitments)
-    return Answer(digest, "nothing was held of this person")
+    return AnsweredRequest(digest, "nothing was held of this person")
 
 
 def certified(start: Start, modalities: tuple[str, ...], subjects: Sequence[str]) -> tuple[str, Path]:

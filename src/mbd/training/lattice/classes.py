@@ -30,7 +30,7 @@ _HALVINGS = 20
 
 
 @dataclass(frozen=True)
-class Calibration:
+class ClassCalibration:
     """z = scales[0] f + scales[1] g + shift."""
 
     scales: Array
@@ -51,7 +51,7 @@ def train_logistic(rows: LogisticRows, ridge_strengths: Strengths) -> tuple[Fit,
     return whole, out_of_fold(rows.features, rows.folds, left_out)
 
 
-def calibrate(targets: Array, folds: Array, scores: Array, logits: Array) -> Calibration:
+def calibrate(targets: Array, folds: Array, scores: Array, logits: Array) -> ClassCalibration:
     """Return how scores and logits, both out of fold, become probabilities."""
     f, g = _sharpened(targets, scores), _sharpened(targets, logits)
 
@@ -64,7 +64,7 @@ def calibrate(targets: Array, folds: Array, scores: Array, logits: Array) -> Cal
     prior = -np.log((targets.sum(0) + 0.5) / (len(targets) + 0.5 * targets.shape[1]))
     discount = max(_DISCOUNTS, key=partial(_gain, targets, folds, z, prior))
     sharpness = _sharpened(targets, z + discount * prior)
-    return Calibration(sharpness * scales, sharpness * discount * prior)
+    return ClassCalibration(sharpness * scales, sharpness * discount * prior)
 
 
 def _gain(targets: Array, folds: Array, z: Array, prior: Array, discount: float) -> float:
