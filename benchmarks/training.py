@@ -25,7 +25,7 @@ from mbd.steps import features
 from mbd.tensors import Array
 from mbd.training.joint import train_joint
 from mbd.training.lattice import module, train_lattice
-from mbd.training.lattice.classes import Calibration
+from mbd.training.lattice.classes import ClassCalibration
 from mbd.training.lattice.ridge import Fit, FoldedRidge, Strengths, System
 
 EPOCHS = 4
@@ -94,7 +94,7 @@ def ratio_of_classes(folder: Path, params: Params) -> float:
     before = load_params(None, ["model.lattice.landmarks=256", "model.lattice.kernel_components=256"])
     with (
         patch.object(module, "train_logistic", lambda rows, _: ((rows.features[:0], np.zeros(7)), rows.targets)),
-        patch.object(module, "calibrate", lambda *_: Calibration(np.ones(2), np.zeros(7))),
+        patch.object(module, "calibrate", lambda *_: ClassCalibration(np.ones(2), np.zeros(7))),
     ):
         return whole / min(seconds(before) for _ in range(3))
 

@@ -1,4 +1,4 @@
-"""Certificates of every kind, composed by hand, and a small authority that signs and publishes them: without a model."""
+"""Certificates of every kind, composed by hand, and an authority that signs and publishes them, without a model."""
 
 import hashlib
 from dataclasses import dataclass
