@@ -1,6 +1,7 @@
 """Every test runs in an empty folder of its own, so that no `params.yaml`, `build/`, cache or trust file
 of a user affects it."""
 
+import logging
 import os
 from collections.abc import Iterator
 from importlib import import_module
@@ -8,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from mbd import logs
 
 ROOT = Path(__file__).parents[1]
 OF_EXTRAS = {
@@ -27,6 +30,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that take longest."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fixtures of a module or session begin before those of a test. Runs use the same paths of stores again, and what
@@ -34,6 +42,15 @@ def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root, handler = logging.getLogger("mbd"), logs._HANDLER
+    handlers, filters, propagate, level = root.handlers[:], handler.filters[:], root.propagate, root.level
+    yield
+    root.handlers[:], handler.filters[:], root.propagate = handlers, filters, propagate
+    root.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

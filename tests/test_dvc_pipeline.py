@@ -87,6 +87,7 @@ class Project:
         return [stage for stage in self.stages if f"{stage}'" in re.findall(r"Running stage '(?:.*:)?(.*')", output)]
 
 
+@pytest.mark.long
 def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(tmp_path: Path) -> None:
     project = Project(tmp_path)
     assert project.repro() == project.stages

@@ -52,6 +52,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_whole_deletion_has_the_bytes_of_the_command_line_and_a_certificate_that_verifies(
     plain: Path, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_whole_deletion_has_the_bytes_of_the_command_line_and_a_certificate_th
     assert not [path for path in (tmp_path / "kfp").iterdir() if path != outputs]  # no feature data is left
 
 
+@pytest.mark.long
 def test_with_shredding_no_artifact_is_plain_and_none_can_be_read_when_the_key_is_gone(
     plain: Path, tmp_path: Path
 ) -> None:
@@ -120,6 +122,7 @@ NETWORKS = (
 )
 
 
+@pytest.mark.long
 def test_tasks_side_by_side_train_the_networks_of_a_lattice_with_the_bytes_of_one_training(
     plain: Path, tmp_path: Path
 ) -> None:

@@ -221,7 +221,7 @@ def changed(target_model: TargetModel, variant: WeightChange, params: AttacksSet
 def to_int8_and_back(tensor: Array) -> Array:
     """Return a tensor after symmetric quantisation to 8 bits and back."""
     scale = float(np.abs(tensor).max(initial=0)) / _LEVELS
-    if scale == 0:
+    if scale < np.finfo(np.float32).tiny:  # a step that float32 cannot have: there is nothing to round
         return tensor
     levels = np.clip(np.round(tensor / scale), -_LEVELS, _LEVELS).astype(np.int8)
     return (levels * scale).astype(tensor.dtype)
