@@ -239,7 +239,7 @@ def test_wrong_credentials_are_a_clear_error(
             "--store",
             url,
         ],
-        ["verify", url],
+        ["verify", url, "--trust", authority.trust_file],
     ]
     for command in commands:
         done = mbd(*command, *options(authority, s3), environment=s3.environment | wrong)
