@@ -344,7 +344,7 @@ def _parsed(path: Path, name: str, column: pa.Array) -> tuple[Array, Array]:
     try:
         lists: list[Any] = json.loads(f"[{','.join(column.drop_null().to_pylist())}]")
         return np.concatenate(lists, dtype=np.float32), np.fromiter(map(len, lists), np.int64)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise DataError(
             f"a list cannot be read: {error}",
             file=path,
