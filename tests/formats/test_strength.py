@@ -57,6 +57,7 @@ def test_the_default_parameters_are_strong_enough() -> None:
         ("pruned_share", None),
         ("tolerance", "0.03"),
         ("relearn_rows", []),
+        ("relearn_rows", [8, "many"]),
     ],
 )
 def test_each_parameter_that_opens_the_gate_has_a_bound(name: str, value: Any) -> None:

@@ -10,7 +10,7 @@ ask again, from the record alone.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -127,7 +127,7 @@ def _sharpest(record: LeakageRecord, modality: str) -> AttackRecord | None:
 def _parameters(parameters: Mapping[str, Any]) -> Iterator[Shortfall]:
     for name, (least, most) in BOUNDS.items():
         value = parameters.get(name)
-        number = max(value, default=None) if isinstance(value, list | tuple) else value
+        number = _largest(value) if isinstance(value, list | tuple) else value
         if not isinstance(number, int | float) or not least <= number <= most:
             limits = f"at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
             yield Shortfall(
@@ -136,6 +136,11 @@ def _parameters(parameters: Mapping[str, Any]) -> Iterator[Shortfall]:
                 f"{value} is beyond the bounds of a certificate: {limits}",
                 f"attack again with attacks.{name} within {limits}",
             )
+
+
+def _largest(values: Sequence[Any]) -> float | None:
+    """Return the largest of a list of numbers; None if it is empty or holds anything else."""
+    return max(values, default=None) if all(isinstance(one, int | float) for one in values) else None
 
 
 def _rows(record: LeakageRecord) -> Iterator[Shortfall]:
