@@ -46,10 +46,12 @@ def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
+    """Other handlers are left alone: pytest gives its own to each logger that does not propagate, phase by phase."""
     root, handler = logging.getLogger("mbd"), logs._HANDLER
-    handlers, filters, propagate, level = root.handlers[:], handler.filters[:], root.propagate, root.level
+    configured, filters, propagate, level = handler in root.handlers, handler.filters[:], root.propagate, root.level
     yield
-    root.handlers[:], handler.filters[:], root.propagate = handlers, filters, propagate
+    (root.addHandler if configured else root.removeHandler)(handler)
+    handler.filters[:], root.propagate = filters, propagate
     root.setLevel(level)
 
 

@@ -63,7 +63,6 @@ def test_a_request_leaves_one_line_with_its_id_and_its_route(
     client: SiteClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mbd.serving.access")
-    logging.getLogger("mbd").propagate = True
     answer = client.get(f"/requests/{'0' * 16}")
     (record,) = (one for one in caplog.records if one.name == "mbd.serving.access")
     fields = record.__dict__["fields"]
