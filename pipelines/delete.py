@@ -75,6 +75,7 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                 evaluate(**data, model=deleted, reference=never_exposed, subjects=subjects),
                 platform,
                 cached=False,
+                names=True,
                 keeps=True,
             ).outputs["evaluation"]
             leakage = place(

@@ -175,8 +175,8 @@ def test_a_person_is_deleted_by_reference_and_stays_left_out(
     assert known.digest == certificate
     assert name not in capfd.readouterr().err + caplog.text
     assert name not in "".join(str(one.metadata) for one in run.artifacts.values())
-    published = [*(run.production.folder / "stores" / run.production.name).rglob("*")]
-    assert not [file for file in published if file.is_file() and name.encode() in file.read_bytes()]
+    written = [*(run.production.folder / "stores" / run.production.name).rglob("*"), *tmp_path.rglob("*")]
+    assert not [file for file in written if file.is_file() and name.encode() in file.read_bytes()]
 
     again = Run(run.production, tmp_path / "again")
     assert failing(again.fetch, "audio", subjects=(reference,)) == ExitCode.USAGE

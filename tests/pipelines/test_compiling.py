@@ -12,7 +12,9 @@ from pipelines import NAMES
 from pipelines.compiling import compiled
 
 GOLDENS = Path(__file__).parents[2] / "pipelines"
-SIGNING = {"certify", "publish", "purge", "register", "fetch", "delete"}
+SIGNING = {"certify", "publish", "purge", "register"}
+NAMING = {"fetch", "delete", "evaluate"}
+"""tasks of the pipeline `delete` that need the lineage key"""
 NEVER_CACHED = {"delete", "attack", "certify", "publish", "purge", "published", "reaudit", "notify"}
 NEVER_CACHED |= {"fetch", "registered-reference", "register"}
 
@@ -191,7 +193,7 @@ def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
     _, kubernetes = documents("delete", platform)
     assert all("secretAsEnv" in executor for executor in kubernetes.values())
     signing = {name for name, executor in kubernetes.items() if "secretAsVolume" in executor}
-    named = {"exec-fetch", "exec-delete"}
+    named = {"exec-fetch", "exec-delete", "exec-evaluate"}
     assert signing == {"exec-certify", "exec-publish", "exec-purge"} | named
     unmounted = {"exec-parameters", "exec-publish", "exec-notify"}
     assert {name for name, executor in kubernetes.items() if "pvcMount" not in executor} == unmounted
@@ -207,7 +209,11 @@ def test_with_a_lineage_key_of_its_own_only_what_signs_has_the_signing_keys() ->
         "exec-publish",
         "exec-purge",
     }
-    assert {name for name, found in mounted.items() if found == {"lineage"}} == {"exec-fetch", "exec-delete"}
+    assert {name for name, found in mounted.items() if found == {"lineage"}} == {
+        "exec-fetch",
+        "exec-delete",
+        "exec-evaluate",
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -215,7 +221,7 @@ def test_the_trust_file_reaches_every_task_and_signing_keys_only_those_that_sign
     _, kubernetes = documents(name, PlatformSettings(keys_secret="signing", trust_config="trust"))
     assert all(executor["configMapAsVolume"][0]["configMapName"] == "trust" for executor in kubernetes.values())
     signing = {name for name, executor in kubernetes.items() if "secretAsVolume" in executor}
-    assert signing <= {f"exec-{one}" for one in (*SIGNING, "reaudit")}
+    assert signing <= {f"exec-{one}" for one in (*SIGNING, *NAMING, "reaudit")}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -228,7 +234,7 @@ def test_what_opens_encrypted_artifacts_reaches_the_steps_that_read_or_write_the
     for step in opening:
         mounted = {one["secretName"]: one["mountPath"] for one in steps[step]["secretAsVolume"]}
         assert mounted["wrapper"] == platform.wrapper_path
-        assert ("signing" in mounted) == (step in SIGNING and (name, step) != ("sweep", "delete"))
+        assert ("signing" in mounted) == (step in SIGNING | (NAMING if name == "delete" else set()))
         in_memory = {"medium": "Memory", "mountPath": "/dev/shm", "volumeName": "plaintext"}
         assert in_memory in steps[step]["emptyDirMounts"]
 

@@ -150,7 +150,7 @@ def delete(
 ) -> None:
     """Carry out the request: for whole modalities, or for persons, by references into the private storage."""
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import sealed, verified
+    from mbd.kubeflow.sealing import hide_persons, sealed, verified
     from mbd.steps import delete as step
     from mbd.steps import persons
 
@@ -162,6 +162,8 @@ def delete(
                 result = persons.deleted_from(values, data, old, modalities, named, out)
             else:
                 result = step.run(values, data, old, modalities, (), out, verified(context, reference))
+        if subjects and result:
+            hide_persons(values.certificate, deleted)
     if result:
         _LOG.info(result.to_text())
         deleted.metadata |= {"sha256": result.record.after, "guarantee": result.record.guarantee.kind}
