@@ -89,7 +89,7 @@ def test_an_entry_that_the_archive_names_twice_differently_is_bad_data(tmp_path:
     content = bytearray(path.read_bytes())
     content[at : at + 5] = b"other"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="header .*other_labels.* differ"):
+    with pytest.raises(DataError, match=r"header .*other_labels.* differ"):
         read(path)
 
 
