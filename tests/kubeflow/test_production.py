@@ -170,6 +170,11 @@ def test_a_person_is_deleted_by_reference_and_stays_left_out(
     run.fetch("audio", subjects=(reference,))
     run.reference("audio", subjects=(reference,))
     run.certify("audio", subjects=(reference,))
+    sealed = run.artifact("deleted").folder / "deletion.json.sealed"
+    kept = sealed.read_bytes()
+    sealed.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    assert failing(run.publish) == ExitCode.BAD_DATA
+    sealed.write_bytes(kept)
     certificate = run.publish()
     (known,) = run.production.known().persons
     assert known.digest == certificate
