@@ -27,7 +27,8 @@ from mbd.params import Params, load_params
 from mbd.randomness import stream
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, models, register, train
-from mbd.steps.request import Worker, submit
+from mbd.steps.request import Worker
+from mbd.steps.submit import submit
 from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 

@@ -121,8 +121,18 @@ class ModelHistory:
             return f"{', '.join(returned)} is revoked for {self.name}, and this model {how}"
         for one in self.persons:
             if one.weights != release.weights and not _respects(release, one):
-                return f"it was trained on recordings of a person that certificate {one.digest[:16]} has deleted"
+                return trained_on_revoked(one)
         return None
+
+    def respects(self, weights: str, person: CertificateFacts) -> bool:
+        """Return whether weights are those of a release without the recordings that a person's deletion is about."""
+        same = (one for one in self.releases if one.weights == weights)
+        return weights == person.weights or any(_respects(one, person) for one in same)
+
+
+def trained_on_revoked(person: CertificateFacts) -> str:
+    """Say that a model has seen the recordings that a certificate of a person's deletion is about."""
+    return f"it was trained on recordings of a person that certificate {person.digest[:16]} has deleted"
 
 
 def _respects(release: Release, person: CertificateFacts) -> bool:
