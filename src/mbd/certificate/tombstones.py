@@ -19,7 +19,6 @@ from mbd.certificate.replay import read_history
 from mbd.certificate.trust import Trust
 from mbd.errors import DataError, MbdError
 from mbd.formats.purge import Target, TombstoneList
-from mbd.formats.statement import PurgeStatement
 from mbd.storage.store import NotThereError, Store
 
 PREFIX = "tombstones/"
@@ -81,15 +80,9 @@ def read_tombstones(store: Store, private: Store, trust: Trust) -> Tombstones:
     problems = [f"entry {one.index} of the log: {one.reason}" for one in history.blocking]
     for purge in (one for one in history.statements if one.kind == "purge"):
         try:
-            statement = history.statement(purge.digest)
+            lists.append(read_list(private, str(purge.tombstones), purge.about))
         except MbdError as error:
-            problems.append(f"{error.problem}: {purge.digest}")
-            continue
-        if isinstance(statement, PurgeStatement):
-            try:
-                lists.append(read_list(private, statement.predicate.tombstones, purge.about))
-            except MbdError as error:
-                problems.append(f"{error.problem}: {PREFIX}{statement.predicate.tombstones}")
+            problems.append(f"{error.problem}: {PREFIX}{purge.tombstones}")
     return Tombstones(tuple(lists), _released(history), tuple(problems))
 
 
