@@ -15,6 +15,7 @@ from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.params import Params
+from mbd.purge.tombstone_store import lift
 from mbd.records import Digest, Record, now
 from mbd.steps.register import open_registrar
 from mbd.steps.step import step_run
@@ -221,6 +222,7 @@ def reinstate(
     registrar = open_registrar(params, store)
     certificate = find(registrar.history(), person) if person else None
     digest, overruled = registrar.reinstate(name, modalities, reason, certificate)
+    lift(params, store)
     return ReinstateResult(digest, name, tuple(sorted(set(modalities))), overruled)
 
 
