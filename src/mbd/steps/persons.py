@@ -27,7 +27,7 @@ from mbd.records import now
 from mbd.steps import certify, delete, evaluate
 from mbd.steps.base_model import BaseModel
 from mbd.steps.publish import open_publisher
-from mbd.steps.revoked import subjects_of_certificate
+from mbd.steps.revoked import open_subjects
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def answer(start: Start, request: DeletionRequest, subject: str, url: str) -> An
     history, params = start.base.history, start.params
     private = Path(params.certificate.private)
     for one in (one for one in history.model(request.model).persons if one.modalities == request.modalities):
-        if subject in subjects_of_certificate(history.certificate(one.digest), one.digest, private):
+        if subject in open_subjects(one.subjects, one.digest, private):
             return AnsweredRequest(one.digest, "deleted before")
     if start.base.release is None:
         raise UsageError(
