@@ -29,6 +29,7 @@ from mbd.serving.inference.served import Serving
 from mbd.serving.inference.signature import Signature
 from mbd.storage import open_store
 from mbd.tensors import Array
+from tests.serving.waiting import wait_until
 
 DATATYPES = {"float32": "FP32", "float64": "FP64", "int64": "INT64", "int32": "INT32", "uint8": "UINT8"}
 VERSION = "f" * 64
@@ -196,13 +197,5 @@ def following(service: InferenceService, *names: str) -> Iterator[Client]:
     """Serve what a log says; start when these models are ready."""
     with listening(application(service)) as port, Client(port) as client:
         for name in names:
-            wait_for(lambda name=name: client.get(f"/v2/models/{name}/ready").status == 200)
+            wait_until(lambda name=name: client.get(f"/v2/models/{name}/ready").status == 200)
         yield client
-
-
-def wait_for(condition: Any, seconds: float = 60) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
