@@ -144,8 +144,15 @@ class Client:
 @contextmanager
 def listening(app: FastAPI, *, lifespan: bool = True) -> Iterator[int]:
     """Serve an application; yield the port."""
+    # These clients do not connect again: on a busy machine one may rest for longer than the default of 5 s.
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="error", lifespan="on" if lifespan else "off", ws="none"
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        lifespan="on" if lifespan else "off",
+        ws="none",
+        timeout_keep_alive=60,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
