@@ -23,6 +23,7 @@ LAYERS = [
 # the first may import the second
 NEIGHBOURS = {("training", "evaluation")}
 TOOLS = {
+    "blocks",
     "errors",
     "files",
     "randomness",
