@@ -4,7 +4,7 @@
 2. its time grows no faster than the rows;
 3. two processes sum a lattice's rows at least 1.7 times as fast as one, and the model has the same bytes.
 
-    python benchmarks/scale.py [--rows N] [--dims 48,24,16] [--once] [--classes C]
+    python benchmarks/scale.py [--rows N] [--dims 48,24,16] [--once] [--classes C] [--without STEP …]
 
 `--once` measures N alone: `--rows 200000 --dims 768,74,512 --once` is a FeatureSet of 1.2 GB.
 """
@@ -96,11 +96,13 @@ def steps(folder: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
-def measure(folder: Path, rows: int, dims: tuple[int, ...], classes: int) -> dict[str, Cost]:
+def measure(folder: Path, rows: int, dims: tuple[int, ...], classes: int, without: list[str]) -> dict[str, Cost]:
     folder.mkdir()
     write_archive(folder / "rows.npz", rows, dims, classes)
     found = {}
     for step, command in steps(folder).items():
+        if any(word in step for word in without):
+            continue
         cost = found[step] = measured(*command)
         print(f"  {rows:>9,} rows, {step}: {cost.seconds:.1f} s, {cost.peak / 1e9:.2f} GB", flush=True)
     return found
@@ -112,16 +114,17 @@ def main() -> None:
     parser.add_argument("--dims", default="48,24,16")
     parser.add_argument("--classes", type=int, default=0)
     parser.add_argument("--once", action="store_true")
+    parser.add_argument("--without", nargs="*", default=[], help="leave out the steps with these words")
     given = parser.parse_args()
     dims = tuple(int(d) for d in given.dims.split(","))
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as temporary:
         root = Path(temporary)
-        few = measure(root / "few", given.rows, dims, given.classes)
+        few = measure(root / "few", given.rows, dims, given.classes, given.without)
         for step, cost in few.items():
             print(f"{step}: {cost.peak / 1e9:.2f} GB (claim: at most {LIMIT / 1e9:.1f})")
         if given.once:
             return
-        many = measure(root / "many", 10 * given.rows, dims, given.classes)
+        many = measure(root / "many", 10 * given.rows, dims, given.classes, given.without)
         for step, cost in many.items():
             slower, larger = cost.seconds / few[step].seconds, cost.peak / few[step].peak
             print(

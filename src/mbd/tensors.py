@@ -94,13 +94,22 @@ def scratch(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
 
 def release(array: Array) -> None:
     """Give back the memory of an array that lies in a file; it is read again when it is needed again."""
+    if (mapped := _file_of(array)) is not None:
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def lies_in_file(array: Array) -> bool:
+    """Say whether an array is read from a file when it is looked at."""
+    return _file_of(array) is not None
+
+
+def _file_of(array: Array) -> mmap.mmap | None:
     owner: object = array
     while isinstance(owner, np.ndarray):
         owner = owner.base
     if isinstance(owner, memoryview):
         owner = owner.obj
-    if isinstance(owner, mmap.mmap):
-        owner.madvise(mmap.MADV_DONTNEED)
+    return owner if isinstance(owner, mmap.mmap) else None
 
 
 def open_tensors(path: Path) -> Tensors:
