@@ -24,6 +24,7 @@ LAYERS = [
 NEIGHBOURS = {("training", "evaluation")}
 TOOLS = {
     "background",
+    "blocks",
     "errors",
     "files",
     "randomness",
