@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from mbd.cli import group
 from mbd.files import read_json
+from tests.quick_mbd import quick_mbd
 
 REPOSITORY = Path(__file__).parents[1]
 RELEASE = "release/dvc.yaml"
@@ -44,8 +45,9 @@ def merge(tree: dict[str, object], change: dict[str, object]) -> dict[str, objec
 class Project:
     """A clone of this repository with small parameters."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, venv: Path) -> None:
         self.folder = folder
+        folder.mkdir()
         for name in ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", RELEASE):
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(REPOSITORY / name, folder / name)
@@ -60,7 +62,7 @@ class Project:
         self.change(SMALL)
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "DVC_"))},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(venv / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "HOME": str(folder),
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(folder / ".site"),
@@ -95,7 +97,11 @@ class Project:
 
 @pytest.mark.long
 def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(tmp_path: Path) -> None:
-    project = Project(tmp_path)
+    with quick_mbd(tmp_path / "venv") as venv:
+        check_the_life_of(Project(tmp_path / "clone", venv))
+
+
+def check_the_life_of(project: Project) -> None:
     assert project.repro() == project.stages
     assert project.repro() == []
     project.change({"training": {"seed": 1}})

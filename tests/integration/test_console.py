@@ -13,7 +13,8 @@ from mbd.certificate.layout import certificate_name, object_name, proof_name
 from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement, parse_payload
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import shown
-from tests.serving.site import Site, wait_until
+from tests.serving.site import Site
+from tests.serving.waiting import wait_until
 from tests.serving.worker_site import WorkerSite, call, wait_for_end
 
 pytestmark = pytest.mark.services

@@ -4,12 +4,16 @@ import errno
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from mbd.params.operations import StoreSettings
 from mbd.storage.tree import Tree
+from tests.monitoring.golden_store import GoldenStore
 from tests.serving.site import Site, SiteClient
+from tests.storage.s3_server import BUCKET, CREDENTIALS, Refusal, s3_server
 
 NOT_WRITABLE = "urn:missing-by-design:problem:not-writable"
 
@@ -79,3 +83,37 @@ def test_a_store_that_refuses_to_write_is_shown_until_any_server_has_written(
     by_another.change(soon.id, lambda found: found.moved("failed", "w", later))
     client.rescan()
     assert "mbd_store_writable 1.0" in client.get("/metrics", None).text
+
+
+@dataclass(frozen=True)
+class InBucket(GoldenStore):
+    """A golden store in a bucket; its keys are in the folder."""
+
+    endpoint: str | None = None
+
+    @property
+    def url(self) -> str:
+        return f"s3://{BUCKET}/mbd"
+
+    @property
+    def store_settings(self) -> StoreSettings:
+        return StoreSettings(endpoint=self.endpoint, retries=0)
+
+
+def test_a_full_bucket_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with s3_server() as server:
+        golden = replace(InBucket.open(tmp_path), endpoint=server.url)
+        site = Site.make(golden, f"store.endpoint={server.url}", "store.retries=0")
+        golden.certificate("surgery")
+        with site.client() as client:
+            entered = [client.submit(f"k-{number}").json()["id"] for number in range(2)]
+            before = dict(server.objects)
+            server.full = Refusal(507, "XMinioStorageFull")
+            assert_it_answers_and_takes_nothing(client, entered)
+            assert server.objects == before
+            server.full = None
+            assert client.submit("full").status_code == 201
+            assert "mbd_store_writable 1.0" in client.get("/metrics", None).text
+            assert len(list(golden.request_store.all())) == 3

@@ -1,9 +1,10 @@
-"""Steps `models list|show|fetch|reinstate`: the models of a store, as its log has them."""
+"""Steps `models list|show|fetch|push|reinstate`: the models of a store, as its log has them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from mbd.certificate.facts import ReferenceFacts, RegistrationFacts, Release
@@ -13,10 +14,12 @@ from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.params import Params
+from mbd.purge.tombstone_store import lift
 from mbd.records import Digest, Record, now
 from mbd.steps.base_model import fetch_model
 from mbd.steps.register import open_registrar
 from mbd.steps.step import step_run
+from mbd.storage.mlflow import RELEASE, MlflowRegistry
 
 NAME = "models-fetch"
 CURRENT = "current.json"
@@ -147,6 +150,49 @@ def _reference(model: ModelHistory, without: Sequence[str]) -> ReferenceFacts:
     return ready[without[0]]
 
 
+class PushResult(Record):
+    """A release that was written back to an MLflow registry."""
+
+    release: Digest
+    """SHA-256 of the envelope of its registration or certificate"""
+    version: str
+    """models:/NAME/VERSION"""
+    alias: str
+    tags: dict[str, str]
+
+
+def push(params: Params, history: History, name: str) -> PushResult:
+    """Write the current release of a model to the registered model `mlflow.model`, and move the alias to it.
+
+    Run again, it finds the version that is there. The tags say which certificate, of what kind, at which entry of the
+    log; they are for readers of the registry, and what counts is the log.
+    """
+    registry = MlflowRegistry(params.mlflow)
+    with TemporaryDirectory(prefix="mbd-push-") as work:
+        release = fetch(params, history, name, Path(work) / "fetched")
+        files = Path(work) / "files"
+        files.mkdir()
+        for file in (WEIGHTS, MODEL):
+            (Path(work) / "fetched" / file).rename(files / file)
+        tags = _tags(history, release)
+        version = registry.push(files, tags)
+    return PushResult(release=release.release, version=str(version), alias=params.mlflow.alias, tags=tags)
+
+
+def _tags(history: History, release: ReleaseSummary) -> dict[str, str]:
+    certificate = history.certificates.get(release.release)
+    tags = {
+        RELEASE: release.release,
+        "mbd.kind": certificate.kind if certificate else release.kind,
+        "mbd.log_entry": str(release.index),
+        "mbd.weights": release.weights,
+        "mbd.takes": ", ".join(release.inputs),
+    }
+    if certificate is None:
+        return tags
+    return tags | {"mbd.certificate": certificate.digest, "mbd.revoked": ", ".join(certificate.revoked)}
+
+
 @dataclass(frozen=True)
 class ReinstateResult:
     """Modalities that may be taken again."""
@@ -174,6 +220,7 @@ def reinstate(
     registrar = open_registrar(params, store)
     certificate = find(registrar.history(), person) if person else None
     digest, overruled = registrar.reinstate(name, modalities, reason, certificate)
+    lift(params, store)
     return ReinstateResult(digest, name, tuple(sorted(set(modalities))), overruled)
 
 

@@ -31,7 +31,7 @@ from mbd.requests.request_store import refuse_several
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import certify, delete, evaluate
 from mbd.steps.publish import open_publisher
-from mbd.steps.revoked import subjects_of_certificate
+from mbd.steps.revoked import open_subjects
 from mbd.steps.start import Start, not_taken
 from mbd.storage import open_private
 
@@ -84,7 +84,7 @@ def answer(start: Start, request: DeletionRequest, subject: str, url: str) -> An
     history, params = start.base.history, start.params
     private = Path(params.certificate.private)
     for one in (one for one in history.model(request.model).persons if one.modalities == request.modalities):
-        if subject in subjects_of_certificate(history.certificate(one.digest), one.digest, private):
+        if subject in open_subjects(one.subjects, one.digest, private):
             return AnsweredRequest(one.digest, "deleted before")
     if start.base.release is None:
         raise UsageError(

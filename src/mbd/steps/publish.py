@@ -83,7 +83,8 @@ def open_publisher(params: Params, url: str) -> Publisher:
     """Return what publishes to the store at `url`, with the log's key and the trust file of the parameters."""
     trust = read_trust(Path(params.certificate.trust))
     signer = load_signer(params.certificate.log_signer, trust)
-    return Publisher(open_store(url, params.store), params.store, signer, trust, params.certificate.checkpoint_age)
+    age, private = params.certificate.checkpoint_age, Path(params.certificate.private)
+    return Publisher(open_store(url, params.store), params.store, signer, trust, age, private)
 
 
 def _keep_record(params: Params, store: str, deletion: Path, certificate: str) -> None:

@@ -6,7 +6,7 @@ trained: recordings of a person would come back unnoticed.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,6 @@ from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
-from mbd.formats.statement import DeletionStatement
 from mbd.params import Params
 from mbd.shredding.private_folder import private_folder
 from mbd.storage import open_store
@@ -126,19 +125,24 @@ def _of(
 ) -> Revoked:
     persons: dict[str, frozenset[str]] = {}
     for certificate in certificates:
-        statement = history.certificate(certificate.digest)
-        subjects = frozenset(subjects_of_certificate(statement, certificate.digest, Path(params.certificate.private)))
+        private = Path(params.certificate.private)
+        subjects = frozenset(open_subjects(certificate.subjects, certificate.digest, private))
         for modality in certificate.modalities:
             persons[modality] = persons.get(modality, frozenset()) | subjects
     digests = tuple(sorted(one.digest for one in certificates))
     return Revoked(params.certificate.model, modalities, digests, persons)
 
 
-def subjects_of_certificate(statement: DeletionStatement, digest: str, private: Path) -> list[str]:
-    """Return the persons whose recordings a certificate says were deleted, by the openings of its commitments.
+def open_subjects(commitments: Iterable[str], digest: str, private: Path) -> list[str]:
+    """Return the persons that a certificate or statement commits to, by the openings that its issuer keeps.
+
+    Args:
+        commitments: To the persons' ids, as they were signed.
+        digest: SHA-256 of the envelope.
+        private: The folder `certificate.private`.
 
     Raises:
-        DataError: The openings, in the folder `private`, are missing.
+        DataError: The openings are missing.
     """
     file = private / f"{digest}.json"
     try:
@@ -146,12 +150,12 @@ def subjects_of_certificate(statement: DeletionStatement, digest: str, private: 
     except MbdError:
         openings = []
     found = []
-    for commitment in statement.predicate.deleted.subjects:
+    for commitment in commitments:
         opening = next((one for one in openings if one.commitment == commitment), None)
         if opening is None:
             raise DataError(
-                f"recordings of persons were deleted from {statement.predicate.model}, and it is not known whose: the "
-                "openings of the certificate's commitments are missing",
+                "a certificate is about persons, and it is not known whose recordings were deleted: the openings of "
+                "its commitments are missing",
                 file=file,
                 key="certificate.private",
                 hint="restore the file from its backup; without it nothing is trained under this name",
