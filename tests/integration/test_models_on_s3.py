@@ -31,7 +31,7 @@ from tests.steps.registering import NAME, Production, digests
 
 pytestmark = pytest.mark.services
 
-POINTS = 6
+POINTS = 5
 REGISTRATIONS = 16
 
 
