@@ -24,6 +24,7 @@ LAYERS = [
 NEIGHBOURS = {("training", "evaluation")}
 TOOLS = {
     "background",
+    "blocks",
     "errors",
     "files",
     "randomness",
@@ -48,6 +49,7 @@ ONLY_HERE = {
     "transformers": {"features/media", "model/examples/two_towers.py"},
     "h5py": {"features/sequences.py"},
     "boto3": {"storage", "shredding/kms.py", "doctor"},
+    "mlflow": {"storage/mlflow.py"},
     "fastapi": {"serving"},
     "uvicorn": {"serving"},
     "jwt": {"serving"},
