@@ -23,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,14 +98,14 @@ def mlflow_app(folder: Path) -> "FastAPI":
     from mlflow.pyfunc import scoring_server
     from mlflow.types import Schema, TensorSpec
 
-    class Predictor(pyfunc.PythonModel):  # type: ignore[misc] -- mlflow has no types
+    class Predictor(pyfunc.PythonModel):  # type: ignore[misc]
         def load_context(self, context: pyfunc.PythonModelContext) -> None:
             self.model = load(Path(context.artifacts["model"]))
 
-        def predict(self, context: object, model_input: dict[str, Array], params: object = None) -> Array:
+        # MLflow would take type hints for a signature, which is given below.
+        def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
             return self.model.predict(model_input)
 
-    warnings.simplefilter("ignore")  # that the type hints of `predict` are no signature: it is given below
     inputs = [TensorSpec(np.dtype(np.float32), (-1, *shape.size), name) for name, shape in SHAPES.items()]
     pyfunc.save_model(
         folder / "pyfunc",
@@ -115,7 +114,8 @@ def mlflow_app(folder: Path) -> "FastAPI":
         signature=ModelSignature(inputs=Schema(inputs)),
         pip_requirements=[],
     )
-    return scoring_server.init(pyfunc.load_model(str(folder / "pyfunc")))
+    app: FastAPI = scoring_server.init(pyfunc.load_model(str(folder / "pyfunc")))
+    return app
 
 
 APPS = {"ours": our_app, "plain": plain_app, "mlflow": mlflow_app}

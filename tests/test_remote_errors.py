@@ -8,7 +8,7 @@ from mbd.remote_errors import ErrorKind, classify_error
 
 def _s3(code: str, status: int = 400) -> ClientError:
     answer = {"Error": {"Code": code, "Message": "said the server"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(answer, "HeadBucket")  # type: ignore[arg-type]
+    return ClientError(answer, "HeadBucket")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class _Object:
 
 
 class S3Server(ThreadingHTTPServer):
-    """The objects by their keys; `full` is how a write is refused."""
+    """The objects by their keys; `full` is how a write is refused, from the first key that has `fills_at` in it."""
 
     daemon_threads = True
 
@@ -47,6 +47,7 @@ class S3Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, _Object] = {}
         self.full: Refusal | None = None
+        self.fills_at = ""
         self.refused = 0
         self.lock = Lock()
 
@@ -77,7 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers["Content-Length"]))
         metadata = {name: value for name, value in self.headers.items() if name.lower().startswith("x-amz-meta-")}
         with self.server.lock:
-            if self.server.full:
+            if self.server.full and self.server.fills_at in self._key:
+                self.server.fills_at = ""
                 self.server.refused += 1
                 self._send_error(self.server.full)
                 return

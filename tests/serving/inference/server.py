@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -204,5 +205,9 @@ def following(service: InferenceService, *names: str) -> Iterator[Client]:
     """Serve what a log says; start when these models are ready."""
     with listening(application(service)) as port, Client(port) as client:
         for name in names:
-            wait_until(lambda name=name: client.get(f"/v2/models/{name}/ready").status == 200)
+            wait_until(partial(_ready, client, name))
         yield client
+
+
+def _ready(client: Client, name: str) -> bool:
+    return client.get(f"/v2/models/{name}/ready").status == 200
