@@ -29,7 +29,7 @@ class MlflowServer:
 def mlflow_server(folder: Path) -> Iterator[MlflowServer]:
     """Run a server on a free loopback port, with its database and its artifacts in `folder`."""
     program, address, log = _installed(folder / "venv"), free_port(), folder / "mlflow.log"
-    command = [program, "server", "--host", "127.0.0.1", "--port", str(address), "--workers", "1"]
+    command: list[str | Path] = [program, "server", "--host", "127.0.0.1", "--port", str(address), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", folder / "artifacts"]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with pytest.MonkeyPatch.context() as patch:
