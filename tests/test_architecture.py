@@ -23,6 +23,8 @@ LAYERS = [
 # the first may import the second
 NEIGHBOURS = {("training", "evaluation")}
 TOOLS = {
+    "background",
+    "blocks",
     "errors",
     "files",
     "randomness",

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from mbd.cli import group
 from mbd.files import read_json
+from tests.quick_mbd import quick_mbd
 
 REPOSITORY = Path(__file__).parents[1]
 RELEASE = "release/dvc.yaml"
@@ -41,8 +45,9 @@ def merge(tree: dict[str, object], change: dict[str, object]) -> dict[str, objec
 class Project:
     """A clone of this repository with small parameters."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, venv: Path) -> None:
         self.folder = folder
+        folder.mkdir()
         for name in ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", RELEASE):
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(REPOSITORY / name, folder / name)
@@ -57,7 +62,7 @@ class Project:
         self.change(SMALL)
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "DVC_"))},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(venv / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "HOME": str(folder),
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(folder / ".site"),
@@ -92,7 +97,11 @@ class Project:
 
 @pytest.mark.long
 def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(tmp_path: Path) -> None:
-    project = Project(tmp_path)
+    with quick_mbd(tmp_path / "venv") as venv:
+        check_the_life_of(Project(tmp_path / "clone", venv))
+
+
+def check_the_life_of(project: Project) -> None:
     assert project.repro() == project.stages
     assert project.repro() == []
     project.change({"training": {"seed": 1}})
@@ -150,3 +159,34 @@ def check_that_outputs_are_versioned_with_how_they_came_about(project: Project) 
         tracked = {str(Path(out).relative_to(folder)) for out in [*stage["outs"], *stage.get("metrics", [])]}
         # What DVC does not know it does not remove either, and the step would not overwrite it.
         assert not {file for file in written if not any(file == t or file.startswith(f"{t}/") for t in tracked)}, name
+
+
+def test_the_stages_of_production_register_the_model_with_all_its_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    params = merge(yaml.safe_load((REPOSITORY / "params.yaml").read_text()), {**SMALL, "requests": {"revocable": None}})
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    stages = {
+        **yaml.safe_load((REPOSITORY / "dvc.yaml").read_text())["stages"],
+        **yaml.safe_load((REPOSITORY / "production/dvc.yaml").read_text())["stages"],
+    }
+    for name in ("features", "train", "references", "register"):
+        commands = stages[name]["cmd"]
+        for line in [commands] if isinstance(commands, str) else commands:
+            run_here(line.replace("${requests.modality}", "audio").replace("${store.url}", "file://build/store"))
+        assert all(Path(file).exists() for file in stages[name]["outs"])
+        read = [file for file in stages[name]["deps"] if file.startswith("build/")]
+        assert all(Path(file).exists() for file in read)
+    registered = read_json(Path("build/registration.json"))
+    assert (registered["promoted"], set(registered["references"])) == (True, {"text", "audio", "visual"})
+
+
+def run_here(line: str) -> None:
+    """Run a command of a stage, without the start of a process; what follows `>` is where its output goes."""
+    words = shlex.split(line)
+    command, file = (words[: words.index(">")], words[-1]) if ">" in words else (words, None)
+    done = CliRunner().invoke(group, command[1:])
+    assert done.exit_code == 0, (line, done.output, done.exception)
+    if file:
+        Path(file).write_text(done.stdout)

@@ -22,8 +22,8 @@ from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from mbd.steps import models, persons, publish, register, train, verify
 from mbd.steps.base_model import find_base
-from mbd.steps.persons import Start
 from mbd.steps.request import Worker
+from mbd.steps.start import Start
 from mbd.steps.submit import submit
 from tests.steps.registering import NAME, Production
 

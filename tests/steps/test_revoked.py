@@ -7,7 +7,7 @@ import pytest
 
 from mbd.certificate.guard import admit
 from mbd.certificate.layout import object_name
-from mbd.errors import VerificationError
+from mbd.errors import UsageError, VerificationError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
 from mbd.formats.statement import WEIGHTS
@@ -15,9 +15,9 @@ from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.purge.tombstone_store import purged_digests, store_tombstones
 from mbd.requests.request_store import RequestStore
-from mbd.steps import models, purge, train
+from mbd.steps import models, purge, register, train
 from mbd.steps.request import Worker
-from mbd.steps.revoked import read_revoked
+from mbd.steps.revoked import read_revoked, revocable
 from mbd.steps.submit import submit
 from tests.steps.registering import NAME, Production
 
@@ -43,6 +43,22 @@ def forget(production: Production, modality: str, person: str | None = None) -> 
 
 def test_nothing_is_left_out_where_no_model_of_the_name_is_registered(production: Production) -> None:
     assert read_revoked(production.params).modalities == ()
+    assert revocable(production.params, production.features) == ("text", "audio", "visual")
+
+
+def test_references_are_trained_for_what_may_be_revoked_and_registered_from_one_folder(
+    production: Production, tmp_path: Path
+) -> None:
+    chosen = load_params(None, [*production.settings, "requests.revocable=[visual, audio]"])
+    results = train.run_references(chosen, production.features, tmp_path / "references")
+    assert [one.without for one in results] == [("audio",), ("visual",)]
+    name, url = NAME, production.url
+    registered = register.run(production.params, production.model, [tmp_path / "references"], name, url)
+    weights = {m: sha256_file(production.references(m)[0] / WEIGHTS) for m in ("audio", "visual")}
+    assert registered.references == weights
+    unknown = load_params(None, [*production.settings, "requests.revocable=[smell]"])
+    with pytest.raises(UsageError, match="the data has no modality smell"):
+        train.run_references(unknown, production.features, tmp_path / "others")
 
 
 def test_what_was_revoked_is_in_no_later_model_until_it_is_reinstated(
@@ -50,6 +66,7 @@ def test_what_was_revoked_is_in_no_later_model_until_it_is_reinstated(
 ) -> None:
     production.register("audio")
     forget(production, "audio")
+    assert revocable(production.params, production.features) == ("text", "visual")
     with pytest.raises(VerificationError, match="audio is revoked for sentiment, and this model was trained on it"):
         production.register()
     with pytest.raises(VerificationError, match="audio is revoked"):

@@ -9,7 +9,6 @@ from typing import Literal
 
 from mbd.certificate.facts import ReferenceFacts, RegistrationFacts, Release
 from mbd.certificate.history import WITHDRAWN, History, ModelHistory
-from mbd.certificate.layout import object_name
 from mbd.certificate.state import find
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import write_file
@@ -17,6 +16,7 @@ from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.params import Params
 from mbd.purge.tombstone_store import lift
 from mbd.records import Digest, Record, now
+from mbd.steps.base_model import fetch_model
 from mbd.steps.register import open_registrar
 from mbd.steps.step import step_run
 from mbd.storage.mlflow import RELEASE, MlflowRegistry
@@ -132,9 +132,7 @@ def fetch(params: Params, history: History, name: str, out: Path, *, without: Se
             update={"weights": reference.weights, "inputs": reference.inputs, "state": "reference"}
         )
     with step_run(NAME, out, {"store": params.store}) as step:
-        step.inputs["release"] = {"path": f"{history.store.url}/certificates/{found.release}", "digest": found.release}
-        for file in (WEIGHTS, MODEL):
-            history.store.fetch(object_name(digests[file]), step.folder / file, sha256=digests[file])
+        fetch_model(history, found.release, digests, step)
         write_file(step.folder / CURRENT, found.to_json())
         step.look_at = CURRENT
     return found

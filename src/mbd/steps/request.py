@@ -14,7 +14,7 @@ otherwise the requests are carried out again.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,6 @@ from mbd.certificate.log.reader import LogDamagedError
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, GateRefusedError, MbdError, VerificationError
-from mbd.features.contract import FeatureSet
 from mbd.files import to_json, write_file
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Lease
@@ -38,12 +37,11 @@ from mbd.params import Params
 from mbd.requests.batches import Batches
 from mbd.requests.request_store import RequestStore
 from mbd.shredding.private_folder import private_folder
-from mbd.steps import attack, certify, delete, evaluate, features, persons, publish, train
+from mbd.steps import attack, certify, delete, evaluate, persons, publish
 from mbd.steps.answers import Answers, certified_before
 from mbd.steps.base_model import BaseModel, find_base
 from mbd.steps.batch_files import BatchFiles
-from mbd.steps.persons import Start
-from mbd.steps.revoked import respected_by_current
+from mbd.steps.start import Start, asked, obtain_reference, release_data
 from mbd.storage import open_store
 from mbd.storage.store import Store
 
@@ -93,6 +91,7 @@ class Worker:
 
     def _check_log(self) -> None:
         """Refuse to begin while nothing can be logged: each attempt would spend privacy budget for nothing."""
+        read_lineage_key(self.params.certificate)
         publisher = publish.open_publisher(self.params, self.store_url)
         publisher.check_head()
         publisher.complete()
@@ -154,7 +153,7 @@ class Worker:
             record, _ = load_model(model)
             pending, decision = list(claimed), Decision(batch=lease.batch, outcome="abandoned")
             try:
-                with self._data(base, record, work) as data:
+                with release_data(base, record, self.features, work) as data:
                     start = Start(self.params, base, model, record, data, work)
                     answered = self._without_answered(batches, lease, claimed, start)
                     again = base.returned(record.inputs)
@@ -169,17 +168,6 @@ class Worker:
                 return
         if decision.outcome == "certified":  # else the lease has expired, and another worker has these requests
             self._finish(batches, decision)
-
-    @contextmanager
-    def _data(self, base: BaseModel, record: ModelRecord, work: Path) -> Iterator[Path]:
-        """Within: the data that the current release was made from, without what was deleted from persons before."""
-        folder = self.features
-        if folder is None:
-            folder = work / "features"
-            features.bring(self.params, folder, base.revision, _log.warning)
-        not_taken = tuple(m for m in FeatureSet.open(folder).modalities if m not in record.inputs)
-        with respected_by_current(base.history, self.params).left_out(folder, not_taken) as data:
-            yield data
 
     def _without_answered(
         self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], start: Start
@@ -198,7 +186,9 @@ class Worker:
                 else:
                     names = ", ".join(request.modalities)
                     end("failed", note=f"{names}: deleted before, but no valid certificate in the log shows it")
-            elif request.subject and not persons.holds(start, request, self._subject(request, start.base)):
+            elif request.subject and not persons.holds(
+                start.data, request.modalities, self._subject(request, start.base)
+            ):
                 answer = persons.answer(start, request, self._subject(request, start.base), self.store_url)
                 end("certified", certificate=answer.statement, note=answer.note)
             else:
@@ -245,14 +235,9 @@ class Worker:
     def _without_modalities(self, start: Start, pending: Sequence[DeletionRequest]) -> tuple[str, Path]:
         """Delete whole modalities; return the certificate's digest and the folder of the new model."""
         params, data, record, work = self.params, start.data, start.record, start.work
-        # what is revoked for the name, and the base takes all the same, is deleted again
-        asked = {*start.base.returned(record.inputs), *(m for request in pending for m in request.modalities)}
-        modalities = [m for m in record.inputs if m in asked]
+        modalities = asked(start.base, record, [m for request in pending for m in request.modalities])
         reference, deleted = work / "reference", work / "deleted"
-        if not start.base.fetch_reference([m for m in record.inputs if m not in modalities], reference):
-            _log.info("no reference without %s is registered, so one is trained", ", ".join(modalities))
-            gone = (m for m in FeatureSet.open(data).modalities if m in record.revoked)
-            train.run(params, data, reference, without=(*gone, *modalities))
+        obtain_reference(start.base, record, modalities, nullcontext(data), reference)
         delete.run(params, data, start.model, modalities, (), deleted, reference)
         evaluate.run(params, data, [deleted, reference], work / "evaluation")
         attack.run(params, data, start.model, deleted, reference, modalities, work / "leakage")
@@ -305,9 +290,7 @@ class Worker:
             or statement.predicate.request.reference != _reference(decision.batch)
         ):
             raise DataError("the decision names a certificate of another batch", file=f"batches/{decision.batch}.json")
-        base = find_base(self.params, self.store_url, self.model)
-        if decision.certificate not in base.history.certificates:
-            base.refuse_stale(statement, model)
+        find_base(self.params, self.store_url, self.model).refuse_stale(statement, bundle.digest, model)
         return statement
 
     def _files(self, key: LineageKey) -> BatchFiles:

@@ -18,7 +18,7 @@ from mbd.certificate.history import History
 from mbd.certificate.log.tiles import PREFIX
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
-from mbd.errors import DataError, MbdError
+from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
 from mbd.params import Params
@@ -65,10 +65,16 @@ def read_revoked(params: Params) -> Revoked:
         VerificationError: The log cannot be read completely, or is not the one that was read before.
         DataError: It is not known whose recordings were deleted.
     """
+    history = _logged(params)
+    return revoked_in(history, params) if history else Revoked(params.certificate.model)
+
+
+def _logged(params: Params) -> History | None:
+    """Return what the log says; None: there are neither keys nor a log yet."""
     store, trust = open_store(params.store.url, params.store), Path(params.certificate.trust)
     if not trust.exists() and next(iter(store.list(PREFIX)), None) is None:
-        return Revoked(params.certificate.model)  # there are neither keys nor a log yet
-    return revoked_in(read_history(store, read_trust(trust)), params)
+        return None
+    return read_history(store, read_trust(trust)).require()
 
 
 def revoked_in(history: History, params: Params) -> Revoked:
@@ -82,6 +88,36 @@ def revoked_in(history: History, params: Params) -> Revoked:
 def respected_by_current(history: History, params: Params) -> Revoked:
     """Return the persons without whose recordings the current release of `certificate.model` was made."""
     return _of(history, params, history.require().model(params.certificate.model).respected)
+
+
+def persons_of(params: Params, certificates: Sequence[str]) -> Revoked:
+    """Return the persons that certificates in the log, by their digests, are about."""
+    history = _logged(params) if certificates else None
+    if history is None:
+        return Revoked(params.certificate.model)
+    return _of(history, params, [history.certificates[digest] for digest in certificates])
+
+
+def revocable(params: Params, features: Path) -> tuple[str, ...]:
+    """Return the modalities of a FeatureSet that a reference is trained for: `requests.revocable`, or all.
+
+    What is revoked for the name is left out, and so is the last modality: without it no model is left.
+
+    Raises:
+        UsageError: The data has no such modality.
+    """
+    data, chosen = FeatureSet.open(features).modalities, params.requests.revocable
+    if unknown := [m for m in chosen or () if m not in data]:
+        raise UsageError(
+            f"the data has no modality {', '.join(unknown)}",
+            key="requests.revocable",
+            value=", ".join(chosen or ()),
+            hint=f"it has {', '.join(data)}",
+        )
+    history = _logged(params)
+    model = history.model(params.certificate.model) if history else None
+    left = [m for m in data if not (model and model.registrations and m in model.revoked)]
+    return tuple(m for m in left if chosen is None or m in chosen) if len(left) > 1 else ()
 
 
 def _of(
