@@ -52,7 +52,6 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                 platform,
                 cached=False,
                 names=True,
-                keeps=True,
             ).outputs
             data = {"params": values, "dataset": start["dataset"]}
             asked = {"modalities": start["Output"], "subjects": subjects}
@@ -61,7 +60,6 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                 platform,
                 trains=True,
                 cached=False,
-                keeps=True,
             ).outputs["reference"]
             deleted = place(
                 delete(**data, **asked, model=start["model"], reference=never_exposed),
@@ -69,20 +67,17 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                 trains=True,
                 cached=False,
                 names=True,
-                keeps=True,
             ).outputs["deleted"]
             utility = place(
                 evaluate(**data, model=deleted, reference=never_exposed, subjects=subjects),
                 platform,
                 cached=False,
                 names=True,
-                keeps=True,
             ).outputs["evaluation"]
             leakage = place(
                 attack(**data, **asked, before=start["model"], after=deleted, reference=never_exposed),
                 platform,
                 cached=False,
-                keeps=True,
             ).outputs["leakage"]
             certificate = place(
                 certify(**data, deleted=deleted, leakage=leakage, evaluation=utility, request=request, run=run),
@@ -90,7 +85,6 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                 cached=False,
                 retried=False,
                 signs=True,
-                keeps=True,
             ).outputs["certificate"]
             released = place(
                 publish(params=values, certificate=certificate, deleted=deleted), platform, cached=False, signs=True
@@ -101,7 +95,6 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                 platform,
                 cached=False,
                 signs=True,
-                keeps=True,
             )
 
     return mbd_delete

@@ -32,9 +32,9 @@ def place(
     """Set image, resources, volumes and retries of a task.
 
     `trains`: on a GPU if there is one; `signs`: with the signing keys; `names`: with the lineage key, by which persons
-    and deletion records are found; `keeps`: with the volume for what must outlive the task (budget ledgers, openings of
-    commitments); `opens`: with the keys of encrypted models and
-    feature data, and memory for their plain form.
+    and deletion records are found; `keeps`: with the volume for what outlives a task (budget ledgers, openings of
+    commitments); `opens`: for models or feature data, so with that volume, because openings say whose recordings are
+    left out, with the keys of what is encrypted, and with memory for its plain form.
     """
     on_gpu = trains and platform.gpu.limit > 0
     image = platform.gpu_image if on_gpu else platform.image
@@ -59,7 +59,7 @@ def place(
         kubernetes.use_secret_as_volume(task, secret_name=platform.keys_secret, mount_path=platform.keys_path)
     if platform.lineage_secret and (signs or names):
         kubernetes.use_secret_as_volume(task, secret_name=platform.lineage_secret, mount_path=platform.lineage_path)
-    if keeps and platform.state_claim:
+    if (keeps or opens) and platform.state_claim:
         kubernetes.mount_pvc(task, pvc_name=platform.state_claim, mount_path=platform.state_path)
     if opens and platform.data_keys_claim:
         _let_decrypt(task, platform)

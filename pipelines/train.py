@@ -63,4 +63,4 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
 
 
 def _trained(task: Any, platform: PlatformSettings) -> Any:  # noqa: ANN401
-    return place(task, platform, trains=True, cached=False, keeps=True)
+    return place(task, platform, trains=True, cached=False)

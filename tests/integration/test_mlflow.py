@@ -71,9 +71,9 @@ def params_of(folder: Path, server: MlflowServer) -> Params:
 
 
 def test_from_a_version_in_mlflow_to_one_that_never_saw_the_modality(server: MlflowServer, tmp_path: Path) -> None:
+    make_keys(tmp_path / "keys", "signer")
     params, client = params_of(tmp_path, server), MlflowClient(server.url)
     url, workspace = params.store.url, tmp_path / "workspace"
-    make_keys(tmp_path / "keys", "signer")
     features.run(params, tmp_path / "features")
     (tmp_path / "logged" / "data").mkdir(parents=True)
     torch.manual_seed(0)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -32,7 +31,7 @@ from tests.steps.registering import NAME, Production, digests
 
 pytestmark = pytest.mark.services
 
-POINTS = 6
+POINTS = 5
 REGISTRATIONS = 16
 
 
@@ -68,10 +67,18 @@ def production(trained: ProductionOnS3, request: pytest.FixtureRequest) -> Produ
     return trained.with_store(request.node.name)
 
 
-def registering(production: Production, both: Store, model: Path | None = None) -> None:
-    """Register by the step, but with this store for both parts; compare with the current release if there is one."""
-    register.open_registrar = lambda params, url: production.registrar(both)  # the process is a fork
-    production.register("audio", model=model, features=production.features)
+def registering(production: Production, both: Store) -> None:
+    """Register by the step, but with this store for both parts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(register, "open_registrar", lambda params, url: production.registrar(both))
+        production.register("audio")
+
+
+def challenging(production: Production, both: Store) -> None:
+    """Register a challenger, which is compared with the current release."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(register, "open_registrar", lambda params, url: production.registrar(both))
+        production.register(model=production.folder / "challenger", features=production.features)
 
 
 def killed_everywhere(
@@ -84,9 +91,7 @@ def killed_everywhere(
     counted = production.with_store(f"{production.name}/counted")
     prepare(counted)
     counting = CountingStore(cast("Store", counted.both()))
-    opened = register.open_registrar
     run(counted, cast("Store", counting))
-    register.open_registrar = opened
     check(counted)
 
     def at(point: int) -> None:
@@ -118,12 +123,6 @@ def test_a_registration_is_there_once(production: ProductionOnS3) -> None:
 
 
 def test_a_promotion_is_decided_once(production: ProductionOnS3) -> None:
-    challenger = production.folder / "challenger"
-
-    def run(here: Production, both: Store) -> None:
-        register.open_registrar = lambda params, url: here.registrar(both)
-        here.register(model=challenger, features=here.features)
-
     def check(here: ProductionOnS3) -> None:
         model = known(here, 2)
         first, second = model.registrations
@@ -131,7 +130,7 @@ def test_a_promotion_is_decided_once(production: ProductionOnS3) -> None:
         assert second.previous == first.digest
 
     tolerant = production.with_store(production.name, "registration.margin=100")
-    killed_everywhere(tolerant, lambda here: registering(here, cast("Store", here.both())), run, check)
+    killed_everywhere(tolerant, lambda here: registering(here, cast("Store", here.both())), challenging, check)
 
 
 def test_a_reinstatement_is_there_once(production: ProductionOnS3) -> None:

@@ -192,6 +192,8 @@ def test_a_person_is_deleted_by_reference_and_stays_left_out(
         split = FeatureSet.open(folder).split("train")
         assert not split.available["audio"][split.groups == name].any()
     assert again.reference("visual").metadata == {"trained": True}  # the registered one has heard them
+    steps.features(again.params, again.artifact("all"), again.artifact("metrics"))  # of a retraining
+    assert FeatureReference.read(again.artifact("all").folder, "reference").left_out == (certificate,)
 
 
 def test_an_unknown_reference_to_a_person_is_an_error(run: Run) -> None:

@@ -195,7 +195,7 @@ def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
     signing = {name for name, executor in kubernetes.items() if "secretAsVolume" in executor}
     named = {"exec-fetch", "exec-delete", "exec-evaluate"}
     assert signing == {"exec-certify", "exec-publish", "exec-purge"} | named
-    unmounted = {"exec-parameters", "exec-publish", "exec-notify"}
+    unmounted = {"exec-parameters", "exec-notify"}
     assert {name for name, executor in kubernetes.items() if "pvcMount" not in executor} == unmounted
 
 

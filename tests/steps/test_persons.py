@@ -20,7 +20,7 @@ from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.records import now
 from mbd.requests.request_store import RequestStore
-from mbd.steps import models, persons, publish, train, verify
+from mbd.steps import models, persons, publish, register, train, verify
 from mbd.steps.base_model import find_base
 from mbd.steps.request import Worker
 from mbd.steps.start import Start
@@ -142,6 +142,25 @@ def test_persons_stay_forgotten_in_later_deletions_and_trainings(production: Pro
     (done,) = carry_out(production)
     assert done.state == "certified"
     assert production.known().revoked == {"audio"}
+
+
+def test_a_person_may_revoke_every_modality(production: Production, tmp_path: Path) -> None:
+    person = person_in(production, "train")
+    for modality in ("text", "audio", "visual"):
+        (done,) = ask(production, person, modality=modality)
+        assert done.state == "certified", done.history[-1].note
+    (tmp_path / "data").mkdir()
+    leave_out(production.features, tmp_path / "data", {key: [person] for key in ("text", "audio", "visual")})
+    elsewhere = load_params(None, [*production.settings, f"store.url=file://{tmp_path}/store"])
+    expected = train.run(elsewhere, tmp_path / "data", tmp_path / "expected")
+    current = production.known().current
+    assert current is not None
+    assert expected is not None
+    assert current.weights == expected.sha256
+    train.run(production.params, production.features, tmp_path / "again")
+    train.run(production.params, production.features, tmp_path / "reference", ("text",))
+    register.run(production.params, tmp_path / "again", [tmp_path / "reference"], NAME, production.url)
+    assert production.known().references["text"] is not None
 
 
 def test_a_model_that_still_holds_a_revoked_person_is_not_published(production: Production, tmp_path: Path) -> None:

@@ -186,21 +186,13 @@ def _splits_with(data: FeatureSet, modality: str, subjects: frozenset[str]) -> t
     """Return the splits in which these subjects have recordings of a modality.
 
     Raises:
-        DataError: One of them is in no split, or a row in train would be left without any modality.
+        DataError: One of them is in no split.
     """
     found, known = [], set[str]()
     for name in data.manifest.splits:
         split = data.split(name)
         known |= subjects.intersection(split.groups.tolist())
         theirs = np.isin(split.groups, list(subjects)) & split.available[modality]
-        others = np.any([bits for m, bits in split.available.items() if m != modality], axis=0)
-        if name == "train" and (theirs & ~others).any():
-            raise DataError(
-                f"{int((theirs & ~others).sum())} rows of these subjects have no other modality: they would be left "
-                "empty",
-                key="--subject",
-                hint="drop these rows from the data and train again",
-            )
         if theirs.any():
             found.append(name)
     if subjects - known:

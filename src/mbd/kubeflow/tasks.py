@@ -48,11 +48,12 @@ def features(params: Artifact, dataset: Artifact, metrics: Artifact) -> list[str
     """Make or fetch the FeatureSet; hand on a reference to it. Return the modalities to train references without."""
     from mbd.kubeflow.reference import keep_shared, make_reference
     from mbd.kubeflow.sealing import work_folder
-    from mbd.steps.revoked import revocable
+    from mbd.steps.revoked import read_revoked, revocable
 
     with running(params, "features") as (values, _), work_folder(values.shredding, "mbd-features-") as work:
         folder = work / "features"
-        reference, summary = make_reference(values, folder)
+        made, summary = make_reference(values, folder)
+        reference = made.model_copy(update={"left_out": read_revoked(values).certificates})
         dataset.metadata |= {"name": reference.name, "digest": reference.digest, "commit": reference.commit or ""}
         metrics.metadata |= numbers(summary.ridge)
         write_file(Path(dataset.path), reference.to_json())

@@ -94,7 +94,7 @@ class PlatformSettings(Settings):
     trust_path: str = "/workspace/build/trust"
     """folder of certificate.trust in a container, if there is a trust_config"""
     state_claim: str | None = None
-    """persistent volume claim with the budget ledgers, mounted at state_path; certified deletions need one"""
+    """persistent volume claim with budget ledgers and openings of commitments, mounted at state_path; null: none"""
     state_path: str = "/workspace/build/ledgers"
     """folder of deletion.ledgers in a container"""
     data_keys_claim: str | None = None
