@@ -12,10 +12,13 @@ import os
 import pkgutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
+import time
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -30,6 +33,30 @@ server.sendall(json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode())
 server.shutdown(socket.SHUT_WR)
 sys.exit(int(server.recv(8) or b"1"))
 """
+
+
+@contextmanager
+def quick_mbd(folder: Path) -> Iterator[Path]:
+    """Yield a folder to be taken for a virtual environment, whose `mbd` needs no start-up."""
+    with tempfile.TemporaryDirectory() as short:  # the path of a socket has to be
+        path, executable = Path(short) / "socket", folder / "bin" / "mbd"
+        executable.parent.mkdir(parents=True)
+        executable.write_text(client(path))
+        executable.chmod(0o755)
+        (folder / ".installed").touch()
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.quick_mbd", str(path)],
+            cwd=Path(__file__).parents[1],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        try:
+            while not path.exists():
+                assert server.poll() is None, "the server of commands has ended"
+                time.sleep(0.05)
+            yield folder
+        finally:
+            server.terminate()
+            server.wait()
 
 
 def client(path: Path) -> str:
