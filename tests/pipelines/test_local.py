@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mbd.shredding.keys import KeyDestroyedError
 from pipelines.local import StepFailedError
 from tests.digests import path_digest
 from tests.pipelines.small import as_options, only_run
+from tests.quick_mbd import quick_tasks
 from tests.shredding.build import files_with, windows
 
 NETWORKS = (
@@ -52,6 +54,12 @@ def by_command_line(folder: Path) -> None:
         placed = [str(folder / part) if part in steps else part for part in given]
         done = run(command, *placed, "--out", str(folder / name), settings=NETWORKS)
         assert done.exit_code == 0, (name, done.output, done.exception)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with quick_tasks(tmp_path_factory.mktemp("quick") / "venv"):
+        yield
 
 
 @pytest.fixture(scope="module")
