@@ -31,10 +31,9 @@ class Ridge:
 
     def predict(self, features: Array) -> Array:
         """Return the prediction for each row (a column for each target)."""
-        weights = self.weights / self.scale[:, None]
-        offset, found = self.offset - self.mean @ weights, np.empty((len(features), len(self.offset)))
+        found = np.empty((len(features), len(self.offset)))
         for rows in spans(*features.shape):
-            found[rows] = features[rows] @ weights + offset
+            found[rows] = ((features[rows] - self.mean) / self.scale) @ self.weights + self.offset
         return found
 
 
