@@ -122,5 +122,5 @@ def test_a_backbone_is_asked_what_it_can_do_and_not_for_its_name_or_class(packag
                 kind in ast.unparse(node) for kind in ("JointNetwork", "JointBackbone", "Lattice")
             )
             if named or of_class:
-                found.append(f"{file.relative_to(SOURCE)}:{node.lineno}")
+                found.append(f"{file.relative_to(SOURCE)}: {ast.unparse(node)}")
     assert not found

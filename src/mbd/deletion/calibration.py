@@ -132,7 +132,7 @@ def reconstruction(modality: str) -> Losses:
 def _prediction(network: nn.Module, batch: Batch, generated: Collection[str], task: Task) -> Tensor:
     network, inputs, available = _parts(network, batch)
     complete = network.complete(inputs, available, {m: network.generate(m, inputs) for m in generated})
-    return supervised(network.head(network.fuse(complete, available)), batch[_LABELS], task)
+    return supervised(network.answer(network.fuse(complete, available), inputs, available), batch[_LABELS], task)
 
 
 def supervised(output: Tensor, labels: Tensor, task: Task) -> Tensor:

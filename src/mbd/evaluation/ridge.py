@@ -36,7 +36,24 @@ def fit_ridge(features: Array, targets: Array) -> Ridge:
     mean, scale = x.mean(0), np.maximum(x.std(0), _DEVIATION_FLOOR)
     x = (x - mean) / scale
     offset = targets.mean(0)
-    y = targets - offset
+    solution = solve_ridge(x, targets - offset)
+    return Ridge(mean, scale, solution.weights, offset, solution.strength)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The map of least leave-one-out error."""
+
+    weights: Array
+    """d × t"""
+    strength: float
+    """λ"""
+    left_out: Array
+    """n × t: what the map without a row predicts for it"""
+
+
+def solve_ridge(x: Array, y: Array) -> Solution:
+    """Fit centred targets `y` (n × t) on standardised features `x` (n × d), in float64."""
     wide = x.shape[1] > x.shape[0]
     values, vectors = np.linalg.eigh(x @ x.T if wide else x.T @ x)
     values = np.maximum(values, 0)
@@ -44,15 +61,15 @@ def fit_ridge(features: Array, targets: Array) -> Ridge:
     scores = vectors * np.sqrt(values) if wide else x @ vectors
     projected = scores.T @ y
     squared = scores**2
-    best = (np.inf, 0.0)
+    best: tuple[float, float, Array] = (np.inf, 0.0, y)
     for strength in LAMBDAS:
         shrink = 1 / (values + strength)
         leverage = squared @ shrink + 1 / len(x)
         residual = (y - scores @ (shrink[:, None] * projected)) / np.maximum(1 - leverage, 1e-9)[:, None]
-        best = min(best, (float((residual**2).mean()), float(strength)))
-    strength = best[1]
+        best = min(best, (float((residual**2).mean()), float(strength), residual), key=lambda found: found[:2])
+    _, strength, residual = best
     if wide:
         weights = x.T @ (vectors @ ((vectors.T @ y) / (values + strength)[:, None]))
     else:
         weights = vectors @ ((vectors.T @ (x.T @ y)) / (values + strength)[:, None])
-    return Ridge(mean, scale, weights, offset, strength)
+    return Solution(weights, strength, y - residual)

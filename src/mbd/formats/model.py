@@ -93,6 +93,8 @@ def recorded_training(training: TrainingSettings) -> dict[str, Any]:
 class JointSpec(JointSettings):
     """`spec` of a joint model."""
 
+    linear_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """as in the parameters; a version that did not record it had no linear map"""
     training: dict[str, Any] = Field(default_factory=dict)
     """settings with which it was trained; empty: a version trained it that did not record them"""
 
