@@ -7,7 +7,10 @@
    than a plain handler (FastAPI with a pydantic model of the body) that calls `predict` for each request. The server
    computes waiting rows together, the handler one at a time: that is the reason, and it needs clients at once. Where
    `wrk` is installed, it measures both as well, as a client that costs less than this one.
-3. Memory is flat: over `--requests` requests (200,000) to a small model it grows by less than 100 bytes for each.
+3. With `--beside mlflow`: more answers for each second, and a smaller 99th percentile of the time, than the scoring
+   server of MLflow with a pyfunc that calls `predict` of the same model, on single rows and on 32 rows, both as JSON.
+   `--python` names the interpreter of an environment that has mlflow, pandas and this package.
+4. Memory is flat: over `--requests` requests (200,000) to a small model it grows by less than 100 bytes for each.
 """
 
 import argparse
@@ -24,6 +27,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
 
 import numpy as np
 
@@ -32,10 +37,14 @@ from mbd.model.predictor import Model, load
 from mbd.tensors import Array
 from tests.serving.inference.server import application, encode, module_model, rows_of, service_of
 
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
 SHAPES = {"text": Shape.vector(768), "audio": Shape.vector(74), "visual": Shape.vector(47)}
 SMALL = {"text": Shape.vector(16), "audio": Shape.vector(8)}
 FACTORY = "mbd.model.examples.crossmodal:CrossModalTransformer"
 NAME, CLIENTS, ROUNDS = "sentiment", 32, 3
+JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
@@ -56,33 +65,69 @@ class Measured:
         return f"{self.rows:8.0f} rows/s, p99 {self.p99 * 1e3:7.1f} ms"
 
 
+def our_app(folder: Path) -> "FastAPI":
+    service = service_of({NAME: load(folder / "model")}, folder)
+    service.batcher.start()
+    return application(service)
+
+
+def plain_app(folder: Path) -> "FastAPI":
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+
+    app, model = FastAPI(), load(folder / "model")
+
+    class Body(BaseModel):
+        inputs: dict[str, list[list[float]]]
+
+    class Prediction(BaseModel):
+        prediction: list[float]
+
+    @app.post("/predict")
+    def predict(body: Body) -> Prediction:
+        inputs = {name: np.array(values, np.float32) for name, values in body.inputs.items()}
+        return Prediction(prediction=model.predict(inputs).tolist())
+
+    return app
+
+
+def mlflow_app(folder: Path) -> "FastAPI":
+    """Return the application that `mlflow models serve` runs, with the model saved and loaded as a pyfunc."""
+    from mlflow import pyfunc
+    from mlflow.models import ModelSignature
+    from mlflow.pyfunc import scoring_server
+    from mlflow.types import Schema, TensorSpec
+
+    class Predictor(pyfunc.PythonModel):  # type: ignore[misc]
+        def load_context(self, context: pyfunc.PythonModelContext) -> None:
+            self.model = load(Path(context.artifacts["model"]))
+
+        # MLflow would take type hints for a signature, which is given below.
+        def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+            return self.model.predict(model_input)
+
+    inputs = [TensorSpec(np.dtype(np.float32), (-1, *shape.size), name) for name, shape in SHAPES.items()]
+    pyfunc.save_model(
+        folder / "pyfunc",
+        python_model=Predictor(),
+        artifacts={"model": str(folder / "model")},
+        signature=ModelSignature(inputs=Schema(inputs)),
+        pip_requirements=[],
+    )
+    app: FastAPI = scoring_server.init(pyfunc.load_model(str(folder / "pyfunc")))
+    return app
+
+
+APPS = {"ours": our_app, "plain": plain_app, "mlflow": mlflow_app}
+
+
 def serve(kind: str, folder: Path) -> None:
     """Run a server; print its port."""
     import torch
     import uvicorn
-    from fastapi import FastAPI
-    from pydantic import BaseModel
 
-    model = load(folder / "model")
     torch.set_num_threads(1)
-    if kind == "ours":
-        service = service_of({NAME: model}, folder)
-        service.batcher.start()
-        app = application(service)
-    else:
-        app = FastAPI()
-
-        class Body(BaseModel):
-            inputs: dict[str, list[list[float]]]
-
-        class Prediction(BaseModel):
-            prediction: list[float]
-
-        @app.post("/predict")
-        def predict(body: Body) -> Prediction:
-            inputs = {name: np.array(values, np.float32) for name, values in body.inputs.items()}
-            return Prediction(prediction=model.predict(inputs).tolist())
-
+    app = APPS[kind](folder)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off"))
 
     async def run() -> None:
@@ -96,9 +141,9 @@ def serve(kind: str, folder: Path) -> None:
 
 
 @contextmanager
-def running(kind: str, folder: Path) -> Iterator[tuple[int, int]]:
+def running(kind: str, folder: Path, python: str = sys.executable) -> Iterator[tuple[int, int]]:
     """Run a server in a process of its own; yield its port and its process id."""
-    command = [sys.executable, __file__, "--serve", kind, "--folder", str(folder)]
+    command = [python, __file__, "--serve", kind, "--folder", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
@@ -172,6 +217,11 @@ def infer_requests(batches: Sequence[dict[str, Array]], *, binary: bool) -> list
     return [http(f"/v2/models/{NAME}/infer", *encode(batch, binary=binary)) for batch in batches]
 
 
+def as_json(batches: Sequence[dict[str, Array]]) -> list[bytes]:
+    """Return the bodies that a plain handler and MLflow take."""
+    return [json.dumps({"inputs": {m: x.tolist() for m, x in batch.items()}}).encode() for batch in batches]
+
+
 def large_batches(model: Model, port: int, count: int) -> None:
     batches = [rows_of(model, 32, seed=seed) for seed in range(8)]
     requests = infer_requests(batches, binary=True)
@@ -184,15 +234,15 @@ def large_batches(model: Model, port: int, count: int) -> None:
 
 def single_rows(model: Model, folder: Path, port: int, count: int) -> None:
     batches = [rows_of(model, 1, seed=seed) for seed in range(64)]
-    as_json, as_bytes = (infer_requests(batches, binary=binary) for binary in (False, True))
-    bodies = [json.dumps({"inputs": {m: x.tolist() for m, x in batch.items()}}).encode() for batch in batches]
-    plain = [http("/predict", body, {"Content-Type": "application/json"}) for body in bodies]
+    in_json, in_bytes = (infer_requests(batches, binary=binary) for binary in (False, True))
+    bodies = as_json(batches)
+    plain = [http("/predict", body, JSON) for body in bodies]
     with running("plain", folder) as (other, _):
         measure(other, plain, 1, 50, CLIENTS)
         rounds = [
             (
-                measure(port, as_json, 1, count, CLIENTS),
-                measure(port, as_bytes, 1, count, CLIENTS),
+                measure(port, in_json, 1, count, CLIENTS),
+                measure(port, in_bytes, 1, count, CLIENTS),
                 measure(other, plain, 1, count, CLIENTS),
                 direct(model, batches, count),
             )
@@ -201,18 +251,39 @@ def single_rows(model: Model, folder: Path, port: int, count: int) -> None:
         if shutil.which("wrk"):
             by_wrk = (
                 measure_with_wrk(port, f"/v2/models/{NAME}/infer", *encode(batches[0]), folder),
-                measure_with_wrk(other, "/predict", bodies[0], {"Content-Type": "application/json"}, folder),
+                measure_with_wrk(other, "/predict", bodies[0], JSON, folder),
             )
             print(f"single rows as JSON, wrk, {CLIENTS} connections\n  /infer {by_wrk[0]}\n  plain  {by_wrk[1]}")
             print(f"  throughput / plain handler {by_wrk[0].rows / by_wrk[1].rows:.2f}")
             print(f"  p99 / plain handler {by_wrk[0].p99 / by_wrk[1].p99:.2f}")
-    ours, in_bytes, handler, predict = (Measured.of(part) for part in zip(*rounds, strict=True))
-    print(f"single rows, {CLIENTS} clients\n  /infer, JSON      {ours}\n  /infer, bytes     {in_bytes}")
+    ours, ours_in_bytes, handler, predict = (Measured.of(part) for part in zip(*rounds, strict=True))
+    print(f"single rows, {CLIENTS} clients\n  /infer, JSON      {ours}\n  /infer, bytes     {ours_in_bytes}")
     print(f"  plain handler     {handler}\n  model.predict     {predict} (one after the other)")
     print(f"  throughput, JSON: / plain handler {ours.rows / handler.rows:.2f} (claim: more than 1)")
     print(f"  p99, JSON: / plain handler {ours.p99 / handler.p99:.2f} (claim: less than 1)")
-    print(f"  throughput, bytes: / plain handler {in_bytes.rows / handler.rows:.2f}")
-    print(f"  throughput, bytes: / predict on single rows {in_bytes.rows / predict.rows:.2f}")
+    print(f"  throughput, bytes: / plain handler {ours_in_bytes.rows / handler.rows:.2f}")
+    print(f"  throughput, bytes: / predict on single rows {ours_in_bytes.rows / predict.rows:.2f}")
+
+
+def beside_mlflow(model: Model, folder: Path, port: int, count: int, python: str) -> None:
+    with running("mlflow", folder, python) as (other, _):
+        for rows, clients, requests in ((1, CLIENTS, count), (32, 2, count // 8)):
+            batches = [rows_of(model, rows, seed=seed) for seed in range(16)]
+            asked = infer_requests(batches, binary=False)
+            bodies = as_json(batches)
+            scored = [http("/invocations", body, JSON) for body in bodies]
+            answer = urlopen(Request(f"http://127.0.0.1:{other}/invocations", bodies[0], JSON))
+            found, expected = json.load(answer)["predictions"], model.predict(batches[0])
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+            measure(other, scored, rows, 20, clients)
+            measured = [
+                (measure(port, asked, rows, requests, clients), measure(other, scored, rows, requests, clients))
+                for _ in range(ROUNDS)
+            ]
+            ours, theirs = (Measured.of(part) for part in zip(*measured, strict=True))
+            print(f"{rows} rows as JSON, {clients} clients\n  /infer  {ours}\n  MLflow  {theirs}")
+            print(f"  throughput / MLflow {ours.rows / theirs.rows:.2f} (claim: more than 1)")
+            print(f"  p99 / MLflow {ours.p99 / theirs.p99:.2f} (claim: less than 1)")
 
 
 def memory(folder: Path, count: int) -> None:
@@ -231,19 +302,25 @@ def memory(folder: Path, count: int) -> None:
     print(f"memory over {count} requests: {grown:+.1f} bytes for each, {before / 2**20:.0f} MB before (claim: < 100)")
 
 
-def speed(folder: Path, count: int) -> None:
+def speed(folder: Path, count: int, python: str | None) -> None:
+    """Measure the server beside others; `python`: interpreter with mlflow, to measure that alone."""
     model = module_model(folder / "model", FACTORY, SHAPES)
     with running("ours", folder) as (port, _):
         measure(port, infer_requests([rows_of(model, 1)], binary=True), 1, 50, 1)
-        large_batches(model, port, count // 8)
-        single_rows(model, folder, port, count)
+        if python:
+            beside_mlflow(model, folder, port, count, python)
+        else:
+            large_batches(model, port, count // 8)
+            single_rows(model, folder, port, count)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=200_000, help="requests over which memory is watched; 0: none")
     parser.add_argument("--count", type=int, default=2000, help="requests of each measurement of speed; 0: none")
-    parser.add_argument("--serve", choices=["ours", "plain"], help="run one server (used by the program)")
+    parser.add_argument("--beside", choices=["mlflow"], help="compare speed with this server, instead of the others")
+    parser.add_argument("--python", default=sys.executable, help="interpreter that runs that server")
+    parser.add_argument("--serve", choices=APPS, help="run one server (used by the program)")
     parser.add_argument("--folder", type=Path, help="folder of its model (used by the program)")
     options = parser.parse_args()
     if options.serve:
@@ -256,7 +333,7 @@ def main() -> None:
         for name in ("large", "small"):
             (Path(temporary) / name).mkdir()
         if options.count:
-            speed(Path(temporary) / "large", options.count)
+            speed(Path(temporary) / "large", options.count, options.python if options.beside else None)
         if options.requests:
             memory(Path(temporary) / "small", options.requests)
 

@@ -33,6 +33,9 @@ The same step on the command line: `mbd {_COMMANDS.get(name, name)} --help`.
 
 
 _COMMANDS = {
+    "fetch": "models fetch",
+    "parameters": "params",
+    "registered_reference": "models fetch",
     "reference": "train",
     "train_part": "train",
     "settings": "params",

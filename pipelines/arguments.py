@@ -1,4 +1,4 @@
-"""The arguments of a pipeline from a command line: parameters as one text, and the others by name."""
+"""The arguments of a pipeline from a command line: parameters as one text, and the others by their names."""
 
 import json
 from collections.abc import Sequence
@@ -20,8 +20,10 @@ def given(
         values["modalities"] = list(modalities) or [params.requests.modality]
     if "modality" in wanted:
         values["modality"] = _only(modalities, params.requests.modality)
-    if subjects or "subjects" in wanted:
+    if subjects:
         values["subjects"] = list(subjects)
+    if "model" in wanted:
+        values["model"] = params.certificate.model
     values |= dict(_parsed(argument) for argument in arguments)
     for key in values:
         if key not in wanted:

@@ -6,9 +6,10 @@ with other settings is replaced under its name.
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -208,7 +209,8 @@ class Cluster:
     def _asking(self, what: str) -> Iterator[None]:
         host = without_credentials(self.platform.kubeflow_host or "")
         try:
-            yield
+            with redirect_stdout(sys.stderr):  # kfp prints links, and the output here may be JSON
+                yield
         except ApiException as error:
             credentials = error.status in (401, 403)
             raise ClusterError(

@@ -1,9 +1,9 @@
-"""Pipeline `delete`: a request becomes a deleted model, evidence, a certificate, and its publication.
+"""Pipeline `delete`: modalities of the model in production, or of persons, are deleted, attacked, certified, published.
 
-The model is trained here, and so is the reference, which never sees the modality; both come from Kubeflow's cache where
-an earlier run has made them. Everything from `delete` on is done again. Refused by the gate, the run fails in
-`certify`. However it ends, Prometheus learns of it. With `purge_copies` every copy of the old weights is removed when
-all is published.
+It starts at the current release of `model`, as the log has it, with the data that it was made from and its registered
+reference: nothing is trained that is registered. The certified model becomes the current release. Refused by the gate,
+the run fails in `certify`. However it ends, Prometheus learns of it. With `purge_copies` every copy of the old weights
+is removed when all is published. `mbd request run` does the same without Kubeflow.
 """
 
 from typing import Any
@@ -14,87 +14,87 @@ from components.attack.component import attack
 from components.certify.component import certify
 from components.delete.component import delete
 from components.evaluate.component import evaluate
+from components.fetch.component import fetch
 from components.notify.component import notify
 from components.publish.component import publish
 from components.purge.component import purge
+from components.registered_reference.component import registered_reference
 from mbd.params.platform import PlatformSettings
-from pipelines.parts import model_and_reference
+from pipelines.parts import resolved
 from pipelines.placement import place
 
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
 
-    @dsl.pipeline(name="mbd-delete", description="Make a model forget modalities, attack it, certify and publish it.")
-    def mbd_delete(
-        params: str, modalities: list[str], subjects: list[str], request: str = "", purge_copies: bool = False
+    @dsl.pipeline(
+        name="mbd-delete", description="Delete modalities from the current model; attack, certify, publish it."
+    )
+    def mbd_delete(  # noqa: PLR0917 -- arguments of a run
+        modalities: list[str],
+        model: str = "",
+        subjects: list[str] = [],  # noqa: B006 -- a value of the compiled form
+        request: str = "",
+        method: str = "",
+        epsilon: float = 0.0,
+        purge_copies: bool = False,
+        overrides: list[str] = [],  # noqa: B006
+        params: str = "",
     ) -> None:
-        end = notify(
-            params=params,
-            pipeline="delete",
-            run=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
-            modalities=modalities,
-            purged=purge_copies,
-        )
+        run = dsl.PIPELINE_JOB_ID_PLACEHOLDER
+        named = {"params": params, "model": model, "overrides": overrides}
+        end = notify(pipeline="delete", run=run, modalities=modalities, purged=purge_copies, **named)
         place(end, platform, cached=False, opens=False)
         with dsl.ExitHandler(end, name="delete-and-certify"):
-            data, model, never_exposed = model_and_reference(params, modalities, platform)
-            deleted = place(
-                delete(
-                    params=params,
-                    dataset=data,
-                    model=model,
-                    reference=never_exposed,
-                    modalities=modalities,
-                    subjects=subjects,
-                ),
+            values = resolved(platform, method=method, epsilon=epsilon, **named)
+            start = place(
+                fetch(params=values, modalities=modalities, subjects=subjects),
+                platform,
+                cached=False,
+                names=True,
+            ).outputs
+            data = {"params": values, "dataset": start["dataset"]}
+            asked = {"modalities": start["Output"], "subjects": subjects}
+            never_exposed = place(
+                registered_reference(**data, **asked, model=start["model"]),
                 platform,
                 trains=True,
                 cached=False,
-                keeps=True,
+            ).outputs["reference"]
+            deleted = place(
+                delete(**data, **asked, model=start["model"], reference=never_exposed),
+                platform,
+                trains=True,
+                cached=False,
+                names=True,
             ).outputs["deleted"]
             utility = place(
-                evaluate(params=params, dataset=data, model=deleted, reference=never_exposed), platform, cached=False
+                evaluate(**data, model=deleted, reference=never_exposed, subjects=subjects),
+                platform,
+                cached=False,
+                names=True,
             ).outputs["evaluation"]
             leakage = place(
-                attack(
-                    params=params,
-                    dataset=data,
-                    before=model,
-                    after=deleted,
-                    reference=never_exposed,
-                    modalities=modalities,
-                    subjects=subjects,
-                ),
+                attack(**data, **asked, before=start["model"], after=deleted, reference=never_exposed),
                 platform,
                 cached=False,
             ).outputs["leakage"]
             certificate = place(
-                certify(
-                    params=params,
-                    dataset=data,
-                    deleted=deleted,
-                    leakage=leakage,
-                    evaluation=utility,
-                    request=request,
-                    run=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
-                ),
+                certify(**data, deleted=deleted, leakage=leakage, evaluation=utility, request=request, run=run),
                 platform,
                 cached=False,
                 retried=False,
                 signs=True,
-                keeps=True,
             ).outputs["certificate"]
             released = place(
-                publish(params=params, certificate=certificate, deleted=deleted), platform, cached=False, signs=True
+                publish(params=values, certificate=certificate, deleted=deleted), platform, cached=False, signs=True
             ).outputs["published"]
             # Not in a dsl.If: a task that is skipped leaves a run that succeeded in the state RUNNING.
             place(
-                purge(params=params, published=released, deleted=deleted, requested=purge_copies),
+                purge(params=values, published=released, deleted=deleted, requested=purge_copies),
                 platform,
                 cached=False,
                 signs=True,
-                keeps=True,
             )
 
     return mbd_delete

@@ -3,10 +3,16 @@
 from typing import Any
 
 from components.features.component import features
+from components.parameters.component import parameters
 from components.reference.component import reference
 from components.train.component import train
 from mbd.params.platform import PlatformSettings
 from pipelines.placement import place
+
+
+def resolved(platform: PlatformSettings, **arguments: Any) -> Any:  # noqa: ANN401 -- kfp has no types
+    """Check the arguments of a run; return the artifact with all its parameters, which every other task takes."""
+    return place(parameters(**arguments), platform, opens=False).outputs["written"]
 
 
 def model_and_reference(params: Any, modalities: Any, platform: PlatformSettings) -> tuple[Any, Any, Any]:  # noqa: ANN401

@@ -25,14 +25,16 @@ def place(
     cached: bool = True,
     retried: bool = True,
     signs: bool = False,
+    names: bool = False,
     keeps: bool = False,
     opens: bool = True,
 ) -> Any:  # noqa: ANN401
     """Set image, resources, volumes and retries of a task.
 
-    `trains`: on a GPU if there is one; `signs`: with the signing keys; `keeps`: with the volume for what
-    must outlive the task (budget ledgers, openings of commitments); `opens`: with the keys of encrypted models and
-    feature data, and memory for their plain form.
+    `trains`: on a GPU if there is one; `signs`: with the signing keys; `names`: with the lineage key, by which persons
+    and deletion records are found; `keeps`: with the volume for what outlives a task (budget ledgers, openings of
+    commitments); `opens`: for models or feature data, so with that volume, because openings say whose recordings are
+    left out, with the keys of what is encrypted, and with memory for its plain form.
     """
     on_gpu = trains and platform.gpu.limit > 0
     image = platform.gpu_image if on_gpu else platform.image
@@ -53,9 +55,11 @@ def place(
         kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys)
     if platform.trust_config:
         kubernetes.use_config_map_as_volume(task, config_map_name=platform.trust_config, mount_path=platform.trust_path)
-    if signs and platform.keys_secret:
+    if platform.keys_secret and (signs or (names and not platform.lineage_secret)):
         kubernetes.use_secret_as_volume(task, secret_name=platform.keys_secret, mount_path=platform.keys_path)
-    if keeps and platform.state_claim:
+    if platform.lineage_secret and (signs or names):
+        kubernetes.use_secret_as_volume(task, secret_name=platform.lineage_secret, mount_path=platform.lineage_path)
+    if (keeps or opens) and platform.state_claim:
         kubernetes.mount_pvc(task, pvc_name=platform.state_claim, mount_path=platform.state_path)
     if opens and platform.data_keys_claim:
         _let_decrypt(task, platform)
@@ -81,7 +85,7 @@ def _retry(task: Any, platform: PlatformSettings) -> None:  # noqa: ANN401
 def _check_volumes(platform: PlatformSettings) -> None:
     """Refuse names that Kubeflow makes invalid volumes of: a volume has the name of its secret, config map or claim."""
     taken = {_PLAINTEXT: "a volume of every task", _TEMPORARY: "a volume of every task"}
-    for key in ("keys_secret", "trust_config", "state_claim", "data_keys_claim", "wrapper_secret"):
+    for key in ("keys_secret", "lineage_secret", "trust_config", "state_claim", "data_keys_claim", "wrapper_secret"):
         name = getattr(platform, key)
         if name is None:
             continue

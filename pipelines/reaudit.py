@@ -16,6 +16,7 @@ from components.published.component import published
 from components.reaudit.component import reaudit
 from components.reference.component import reference
 from mbd.params.platform import PlatformSettings
+from pipelines.parts import resolved
 from pipelines.placement import place
 
 
@@ -23,18 +24,25 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
     """Return the pipeline for a platform."""
 
     @dsl.pipeline(name="mbd-reaudit", description="Attack what is published again; confirm or refute its certificate.")
-    def mbd_reaudit(params: str, modality: str) -> None:
-        end = notify(params=params, pipeline="reaudit", run=dsl.PIPELINE_JOB_ID_PLACEHOLDER, modality=modality)
+    def mbd_reaudit(
+        modality: str,
+        model: str = "",
+        overrides: list[str] = [],  # noqa: B006 -- a value of the compiled form
+        params: str = "",
+    ) -> None:
+        run, named = dsl.PIPELINE_JOB_ID_PLACEHOLDER, {"params": params, "model": model, "overrides": overrides}
+        end = notify(pipeline="reaudit", run=run, modality=modality, **named)
         place(end, platform, cached=False, opens=False)
         with dsl.ExitHandler(end, name="attack-again"):
-            released = place(published(params=params, modality=modality), platform, cached=False).outputs
-            data = place(features(params=params), platform).outputs["dataset"]
+            values = resolved(platform, **named)
+            released = place(published(params=values, modality=modality), platform, cached=False).outputs
+            data = place(features(params=values), platform).outputs["dataset"]
             never_exposed = place(
-                reference(params=params, dataset=data, modalities=released["revoked"]), platform, trains=True
+                reference(params=values, dataset=data, modalities=released["revoked"]), platform, trains=True
             ).outputs["reference"]
             leakage = place(
                 attack(
-                    params=params,
+                    params=values,
                     dataset=data,
                     after=released["model"],
                     reference=never_exposed,
@@ -45,10 +53,10 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
             ).outputs["leakage"]
             place(
                 reaudit(
-                    params=params,
+                    params=values,
                     certificate=released["certificate"],
                     leakage=leakage,
-                    run=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+                    run=run,
                 ),
                 platform,
                 cached=False,

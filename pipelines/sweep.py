@@ -14,7 +14,7 @@ from components.delete.component import delete
 from components.evaluate.component import evaluate
 from components.settings.component import settings as overlay
 from mbd.params.platform import PlatformSettings
-from pipelines.parts import model_and_reference
+from pipelines.parts import model_and_reference, resolved
 from pipelines.placement import place
 
 
@@ -22,10 +22,11 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
     """Return the pipeline for a platform."""
 
     @dsl.pipeline(name="mbd-sweep", description="Delete at many settings; attack and evaluate each result.")
-    def mbd_sweep(params: str, settings: list[str], modalities: list[str]) -> None:
-        data, model, never_exposed = model_and_reference(params, modalities, platform)
+    def mbd_sweep(settings: list[str], modalities: list[str], params: str = "") -> None:
+        values = resolved(platform, params=params)
+        data, model, never_exposed = model_and_reference(values, modalities, platform)
         with dsl.ParallelFor(items=settings, name="each-setting") as setting:
-            own = place(overlay(params=params, setting=setting), platform, opens=False).output
+            own = place(overlay(params=values, setting=setting), platform, opens=False).outputs["written"]
             deleted = place(
                 delete(
                     params=own,

@@ -1,4 +1,10 @@
-"""Pipeline `train`: features of a revision; for each seed a model, its never-exposed reference, and tables."""
+"""Pipeline `train`, for a schedule: a model and its references are trained, evaluated and registered.
+
+A reference is trained for each modality of `requests.revocable`, side by side, so that deleting it later trains
+nothing. What is revoked for the model's name is left out. The model becomes the current release unless it is worse than
+the one that is (`registration.metric`, `registration.margin`); a model that lost is registered and not current. Nothing
+is answered from Kubeflow's cache: a training that is asked for again is done again.
+"""
 
 from typing import Any
 
@@ -6,51 +12,55 @@ from kfp import dsl
 
 from components.evaluate.component import evaluate
 from components.features.component import features
+from components.notify.component import notify
 from components.reference.component import reference
+from components.register.component import register
 from components.train.component import train
 from components.train_part.component import train_part
 from mbd.params.platform import PlatformSettings
+from pipelines.parts import resolved
 from pipelines.placement import place
 
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
-    parts = _parts(platform) if platform.training_tasks > 1 else None
+    numbers = list(range(1, platform.training_tasks + 1))
 
-    @dsl.pipeline(name="mbd-train", description="Train a model and its never-exposed reference for each seed.")
-    def mbd_train(params: str, seeds: list[int], modalities: list[str]) -> None:
-        data = place(features(params=params), platform)
-        with dsl.ParallelFor(items=seeds, name="each-seed") as seed:
-            given = {"params": params, "dataset": data.outputs["dataset"], "seed": seed}
-            if parts:  # the networks of the reference are among those of the model
-                given["parts"] = parts(**given).output
-            model = place(train(**given), platform, trains=True)
-            never_exposed = place(reference(**given, modalities=modalities), platform, trains=True)
+    @dsl.pipeline(
+        name="mbd-train", description="Train a model and its references; register them, and promote the model."
+    )
+    def mbd_train(
+        model: str = "",
+        overrides: list[str] = [],  # noqa: B006 -- a value of the compiled form
+        params: str = "",
+    ) -> None:
+        run, named = dsl.PIPELINE_JOB_ID_PLACEHOLDER, {"params": params, "model": model, "overrides": overrides}
+        end = notify(pipeline="train", run=run, **named)
+        place(end, platform, cached=False, opens=False)
+        with dsl.ExitHandler(end, name="train-and-register"):
+            values = resolved(platform, **named)
+            made = place(features(params=values), platform, cached=False).outputs
+            data = {"params": values, "dataset": made["dataset"]}
+            parts = {}
+            if len(numbers) > 1:
+                with dsl.ParallelFor(items=numbers, name="each-part") as number:
+                    part = _trained(train_part(**data, number=number, count=len(numbers)), platform)
+                parts["parts"] = dsl.Collected(part.outputs["part"])
+            whole = _trained(train(**data, **parts), platform).outputs["model"]
+            # the networks of the references are among those of the model
+            known = {"known": whole} if parts else {}
+            with dsl.ParallelFor(items=made["Output"], name="each-modality") as modality:
+                never_exposed = _trained(reference(**data, **known, modality=modality), platform)
+            place(evaluate(**data, model=whole), platform, cached=False)
             place(
-                evaluate(
-                    params=params,
-                    dataset=data.outputs["dataset"],
-                    model=model.outputs["model"],
-                    reference=never_exposed.outputs["reference"],
-                ),
+                register(**data, model=whole, references=dsl.Collected(never_exposed.outputs["reference"]), run=run),
                 platform,
+                cached=False,
+                signs=True,
             )
 
     return mbd_train
 
 
-def _parts(platform: PlatformSettings) -> Any:  # noqa: ANN401
-    """Return the pipeline that trains the networks of a lattice by several tasks; its output is what joins them.
-
-    It is one of its own, because in a loop inside a loop kfp.local takes the inner item for the outer one.
-    """
-    numbers = list(range(1, platform.training_tasks + 1))
-
-    @dsl.pipeline(name="train-parts")
-    def train_parts(params: str, dataset: dsl.Input[dsl.Dataset], seed: int) -> list[dsl.Model]:
-        with dsl.ParallelFor(items=numbers, name="each-part") as number:
-            own = train_part(params=params, dataset=dataset, seed=seed, number=number, count=len(numbers))
-            trained = place(own, platform, trains=True)
-        return dsl.Collected(trained.outputs["part"])  # type: ignore[no-any-return]
-
-    return train_parts
+def _trained(task: Any, platform: PlatformSettings) -> Any:  # noqa: ANN401
+    return place(task, platform, trains=True, cached=False)

@@ -23,6 +23,8 @@ LAYERS = [
 # the first may import the second
 NEIGHBOURS = {("training", "evaluation")}
 TOOLS = {
+    "background",
+    "blocks",
     "errors",
     "files",
     "randomness",
@@ -47,6 +49,7 @@ ONLY_HERE = {
     "transformers": {"features/media", "model/examples/two_towers.py"},
     "h5py": {"features/sequences.py"},
     "boto3": {"storage", "shredding/kms.py", "doctor"},
+    "mlflow": {"storage/mlflow.py"},
     "fastapi": {"serving"},
     "uvicorn": {"serving"},
     "jwt": {"serving"},

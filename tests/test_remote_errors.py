@@ -6,8 +6,9 @@ from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConn
 from mbd.remote_errors import ErrorKind, classify_error
 
 
-def _s3(code: str) -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": "said the server"}}, "HeadBucket")
+def _s3(code: str, status: int = 400) -> ClientError:
+    answer = {"Error": {"Code": code, "Message": "said the server"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, "HeadBucket")
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,8 @@ def _s3(code: str) -> ClientError:
         (PermissionError("Forbidden"), ErrorKind.CREDENTIALS),
         (_s3("NoSuchBucket"), ErrorKind.NO_BUCKET),
         (_s3("RequestTimeTooSkewed"), ErrorKind.CLOCK),
+        (_s3("XMinioStorageFull"), ErrorKind.FULL),
+        (_s3("Unknown", 507), ErrorKind.FULL),
         (EndpointConnectionError(endpoint_url="http://127.0.0.1:9"), ErrorKind.UNREACHABLE),
         (ConnectionClosedError(endpoint_url="http://127.0.0.1:9"), ErrorKind.UNREACHABLE),
         (ConnectionRefusedError("refused"), ErrorKind.UNREACHABLE),

@@ -7,7 +7,7 @@ from components.base import component
 
 @component
 def attack(
-    params: str,
+    params: dsl.Input[dsl.Artifact],
     dataset: dsl.Input[dsl.Dataset],
     after: dsl.Input[dsl.Model],
     reference: dsl.Input[dsl.Model],

@@ -7,7 +7,7 @@ from components.base import component
 
 @component
 def certify(
-    params: str,
+    params: dsl.Input[dsl.Artifact],
     dataset: dsl.Input[dsl.Dataset],
     deleted: dsl.Input[dsl.Model],
     leakage: dsl.Input[dsl.Artifact],

@@ -7,11 +7,11 @@ from components.base import component
 
 @component
 def features(
-    params: str,
+    params: dsl.Input[dsl.Artifact],
     dataset: dsl.Output[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
-) -> None:
-    """Make or fetch the FeatureSet; hand on a reference with its digest, not the data."""
+) -> list[str]:
+    """Make or fetch the FeatureSet; hand on a reference with its digest, and which modalities references go without."""
     from mbd.kubeflow import tasks
 
-    tasks.features(params, dataset, metrics)
+    return tasks.features(params, dataset, metrics)

@@ -13,10 +13,13 @@ def notify(
     status: dsl.PipelineTaskFinalStatus,
     modalities: list[str] = [],
     modality: str = "",
+    model: str = "",
+    overrides: list[str] = [],
     purged: bool = False,
 ) -> None:
     """Report to Prometheus how a run ended, by what it published; never fails itself."""
-    from mbd.kubeflow import tasks
+    from mbd.kubeflow import ending
 
     wanted, message = modalities or [modality], status.error_message or ""
-    tasks.notify(params, pipeline, run, wanted, status.state, message, purged=purged)
+    ended = pipeline, run, wanted, status.state, message
+    ending.notify(params, *ended, model=model, overrides=overrides, purged=purged)

@@ -7,7 +7,7 @@ from components.base import component
 
 @component
 def publish(
-    params: str,
+    params: dsl.Input[dsl.Artifact],
     certificate: dsl.Input[dsl.Artifact],
     deleted: dsl.Input[dsl.Model],
     published: dsl.Output[dsl.Artifact],

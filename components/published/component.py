@@ -9,7 +9,7 @@ from components.base import component
 
 @component
 def published(
-    params: str,
+    params: dsl.Input[dsl.Artifact],
     modality: str,
     model: dsl.Output[dsl.Model],
 ) -> NamedTuple("Published", [("modalities", list), ("revoked", list), ("certificate", str)]):  # type: ignore[valid-type]

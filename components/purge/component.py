@@ -7,7 +7,7 @@ from components.base import component
 
 @component
 def purge(
-    params: str,
+    params: dsl.Input[dsl.Artifact],
     published: dsl.Input[dsl.Artifact],
     deleted: dsl.Input[dsl.Model],
     proof: dsl.Output[dsl.Artifact],

@@ -7,15 +7,16 @@ from components.base import component
 
 @component
 def reference(
-    params: str,
+    params: dsl.Input[dsl.Artifact],
     dataset: dsl.Input[dsl.Dataset],
-    modalities: list[str],
     reference: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
-    seed: int = -1,
-    parts: dsl.Input[list[dsl.Model]] = None,
+    modalities: list[str] = [],
+    modality: str = "",
+    known: dsl.Input[dsl.Model] = None,
 ) -> None:
-    """Train the model that never saw the modalities; not a byte of them is read."""
+    """Train the model that never saw the modalities; networks of `known` that never saw them are taken from there."""
     from mbd.kubeflow import tasks
 
-    tasks.train(params, dataset, reference, metrics, without=modalities, seed=seed, parts=parts or ())
+    without, parts = modalities or [modality], [known] if known else []
+    tasks.train(params, dataset, reference, metrics, without=without, parts=parts)

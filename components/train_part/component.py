@@ -7,9 +7,13 @@ from components.base import component
 
 @component
 def train_part(
-    params: str, dataset: dsl.Input[dsl.Dataset], number: int, count: int, part: dsl.Output[dsl.Model], seed: int = -1
+    params: dsl.Input[dsl.Artifact],
+    dataset: dsl.Input[dsl.Dataset],
+    number: int,
+    count: int,
+    part: dsl.Output[dsl.Model],
 ) -> None:
     """Train one of several parts of a lattice of networks, side by side with the others."""
     from mbd.kubeflow import tasks
 
-    tasks.train_part(params, dataset, number, count, part, seed=seed)
+    tasks.train_part(params, dataset, number, count, part)

@@ -22,6 +22,8 @@ _UNREACHABLE = {
     "ClientConnectorError",
 }
 _CLOCK = {"RequestTimeTooSkewed", "RequestExpired"}
+_FULL = {"XMinioStorageFull", "InsufficientStorage", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"}
+_INSUFFICIENT_STORAGE = 507
 
 
 class ErrorKind(Enum):
@@ -30,6 +32,7 @@ class ErrorKind(Enum):
     CREDENTIALS = auto()
     UNREACHABLE = auto()
     CLOCK = auto()
+    FULL = auto()
     NO_BUCKET = auto()
     NOT_THERE = auto()
     OTHER = auto()
@@ -48,6 +51,8 @@ def classify_error(error: BaseException, *, bucket_asked: bool = False) -> tuple
     def any_is(*kinds: type[BaseException]) -> bool:
         return any(isinstance(cause, kinds) for cause in causes)
 
+    if codes & _FULL or _INSUFFICIENT_STORAGE in map(_http_status, causes):
+        return ErrorKind.FULL, reason
     if codes & _CLOCK:
         return ErrorKind.CLOCK, reason
     if names & _NO_CREDENTIALS or codes & _REFUSED or any_is(PermissionError):
@@ -60,8 +65,19 @@ def classify_error(error: BaseException, *, bucket_asked: bool = False) -> tuple
 
 
 def _s3_code(error: BaseException) -> str | None:
-    response: Any = getattr(error, "response", None)
-    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    code: str | None = _answer_part(error, "Error").get("Code")
+    return code
+
+
+def _http_status(error: BaseException) -> int | None:
+    status: int | None = _answer_part(error, "ResponseMetadata").get("HTTPStatusCode")
+    return status
+
+
+def _answer_part(error: BaseException, part: str) -> dict[str, Any]:
+    """Return a part of the answer of an S3 server that an exception of botocore holds."""
+    answer: Any = getattr(error, "response", None)
+    return dict(answer.get(part, {})) if isinstance(answer, dict) else {}
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -11,11 +11,13 @@ import math
 import mmap
 import os
 import reprlib
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mbd.errors import DataError
 
@@ -34,6 +36,7 @@ _DTYPES = {
 _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 _LARGEST_HEADER = 100_000_000
 _CHUNK = 1 << 20
+_RELEASED = 1 << 25
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Array]) -> str:
@@ -56,6 +59,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Array]) -> str:
                 chunk = data[start : start + _CHUNK]
                 digest.update(chunk)
                 stream.write(chunk)
+                if isinstance(part, np.ndarray) and start % _RELEASED == 0:
+                    release(part)
         stream.flush()
         os.fsync(stream.fileno())
     return digest.hexdigest()
@@ -71,6 +76,40 @@ class Tensors(dict[str, Array]):
     def release(self) -> None:
         """Give back the memory of pages that were looked at; they are read again when they are needed again."""
         self._mapped.madvise(mmap.MADV_DONTNEED)
+
+
+_SCRATCH_AT_LEAST = 1 << 26
+"""bytes of an array that is kept in a file instead of in memory"""
+
+
+def scratch(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """Return an array of zeros; a large one lies in a file without a name in the temporary folder (`TMPDIR`)."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size < _SCRATCH_AT_LEAST:
+        return np.zeros(shape, dtype)
+    with tempfile.TemporaryFile() as stream:
+        stream.truncate(size)
+        return np.frombuffer(mmap.mmap(stream.fileno(), size), dtype).reshape(shape)
+
+
+def release(array: Array) -> None:
+    """Give back the memory of an array that lies in a file; it is read again when it is needed again."""
+    if (mapped := _file_of(array)) is not None:
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def lies_in_file(array: Array) -> bool:
+    """Say whether an array is read from a file when it is looked at."""
+    return _file_of(array) is not None
+
+
+def _file_of(array: Array) -> mmap.mmap | None:
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, memoryview):
+        owner = owner.obj
+    return owner if isinstance(owner, mmap.mmap) else None
 
 
 def open_tensors(path: Path) -> Tensors:

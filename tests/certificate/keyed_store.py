@@ -29,10 +29,14 @@ class KeyedStore:
         return f"file://{self.folder}/store"
 
     @property
+    def store_settings(self) -> StoreSettings:
+        return StoreSettings()
+
+    @property
     def store(self) -> Store:
-        return open_store(self.url)
+        return open_store(self.url, self.store_settings)
 
     @property
     def private(self) -> Store:
         """The private part of the store."""
-        return open_private(self.url, StoreSettings())
+        return open_private(self.url, self.store_settings)

@@ -144,7 +144,10 @@ def test_a_declined_confirmation_ends_with_1(capsys: pytest.CaptureFixture[str])
 
 
 def test_ctrl_c_ends_a_running_command_with_130(tmp_path: Path) -> None:
-    script = "import signal\n"  # a step that is interrupted while it writes
+    script = (
+        "import signal\n"  # a step that is interrupted while it writes, also where a shell has these tests ignore it
+    )
+    script += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     script += "from mbd.steps import features\n"
     script += "features.convert = lambda *_: signal.raise_signal(signal.SIGINT)\n"
     script += "from mbd.cli import main; main(['features', '--out', 'out'])"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import PYTHON, RUN, blocks, pages_with
-from tests.docs.workspace import Workspace, quick_mbd, workspace_to_copy
+from tests.docs.workspace import Workspace, workspace_to_copy
+from tests.quick_mbd import quick_mbd
 
 
 @pytest.fixture(scope="module")

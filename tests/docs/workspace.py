@@ -5,16 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
 from tests.docs.blocks import PYTHON, REPOSITORY, Block
-from tests.docs.forks import client
 from tests.test_dvc_pipeline import SMALL, merge
 
 _SECONDS = 600
@@ -23,30 +18,6 @@ _SMALLER: dict[str, object] = {
     "deletion": {"certified": {"finetune_epochs": 2}},
     "evaluation": {"missing_rates": [0.3]},
 }
-
-
-@contextmanager
-def quick_mbd(folder: Path) -> Iterator[Path]:
-    """Yield a folder to be taken for a virtual environment, whose `mbd` needs no start-up."""
-    with tempfile.TemporaryDirectory() as short:  # the path of a socket has to be
-        socket, executable = Path(short) / "socket", folder / "bin" / "mbd"
-        executable.parent.mkdir(parents=True)
-        executable.write_text(client(socket))
-        executable.chmod(0o755)
-        (folder / ".installed").touch()
-        server = subprocess.Popen(
-            [sys.executable, "-m", "tests.docs.forks", str(socket)],
-            cwd=REPOSITORY,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )
-        try:
-            while not socket.exists():
-                assert server.poll() is None, "the server of commands has ended"
-                time.sleep(0.05)
-            yield folder
-        finally:
-            server.terminate()
-            server.wait()
 
 
 class Workspace:

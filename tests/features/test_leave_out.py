@@ -45,11 +45,17 @@ def test_files_that_hold_nothing_of_the_person_keep_their_digests(data: Path, tm
     assert [name for name in before if before[name] != after[name]] == ["splits/train/audio.safetensors"]
 
 
-def test_a_row_that_would_be_empty_is_dropped(data: Path, tmp_path: Path) -> None:
+def test_a_row_stays_without_any_modality_whatever_else_is_not_read(data: Path, tmp_path: Path) -> None:
     person = person_in(data, "train")
     everything = {key: {person} for key in FeatureSet.open(data).modalities}
-    leave_out(data, tmp_path, everything)
-    assert person not in rows_of(tmp_path, "train").groups
+    for name, without in {"all": (), "two": ("text",)}.items():
+        (tmp_path / name).mkdir()
+        leave_out(data, tmp_path / name, everything, without)
+    rows = rows_of(tmp_path / "all", "train")
+    assert np.array_equal(rows.ids, rows_of(data, "train").ids)
+    assert not np.any([bits[rows.groups == person] for bits in rows.available.values()])
+    two = FeatureSet.open(tmp_path / "two", without=("text",)).digests()
+    assert two.items() <= FeatureSet.open(tmp_path / "all").digests().items()
 
 
 def test_a_person_without_recordings_changes_nothing(data: Path, tmp_path: Path) -> None:

@@ -1,23 +1,27 @@
 """The console in a real browser: a request is entered, carried out by the worker, certified, and verified."""
 
+import json
 import os
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
 from mbd.certificate.envelope import Envelope
 from mbd.certificate.layout import certificate_name, object_name, proof_name
+from mbd.formats.registration import RegisteredReference
 from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement, parse_payload
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import shown
-from tests.serving.site import Site, wait_until
+from tests.serving.site import Site
+from tests.serving.waiting import wait_until
 from tests.serving.worker_site import WorkerSite, call, wait_for_end
 
 pytestmark = pytest.mark.services
 
+REGISTERED = "registered"
 PICTURES: list[tuple[int, Scheme]] = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
 
 
@@ -88,6 +92,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Site]]
     site.golden.certificate("certified", model="another model of a longer name")
     site.golden.certificate("surgery")
     site.golden.revoke(first)
+    ready = RegisteredReference(without=("text",), weights="1" * 64, record="2" * 64)
+    site.golden.registration("exact", model=REGISTERED, references=(ready,))
     store = site.golden.request_store
     for number in range(60):
         store.submit("sentiment", ["audio", "visual"][: 1 + number % 2], due_days=1 + number % 30)
@@ -121,6 +127,22 @@ def test_the_console_fits_the_window_and_follows_the_scheme(
     folder = Path(os.environ.get("MBD_PICTURES", tmp_path))
     browser.screenshot(folder / f"console-{width}-{scheme}.png")
     assert browser.complaints() == []
+
+
+def test_models_are_shown_with_the_references_that_are_ready_or_missing(
+    browser: Browser, busy: tuple[str, Site]
+) -> None:
+    url, _ = busy
+    browser.open(url)
+    browser.wait_for("document.querySelectorAll('#model-rows tr').length === 3")
+    rows = "Array.from(document.querySelectorAll('#model-rows tr'))"
+    found = dict(browser.evaluate(f"{rows}.map((row) => [row.cells[0].innerText, row.cells[4].innerText])"))
+    references = {one: json.loads(fetch(f"{url}/models/{quote(one)}"))["references"] for one in found}
+    assert references[REGISTERED] == {"text": "1" * 64, "visual": None}
+    assert found[REGISTERED] == "ready for text; missing for visual"
+    others = {one: f"missing for {', '.join(sorted(known))}" for one, known in references.items() if one != REGISTERED}
+    assert {one: found[one] for one in others} == others
+    assert not any(weights for one in others for weights in references[one].values())
 
 
 def test_the_keyboard_reaches_everything_and_everything_has_a_name(browser: Browser, busy: tuple[str, Site]) -> None:

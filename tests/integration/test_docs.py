@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import SERVICES, blocks, pages_with
-from tests.docs.workspace import Workspace, quick_mbd, workspace_to_copy
+from tests.docs.workspace import Workspace, workspace_to_copy
 from tests.integration.servers.rgw import S3
+from tests.quick_mbd import quick_mbd
 
 pytestmark = pytest.mark.services
 

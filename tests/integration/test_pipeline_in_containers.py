@@ -1,4 +1,4 @@
-"""The pipeline `delete` in containers of our own image: each step one of its own, as a cluster would run it.
+"""The pipelines `train` and `delete` in containers of our own image, one for each step, as on a cluster.
 
 The image `cpu` is built from our Dockerfile on the stand-in base, with the extras that the steps need on synthetic
 data: those for DVC remotes and raw media would add half a gigabyte and no other code path.
@@ -34,7 +34,9 @@ EXTRAS = ("train", "privacy", "pipelines")
 BASE_WITH_PACKAGES = "python:3.11-slim-steps"
 IMAGE = "missing-by-design:cpu"
 USER = "10001:10001"
-STEPS = {"features", "train", "reference", "delete", "evaluate", "attack", "certify", "publish", "purge", "notify"}
+TRAIN = {"parameters", "features", "train", "reference", "evaluate", "register", "notify"}
+DELETE = {"parameters", "fetch", "registered_reference", "delete", "evaluate", "attack", "certify", "publish"}
+DELETE |= {"purge", "notify"}
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +72,14 @@ def work_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def command(*settings: str) -> list[str]:
-    call = [sys.executable, "-c", "from mbd.cli import main; main()", "pipeline", "run", "delete", "--runner", "docker"]
-    return [*call, *as_options(*settings)]
+def command(name: str, *settings: str) -> list[str]:
+    call = [sys.executable, "-c", "from mbd.cli import main; main()", "pipeline", "run", name, "--runner", "docker"]
+    return [*call, *as_options("requests.revocable=[audio]", *settings)]
 
 
-def run(work_folder: Path, docker: Docker, *settings: str) -> subprocess.CompletedProcess[str]:
+def run(work_folder: Path, docker: Docker, name: str, *settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*settings),
+        command(name, *settings),
         cwd=work_folder,
         env=os.environ | docker.environment,
         capture_output=True,
@@ -130,13 +132,16 @@ def test_killed_and_run_again_it_ends_with_a_certificate_that_verifies(
 ) -> None:
     kill_in_the_middle(docker, work_folder)
     assert [path.name for path in (work_folder / "build" / "kfp").glob(".features-*")]  # left by the killed run
-    watcher = Watcher(docker)
-    with watcher.watching():
-        done = run(work_folder, docker)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
+    for name, steps in {"train": TRAIN, "delete": DELETE}.items():
+        watcher = Watcher(docker)
+        with watcher.watching():
+            done = run(work_folder, docker, name)
+        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
+        check_each_step_was_a_container_of_its_own(watcher, steps)
 
-    (old, new) = sorted(path for path in (work_folder / "build" / "kfp").iterdir())
-    assert not (old / "publish").exists()
+    (new,) = (work_folder / "build" / "kfp").glob("mbd-delete-*")
+    (old, trained) = sorted((work_folder / "build" / "kfp").glob("mbd-train-*"))
+    assert not (old / "register").exists()
     receipt = read_json(new / "publish" / "published" / "receipt.json")
     place = f"file://build/store/certificates/{receipt['certificate']}"
     verified = mbd("verify", place, "--trust", "build/keys/trust.json", environment={}, folder=work_folder)
@@ -144,14 +149,13 @@ def test_killed_and_run_again_it_ends_with_a_certificate_that_verifies(
     envelope = json.loads((new / "publish" / "published" / "certificate.json").read_bytes())
     assert envelope["payloadType"] == "application/vnd.in-toto+json"
 
-    check_each_step_was_a_container_of_its_own(watcher)
     assert docker.output("ps", "--all", "--quiet") == ""  # nor is one of the killed run left
-    check_the_bytes_are_those_of_the_command_line(new, tmp_path / "plain")
+    check_the_bytes_are_those_of_the_command_line(trained, new, tmp_path / "plain")
 
 
 def kill_in_the_middle(docker: Docker, work_folder: Path) -> None:
     process = subprocess.Popen(
-        command(),
+        command("train"),
         cwd=work_folder,
         env=os.environ | docker.environment,
         stdout=subprocess.DEVNULL,
@@ -165,18 +169,18 @@ def kill_in_the_middle(docker: Docker, work_folder: Path) -> None:
     process.wait()
 
 
-def check_each_step_was_a_container_of_its_own(watcher: Watcher) -> None:
+def check_each_step_was_a_container_of_its_own(watcher: Watcher, steps: set[str]) -> None:
     *_, newest = (attributes["Config"]["Labels"]["mbd.process"] for attributes in watcher.seen.values())
     ours = [seen for seen in watcher.seen.values() if seen["Config"]["Labels"]["mbd.process"] == newest]
-    assert {step_of(attributes) for attributes in ours} == STEPS
-    assert len(ours) == len(STEPS)
+    assert {step_of(attributes) for attributes in ours} == steps
+    assert len(ours) == len(steps)
     for attributes in ours:
         host = attributes["HostConfig"]
         assert attributes["Config"]["User"] == USER
         assert (host["ReadonlyRootfs"], host["CapDrop"], host["NetworkMode"]) == (True, ["ALL"], "none")
 
 
-def check_the_bytes_are_those_of_the_command_line(outputs: Path, plain: Path) -> None:
+def check_the_bytes_are_those_of_the_command_line(trained: Path, outputs: Path, plain: Path) -> None:
     plain.mkdir()
     for name, given in {
         "features": ["features"],
@@ -189,20 +193,26 @@ def check_the_bytes_are_those_of_the_command_line(outputs: Path, plain: Path) ->
     }.items():
         done = mbd(*given, "--out", name, *as_options(), environment={}, folder=plain)
         assert done.returncode == 0, done.stderr
-    for step, name in {"train": "model", "reference": "reference", "delete": "deleted"}.items():
-        assert path_digest(outputs / step / name) == path_digest(plain / name), name
+    (reference,) = trained.glob("for-loop-*/reference/reference")
+    made = {"model": trained / "train" / "model", "reference": reference, "deleted": outputs / "delete" / "deleted"}
+    for name, folder in made.items():
+        assert path_digest(folder) == path_digest(plain / name), name
 
 
 def test_a_step_that_fails_fails_the_run(docker: Docker, image: str, work_folder: Path) -> None:
-    done = run(work_folder, docker, "features.source.kind=npz", "features.source.path=none.npz")
+    done = run(work_folder, docker, "train", "features.source.kind=npz", "features.source.path=none.npz")
     assert done.returncode == 1
     assert "none.npz" in done.stdout
     assert "features" in done.stderr.splitlines()[-2]
-    assert {path.name for path in only_run(work_folder / "build" / "kfp").iterdir()} <= {"features", "notify"}
+    assert {path.name for path in only_run(work_folder / "build" / "kfp").iterdir()} <= {
+        "parameters",
+        "features",
+        "notify",
+    }
 
 
 def test_an_image_that_is_not_there_is_named(docker: Docker, work_folder: Path) -> None:
-    done = run(work_folder, docker, "platform.image=missing-by-design:tpu")
+    done = run(work_folder, docker, "train", "platform.image=missing-by-design:tpu")
     assert done.returncode == 2
     assert "missing-by-design:tpu" in done.stderr
     assert "docker/build-images" in done.stderr
@@ -210,7 +220,7 @@ def test_an_image_that_is_not_there_is_named(docker: Docker, work_folder: Path) 
 
 def test_without_a_docker_that_is_said(docker: Docker, work_folder: Path) -> None:
     away = Docker(f"{docker.host}.away", docker.folder)
-    done = run(work_folder, away)
+    done = run(work_folder, away, "train")
     assert done.returncode == 1
     assert "no docker answers" in done.stderr
 

@@ -9,7 +9,6 @@ from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.kubeflow import tasks
 from mbd.kubeflow.reference import SHARED_FOLDER, feature_set
-from mbd.params import Params, load_params
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import encrypt_folder
 from tests.digests import path_digest
@@ -19,11 +18,6 @@ from tests.kubeflow.workspace import ArtifactWorkspace, as_settings, sealing
 from tests.shredding.build import files_with, windows
 
 TENSORS = {"_rows", "text", "audio", "visual"}
-
-
-def params_of(artifacts: ArtifactWorkspace, *settings: str) -> Params:
-    (artifacts.folder / "params.yaml").write_text(artifacts.params(*settings))
-    return load_params(artifacts.folder / "params.yaml")
 
 
 def read_all(folder: Path, *without: str) -> None:
@@ -45,7 +39,7 @@ def test_what_steps_on_one_machine_share_is_encrypted_by_modality(
     artifacts: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "shared"))
-    params, data = params_of(artifacts), artifacts.artifact("data")
+    params, data = artifacts.values(), artifacts.artifact("data")
     tasks.features(artifacts.params(), data, artifacts.artifact("metrics"))
     (shared,) = (tmp_path / "shared").iterdir()
     assert {path.name for path in shared.glob("splits/*/*")} == {f"{part}.safetensors.mbdx" for part in TENSORS}
@@ -73,7 +67,7 @@ def repository(artifacts: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest
         monkeypatch.setenv(name, value)
     repository = SampleRepository.make(tmp_path / "repository", found, str(tmp_path / "remote"))
     synthetic_set(tmp_path / "made")
-    keyring = Keyring.of(params_of(artifacts).shredding)
+    keyring = Keyring.of(artifacts.values().shredding)
     encrypt_folder(tmp_path / "made", repository.folder / "build" / "features", keyring)
     repository.dvc("add", "--quiet", "build/features")
     repository.git("add", "--all")
@@ -86,7 +80,7 @@ def test_an_encrypted_revision_is_opened_for_the_step_only(
     artifacts: ArtifactWorkspace, repository: SampleRepository, tmp_path: Path
 ) -> None:
     revision = f"platform.features.repository={repository.folder}"
-    params, data = params_of(artifacts, revision), artifacts.artifact("data")
+    params, data = artifacts.values(revision), artifacts.artifact("data")
     tasks.features(artifacts.params(revision), data, artifacts.artifact("metrics"))
     with feature_set(data.folder, params) as folder:
         assert folder.is_relative_to(tmp_path / "temporary")
@@ -95,7 +89,7 @@ def test_an_encrypted_revision_is_opened_for_the_step_only(
     shutil.rmtree(tmp_path / "made")
     assert audio
     assert list(files_with(tmp_path, audio)) == []
-    off = params_of(artifacts, revision, "shredding.enabled=false")
+    off = artifacts.values(revision, "shredding.enabled=false")
     with pytest.raises(UsageError, match="the folder is encrypted"), feature_set(data.folder, off):
         pass
 

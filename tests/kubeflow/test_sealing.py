@@ -159,7 +159,7 @@ def test_an_encrypted_artifact_of_another_model_is_refused(
 ) -> None:
     name, other = "model.safetensors.mbdx", PlainArtifact(str(sealed.folder / "other"))
     metrics, model = PlainArtifact(str(sealed.folder / "other-metrics")), sealed.artifact("model")
-    tasks.train(sealed.params(), sealed.artifact("data"), other, metrics, seed=5)
+    tasks.train(sealed.params("training.seed=5"), sealed.artifact("data"), other, metrics)
     shutil.copy(other.folder / name, model.folder / name)  # of the same lineage, so the same keys open it
     evaluation, page = PlainArtifact(str(sealed.folder / "again")), PlainArtifact(str(sealed.folder / "page"))
     code, output = failing(

@@ -2,7 +2,6 @@
 
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,24 +13,13 @@ from mbd.errors import ExitCode
 from mbd.files import file_digests, read_json, sha256_file, to_json, write_file
 from mbd.formats.statement import DeletionStatement
 from mbd.kubeflow import tasks
-from mbd.params import Params, load_params
+from mbd.kubeflow.common import write_params
+from mbd.kubeflow.ending import has_published
+from mbd.params import load_params, to_yaml
 from mbd.steps import verify
 from mbd.steps.step import step_run
 from mbd.storage import open_store
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact
-from tests.pipelines.small import UNCUT
-
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> ArtifactWorkspace:
-    """A deletion of audio that was certified and published, and one that the gate refused."""
-    workspace = ArtifactWorkspace(tmp_path_factory.mktemp("bench"))
-    workspace.prepare()
-    workspace.delete()
-    workspace.certify(request='{"reference": "ticket-7"}', run="run-42")
-    workspace.publish()
-    workspace.delete("-uncut", UNCUT)
-    return workspace
 
 
 def exit_code(caught: pytest.ExceptionInfo[SystemExit]) -> ExitCode:
@@ -61,7 +49,7 @@ def test_the_data_itself_is_no_artifact(workspace: ArtifactWorkspace) -> None:
 
 def test_the_published_certificate_verifies_and_names_its_run_and_request(workspace: ArtifactWorkspace) -> None:
     deleted = workspace.artifact("deleted").folder
-    params = load_text(workspace.params())
+    params = workspace.values()
     bundle, trust = workspace.artifact("published").path, Path(params.certificate.trust)
     verdict = verify.run(params, bundle, model=deleted, trust=trust, store=params.store.url)
     assert verdict.verified, verdict.problems
@@ -131,12 +119,26 @@ def test_a_refusal_is_on_record_in_attack_and_stops_the_run_in_certify(
     assert not workspace.artifact("certificate-uncut").folder.exists()
 
 
-def test_wrong_parameters_end_as_on_the_command_line(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
+def test_wrong_parameters_end_the_first_task_as_on_the_command_line(tmp_path: Path) -> None:
+    written = PlainArtifact(str(tmp_path / "parameters"))
     with pytest.raises(SystemExit) as caught:
-        tasks.features(
-            "model: {backbone: tower}", PlainArtifact(str(tmp_path / "data")), PlainArtifact(str(tmp_path / "metrics"))
-        )
+        tasks.parameters("model: {backbone: tower}", written)
     assert exit_code(caught) == ExitCode.USAGE
+    with pytest.raises(SystemExit) as caught:
+        tasks.parameters("", written, overrides=["training.colour=red"])
+    assert exit_code(caught) == ExitCode.USAGE
+    assert not written.folder.exists()
+
+
+def test_all_parameters_are_in_one_artifact_with_the_arguments_of_the_run_on_top(tmp_path: Path) -> None:
+    written, text = PlainArtifact(str(tmp_path / "parameters")), write_params(load_params(None, ["training.epochs=3"]))
+    tasks.parameters(text, written, "voices", "certified", 0.5, ["training.seed=7", "deletion.epsilon=2"])
+    chosen = ["certificate.model=voices", "deletion.method=certified", "deletion.epsilon=0.5", "training.seed=7"]
+    assert load_params(written.folder) == load_params(None, ["training.epochs=3", *chosen])
+    assert written.folder.read_text() == to_yaml(
+        load_params(written.folder)
+    )  # nothing depends on another image's defaults
+    assert written.metadata["model"] == "voices"
 
 
 def test_single_subjects_are_not_attacked_and_certify_knows(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
@@ -186,8 +188,8 @@ def test_what_is_published_is_fetched_attacked_again_and_confirmed(
     trust = read_trust(workspace.folder / "keys" / "trust.json")
     history = read_history(open_store(f"file://{workspace.folder}/store"), trust)
     assert [one.effect for one in history.about(certificate)] == ["passed"]
-    assert "last_success" in reported(workspace, tmp_path, "reaudit", "run-43", "RUNNING")
-    assert "last_failure" in reported(workspace, tmp_path / "later", "reaudit", "run-44", "SUCCEEDED")
+    assert has_published(workspace.values(), "reaudit", "run-43", ["audio"])
+    assert not has_published(workspace.values(), "reaudit", "run-44", ["audio"])
 
 
 def test_a_refused_audit_refutes_the_certificate_and_fails_the_run(
@@ -208,13 +210,8 @@ def test_a_refused_audit_refutes_the_certificate_and_fails_the_run(
     assert exit_code(caught) == ExitCode.REFUSED
     assert f"refutes certificate {certificate['certificate']}: it leaks now" in capfd.readouterr().err
     place = f"file://{tmp_path}/store/certificates/{certificate['certificate']}"
-    loaded = load_text(params)
+    loaded = workspace.values(f"store.url=file://{tmp_path}/store")
     assert not verify.run(loaded, place, trust=Path(loaded.certificate.trust)).verified
-
-
-def load_text(params: str) -> Params:
-    Path("params.yaml").write_text(params)
-    return load_params(Path("params.yaml"))
 
 
 def test_a_purge_that_was_not_requested_says_so(workspace: ArtifactWorkspace, tmp_path: Path) -> None:
@@ -238,43 +235,3 @@ def test_purge_leaves_no_copy_of_the_old_weights(
     assert not Path("build/model/model.safetensors").exists()
     assert proof.metadata["claim"] != "none"
     assert (proof.folder / "purge.json").stat().st_mode & 0o077 == 0
-
-
-def reported(
-    workspace: ArtifactWorkspace, folder: Path, pipeline: str, run: str, state: str, *, purged: bool = False
-) -> str:
-    """Return what Prometheus reads after `notify` has run."""
-    params = workspace.params("monitoring.mode=textfile", f"monitoring.textfile={folder}")
-    tasks.notify(params, pipeline, run, ["audio"], state, purged=purged)
-    return (folder / f"mbd-pipeline-{pipeline}-sentiment.prom").read_text()
-
-
-@pytest.mark.parametrize("state", ["COMPLETE", "SUCCEEDED", "RUNNING", "FAILED", "CANCELED"])
-def test_a_run_that_published_its_certificate_is_a_success_whatever_kubeflow_calls_it(
-    workspace: ArtifactWorkspace, tmp_path: Path, state: str
-) -> None:
-    metric = 'mbd_step_last_success_timestamp_seconds{model="sentiment",step="pipeline-delete"}'
-    assert metric in reported(workspace, tmp_path, "delete", "run-42", state)
-
-
-def test_a_run_that_published_nothing_is_a_failure_whatever_kubeflow_calls_it(
-    workspace: ArtifactWorkspace, tmp_path: Path
-) -> None:
-    metric = 'mbd_step_last_failure_timestamp_seconds{model="sentiment",reason="failure",step="pipeline-delete"}'
-    assert metric in reported(workspace, tmp_path, "delete", "another-run", "COMPLETE")
-    assert metric in reported(workspace, tmp_path, "delete", "run-42", "COMPLETE", purged=True)  # none was published
-
-
-def test_without_a_store_that_can_be_read_the_state_counts(
-    workspace: ArtifactWorkspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    untrusted = replace(workspace, settings=(f"certificate.trust={tmp_path}/none.json",))
-    assert "last_success" in reported(untrusted, tmp_path, "delete", "run-42", "COMPLETE")
-    assert "last_failure" in reported(untrusted, tmp_path, "delete", "run-42", "FAILED")
-    assert "the store does not say how the run ended" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("params", ["no: parameters", "monitoring: {mode: push, pushgateway: 'http://127.0.0.1:9'}"])
-def test_notify_never_fails_the_run(params: str, capfd: pytest.CaptureFixture[str]) -> None:
-    tasks.notify(params, "delete", "run-42", ["audio"], "SUCCEEDED")
-    assert "warning:" in capfd.readouterr().err

@@ -1,5 +1,6 @@
 """The tasks of the pipeline `delete` one after the other, in one process, with plain objects as artifacts."""
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from mbd.certificate.keys import make_keys
 from mbd.kubeflow import tasks
 from mbd.kubeflow.common import write_params
-from mbd.params import load_params
+from mbd.params import Params, load_params
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.wrapper import FileWrapper
 from tests.pipelines.small import SETTINGS
@@ -38,7 +39,18 @@ class ArtifactWorkspace:
         """Return the artifact of this name."""
         return self.artifacts.setdefault(name, PlainArtifact(str(self.folder / name)))
 
-    def params(self, *settings: str) -> str:
+    def params(self, *settings: str) -> PlainArtifact:
+        """Return the artifact with :meth:`values`, as the first task of a run writes it."""
+        text = self.text(*settings)
+        written = PlainArtifact(str(self.folder / "parameters" / hashlib.sha256(text.encode()).hexdigest()))
+        tasks.parameters(text, written)
+        return written
+
+    def text(self, *settings: str) -> str:
+        """Return :meth:`values` as a pipeline is given them."""
+        return write_params(self.values(*settings))
+
+    def values(self, *settings: str) -> Params:
         """Return small parameters with which everything stays in this folder; settings go on top."""
         own = (
             f"certificate.signers=['file:{self.folder}/keys/signer.pem']",
@@ -49,7 +61,7 @@ class ArtifactWorkspace:
             f"store.url=file://{self.folder}/store",
             f"purge.tombstones={self.folder}/tombstones",
         )
-        return write_params(load_params(None, [*SETTINGS, *own, *self.settings, *settings]))
+        return load_params(None, [*SETTINGS, *own, *self.settings, *settings])
 
     def prepare(self) -> None:
         """Make keys, data, model and reference."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from mbd.certificate.compose import revocation
 from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
@@ -75,7 +75,7 @@ class GoldenStore(KeyedStore):
     """Keys and a store."""
 
     @classmethod
-    def open(cls, folder: Path) -> "GoldenStore":
+    def open(cls, folder: Path) -> Self:
         make_keys(folder / "keys", "signer", origin="tests.example/log")
         trust = read_trust(folder / "keys" / TRUST)
         long_valid = tuple(key.model_copy(update={"valid_from": now() - timedelta(days=999)}) for key in trust.keys)

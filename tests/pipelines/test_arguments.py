@@ -11,8 +11,15 @@ from pipelines.arguments import given
 def test_parameters_travel_as_one_text_that_means_the_same() -> None:
     params = Params()
     arguments = given("delete", params, ["text"], [], [])
-    assert (arguments["modalities"], arguments["subjects"]) == (["text"], [])
+    assert (arguments["modalities"], arguments["model"]) == (["text"], "sentiment")
     assert read_params(arguments["params"]) == params
+
+
+def test_persons_are_given_by_reference() -> None:
+    assert "subjects" not in given("delete", Params(), [], [], [])
+    assert given("delete", Params(), [], ["sha256:12"], [])["subjects"] == ["sha256:12"]
+    with pytest.raises(UsageError, match="takes no subjects"):
+        given("train", Params(), [], ["sha256:12"], [])
 
 
 def test_the_default_modality_comes_from_the_parameters() -> None:
@@ -28,12 +35,13 @@ def test_a_pipeline_for_one_modality_takes_one() -> None:
 
 
 def test_json_arguments_are_read_as_such() -> None:
-    assert given("train", Params(), [], [], ["seeds=[0,1]"])["seeds"] == [0, 1]
+    arguments = given("delete", Params(), [], [], ["purge_copies=true", "epsilon=0.5", 'overrides=["training.seed=1"]'])
+    assert (arguments["purge_copies"], arguments["epsilon"], arguments["overrides"]) == (True, 0.5, ["training.seed=1"])
 
 
 def test_an_argument_that_is_missing_or_unknown_is_an_error() -> None:
-    with pytest.raises(UsageError, match="needs seeds"):
-        given("train", Params(), [], [], [])
+    with pytest.raises(UsageError, match="needs settings"):
+        given("sweep", Params(), [], [], [])
     with pytest.raises(UsageError, match="takes no colour"):
         given("delete", Params(), [], [], ["colour=red"])
     with pytest.raises(UsageError, match="KEY=JSON"):

@@ -1,17 +1,21 @@
 """Runs and schedules on a Kubeflow API over real HTTP."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from mbd.cli import group
 from mbd.errors import UsageError
+from mbd.kubeflow.common import read_params
 from mbd.params.platform import PlatformSettings
 from pipelines.cluster import TOKEN, Cluster, ClusterError, Submission, submission
 from pipelines.compiling import compiled
 from tests.pipelines.kubeflow_server import Kubeflow, kubeflow_server
 
-ARGUMENTS: dict[str, Any] = {"params": "{}", "modalities": ["audio"], "subjects": []}
+ARGUMENTS: dict[str, Any] = {"params": "{}", "model": "sentiment", "modalities": ["audio"]}
 
 
 @pytest.fixture
@@ -64,6 +68,18 @@ def test_a_schedule_is_created_once_then_updated_in_place(kubeflow: Kubeflow, pl
     (job,) = kubeflow.recurring
     assert job["trigger"]["cron_schedule"]["cron"] == "0 0 4 * * *"
     assert (job["display_name"], job["max_concurrency"], job["no_catchup"]) == ("mbd-delete", 1, True)
+
+
+def test_retraining_is_scheduled_by_one_command(kubeflow: Kubeflow) -> None:
+    host = f"platform.kubeflow_host={kubeflow.url}"
+    call = ["pipeline", "schedule", "train", "--cron", "0 3 1 * *", "--set", host, "--set", "certificate.model=voices"]
+    outcomes = [json.loads(CliRunner().invoke(group, [*call, "--json"]).stdout)["outcome"] for _ in range(2)]
+    assert outcomes == ["created", "unchanged"]
+    (job,) = kubeflow.recurring
+    assert (job["display_name"], job["trigger"]["cron_schedule"]["cron"]) == ("mbd-train", "0 0 3 1 * *")
+    given = job["runtime_config"]["parameters"]
+    assert (given.keys(), given["model"]) == ({"params", "model"}, "voices")
+    assert read_params(given["params"]).certificate.model == "voices"
 
 
 def test_a_schedule_without_a_service_account_is_recognised(kubeflow: Kubeflow) -> None:

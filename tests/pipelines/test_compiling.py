@@ -12,7 +12,11 @@ from pipelines import NAMES
 from pipelines.compiling import compiled
 
 GOLDENS = Path(__file__).parents[2] / "pipelines"
+SIGNING = {"certify", "publish", "purge", "register"}
+NAMING = {"fetch", "delete", "evaluate"}
+"""tasks of the pipeline `delete` that need the lineage key"""
 NEVER_CACHED = {"delete", "attack", "certify", "publish", "purge", "published", "reaudit", "notify"}
+NEVER_CACHED |= {"fetch", "registered-reference", "register"}
 
 
 def documents(name: str, platform: PlatformSettings | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -50,6 +54,47 @@ def test_what_deletes_or_attests_is_never_answered_from_the_cache(name: str) -> 
     assert not cached & NEVER_CACHED
 
 
+def test_a_retraining_is_done_and_not_remembered() -> None:
+    spec, _ = documents("train")
+    cached = {name for name, task in tasks(spec).items() if task.get("cachingOptions", {}).get("enableCache")}
+    assert cached == {"parameters"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_parameters_travel_once_and_as_an_artifact(name: str) -> None:
+    spec, _ = documents(name)
+    texts = {task for task, found in tasks(spec).items() if "params" in found.get("inputs", {}).get("parameters", {})}
+    assert texts - {"notify"} == {"parameters"}  # what runs at the end may depend on no other task
+    own = {task: found for task, found in tasks(spec).items() if f"exec-{task}" in spec["deploymentSpec"]["executors"]}
+    read = {task for task, found in own.items() if "params" in found.get("inputs", {}).get("artifacts", {})}
+    assert set(own) - read == set(own) & {"parameters", "notify"}
+
+
+def test_the_arguments_of_a_deletion_are_typed() -> None:
+    arguments = documents("delete")[0]["root"]["inputDefinitions"]["parameters"]
+    assert {name: found["parameterType"] for name, found in arguments.items()} == {
+        **dict.fromkeys(("model", "request", "method", "params"), "STRING"),
+        **dict.fromkeys(("modalities", "subjects", "overrides"), "LIST"),
+        "epsilon": "NUMBER_DOUBLE",
+        "purge_copies": "BOOLEAN",
+    }
+    assert {name for name, found in arguments.items() if not found.get("isOptional")} == {"modalities"}
+
+
+def test_a_deletion_has_no_task_that_only_trains() -> None:
+    found = tasks(documents("delete")[0])
+    assert not {"train", "reference", "train-part"} & set(found)
+    assert "before" in found["attack"]["inputs"]["artifacts"]
+
+
+def test_references_are_trained_side_by_side_for_the_modalities_that_the_data_step_names() -> None:
+    found = tasks(documents("train")[0])
+    loop = next(task for task in found.values() if task["taskInfo"]["name"] == "each-modality")
+    given = loop["inputs"]["parameters"][loop["parameterIterator"]["items"]["inputParameter"]]
+    assert given["taskOutputParameter"] == {"outputParameterKey": "Output", "producerTask": "features"}
+    assert "references" in found["register"]["inputs"]["artifacts"]
+
+
 def test_a_refusal_of_the_gate_is_not_tried_again() -> None:
     spec, _ = documents("delete", PlatformSettings(retries=RetriesSettings(count=3, backoff_seconds=5)))
     found = tasks(spec)
@@ -61,7 +106,7 @@ def test_a_refusal_of_the_gate_is_not_tried_again() -> None:
 def test_the_last_retry_has_its_full_time() -> None:
     platform = PlatformSettings(retries=RetriesSettings(count=2, backoff_seconds=30), timeout_seconds=7200)
     spec, _ = documents("delete", platform)
-    assert tasks(spec)["train"]["retryPolicy"]["backoffMaxDuration"] == f"{3 * 7200 + 30 + 60}s"
+    assert tasks(spec)["delete"]["retryPolicy"]["backoffMaxDuration"] == f"{3 * 7200 + 30 + 60}s"
 
 
 @pytest.mark.parametrize(
@@ -95,11 +140,11 @@ def test_training_goes_to_a_gpu_and_the_rest_does_not() -> None:
     )
     spec, kubernetes = documents("delete", PlatformSettings(gpu=gpu, image="cpu@sha256:1", gpu_image="gpu@sha256:2"))
     executors = spec["deploymentSpec"]["executors"]
-    trainer, attacker = executors["exec-train"]["container"], executors["exec-attack"]["container"]
+    trainer, attacker = executors["exec-delete"]["container"], executors["exec-attack"]["container"]
     assert (trainer["image"], attacker["image"]) == ("gpu@sha256:2", "cpu@sha256:1")
     assert trainer["resources"]["accelerator"]["resourceCount"] == "2"
-    assert kubernetes["exec-train"]["nodeSelector"]["labels"] == {"pool": "a100"}
-    assert kubernetes["exec-train"]["tolerations"] == [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert kubernetes["exec-delete"]["nodeSelector"]["labels"] == {"pool": "a100"}
+    assert kubernetes["exec-delete"]["tolerations"] == [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert "accelerator" not in attacker["resources"]
     assert "nodeSelector" not in kubernetes["exec-attack"]
 
@@ -110,7 +155,7 @@ def test_steps_get_the_digest_of_a_pinned_image_for_the_certificate() -> None:
     assert {"name": "MBD_IMAGE_DIGEST", "value": "sha256:12ab"} in container["env"]
 
 
-@pytest.mark.parametrize("name", ["delete", "reaudit"])
+@pytest.mark.parametrize("name", ["train", "delete", "reaudit"])
 def test_notify_runs_however_a_run_ends(name: str) -> None:
     spec, _ = documents(name)
     ends = spec["root"]["dag"]["tasks"]["notify"]
@@ -126,7 +171,7 @@ def test_purge_is_a_task_of_every_run_and_gets_what_was_asked_for() -> None:
     assert not [name for name in found if name.startswith("condition")]
 
 
-@pytest.mark.parametrize("name", ["delete", "reaudit"])
+@pytest.mark.parametrize("name", ["train", "delete", "reaudit"])
 def test_the_end_is_judged_by_what_the_run_published(name: str) -> None:
     spec, kubernetes = documents(name, PlatformSettings(keys_secret="signing", trust_config="trust"))
     given = tasks(spec)["notify"]["inputs"]["parameters"]
@@ -148,9 +193,27 @@ def test_secrets_keys_and_ledgers_reach_the_steps_that_need_them() -> None:
     _, kubernetes = documents("delete", platform)
     assert all("secretAsEnv" in executor for executor in kubernetes.values())
     signing = {name for name, executor in kubernetes.items() if "secretAsVolume" in executor}
-    assert signing == {"exec-certify", "exec-publish", "exec-purge"}
-    kept = {"exec-delete", "exec-certify", "exec-purge"}
-    assert {name for name, executor in kubernetes.items() if "pvcMount" in executor} == kept
+    named = {"exec-fetch", "exec-delete", "exec-evaluate"}
+    assert signing == {"exec-certify", "exec-publish", "exec-purge"} | named
+    unmounted = {"exec-parameters", "exec-notify"}
+    assert {name for name, executor in kubernetes.items() if "pvcMount" not in executor} == unmounted
+
+
+def test_with_a_lineage_key_of_its_own_only_what_signs_has_the_signing_keys() -> None:
+    _, kubernetes = documents("delete", PlatformSettings(keys_secret="signing", lineage_secret="lineage"))
+    mounted = {
+        name: {one["secretName"] for one in executor.get("secretAsVolume", ())} for name, executor in kubernetes.items()
+    }
+    assert {name for name, found in mounted.items() if "signing" in found} == {
+        "exec-certify",
+        "exec-publish",
+        "exec-purge",
+    }
+    assert {name for name, found in mounted.items() if found == {"lineage"}} == {
+        "exec-fetch",
+        "exec-delete",
+        "exec-evaluate",
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -158,7 +221,7 @@ def test_the_trust_file_reaches_every_task_and_signing_keys_only_those_that_sign
     _, kubernetes = documents(name, PlatformSettings(keys_secret="signing", trust_config="trust"))
     assert all(executor["configMapAsVolume"][0]["configMapName"] == "trust" for executor in kubernetes.values())
     signing = {name for name, executor in kubernetes.items() if "secretAsVolume" in executor}
-    assert signing <= {"exec-certify", "exec-publish", "exec-purge", "exec-reaudit"}
+    assert signing <= {f"exec-{one}" for one in (*SIGNING, *NAMING, "reaudit")}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -167,11 +230,11 @@ def test_what_opens_encrypted_artifacts_reaches_the_steps_that_read_or_write_the
     _, kubernetes = documents(name, platform)
     steps = {one.removeprefix("exec-").rstrip("-0123456789"): executor for one, executor in kubernetes.items()}
     opening = {step for step, executor in steps.items() if "pvcMount" in executor}
-    assert set(steps) - opening == set(steps) & {"notify", "settings", "reaudit"}
+    assert set(steps) - opening == set(steps) & {"notify", "settings", "parameters", "reaudit"}
     for step in opening:
         mounted = {one["secretName"]: one["mountPath"] for one in steps[step]["secretAsVolume"]}
         assert mounted["wrapper"] == platform.wrapper_path
-        assert ("signing" in mounted) == (step in {"certify", "publish", "purge"})
+        assert ("signing" in mounted) == (step in SIGNING | (NAMING if name == "delete" else set()))
         in_memory = {"medium": "Memory", "mountPath": "/dev/shm", "volumeName": "plaintext"}
         assert in_memory in steps[step]["emptyDirMounts"]
 
@@ -194,5 +257,5 @@ def test_networks_of_a_lattice_are_trained_by_as_many_tasks_as_the_platform_has_
     found = tasks(documents("train", PlatformSettings(training_tasks=3))[0])
     loop = next(task for task in found.values() if task["taskInfo"]["name"] == "each-part")
     assert loop["parameterIterator"]["items"]["raw"] == "[1, 2, 3]"
-    for consumer in ("train", "reference"):
-        assert "parts" in found[consumer]["inputs"]["artifacts"]
+    assert "parts" in found["train"]["inputs"]["artifacts"]
+    assert "known" in found["reference"]["inputs"]["artifacts"]  # what is trained is not trained again

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,14 +10,14 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from mbd.cli.options import repeated
 from mbd.formats.access import ROLES
 from mbd.params import Params, load_params
 from mbd.serving.app import create_app
 from mbd.serving.service import Service
 from mbd.serving.tokens import TokenFile
 from tests.monitoring.golden_store import GoldenStore
-
-PATIENCE = 20.0
+from tests.serving.waiting import PATIENCE, wait_until
 
 
 @dataclass
@@ -30,8 +29,8 @@ class Site:
     tokens: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def make(cls, folder: Path, *settings: str) -> "Site":
-        site = cls(GoldenStore.open(folder), list(settings))
+    def make(cls, place: Path | GoldenStore, *settings: str) -> "Site":
+        site = cls(place if isinstance(place, GoldenStore) else GoldenStore.open(place), list(settings))
         for role in ROLES:
             site.tokens[role], _ = site.token_file.new(f"{role} client", [role])
         return site
@@ -69,20 +68,10 @@ class Site:
 
     @contextmanager
     def process(self, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-        """Serve in a process of its own; yield its address. Its log is in :attr:`log_file`: a pipe would fill up."""
-        sets = [part for setting in self.options for part in ("--set", setting)]
-        command = [sys.executable, "-c", "from mbd.cli import main; main()", "--log-format", "json", "serve"]
-        command += ["--port", "0", "--trust", str(self.golden.trust_file), *sets, *arguments]
-        with self.log_file.open("wb") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            assert process.stdout
-            url = process.stdout.readline().strip()
-            assert url, self.log_file.read_text()
-            yield url, process
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
+        """Serve in a process of its own; yield its address. Its log is in :attr:`log_file`."""
+        trust = ("--trust", str(self.golden.trust_file))
+        with serving_process(self.log_file, *trust, *repeated("--set", self.options), *arguments) as served:
+            yield served
 
 
 @dataclass
@@ -108,8 +97,17 @@ class SiteClient:
         self.service.monitor.scan()
 
 
-def wait_until(ready: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not ready():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+@contextmanager
+def serving_process(log_file: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run `mbd serve` on a free port; yield its address and its process. A pipe for its log would fill up."""
+    command = [sys.executable, "-c", "from mbd.cli import main; main()", "--log-format", "json", "serve"]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen([*command, "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert process.stdout
+        url = process.stdout.readline().strip()
+        assert url, log_file.read_text()
+        yield url, process
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)

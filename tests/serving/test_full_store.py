@@ -3,14 +3,30 @@
 import errno
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from mbd.certificate.keys import TRUST, make_keys
+from mbd.params import load_params
+from mbd.params.operations import StoreSettings
+from mbd.requests.request_store import RequestStore
+from mbd.steps import features, train, verify
+from mbd.steps.request import Worker
+from mbd.storage import open_private
+from mbd.storage.store import NotWritableError
 from mbd.storage.tree import Tree
+from tests.certificate.authority import key_settings
+from tests.monitoring.golden_store import GoldenStore
+from tests.requests.small import SETTINGS
 from tests.serving.site import Site, SiteClient
+from tests.serving.waiting import wait_until
+from tests.storage.s3_server import BUCKET, CREDENTIALS, Refusal, S3Server, s3_server
 
+FULL = Refusal(507, "XMinioStorageFull")
 NOT_WRITABLE = "urn:missing-by-design:problem:not-writable"
 
 
@@ -79,3 +95,64 @@ def test_a_store_that_refuses_to_write_is_shown_until_any_server_has_written(
     by_another.change(soon.id, lambda found: found.moved("failed", "w", later))
     client.rescan()
     assert "mbd_store_writable 1.0" in client.get("/metrics", None).text
+
+
+@dataclass(frozen=True)
+class InBucket(GoldenStore):
+    """A golden store in a bucket; its keys are in the folder."""
+
+    endpoint: str | None = None
+
+    @property
+    def url(self) -> str:
+        return f"s3://{BUCKET}/mbd"
+
+    @property
+    def store_settings(self) -> StoreSettings:
+        return StoreSettings(endpoint=self.endpoint, retries=0)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with s3_server() as server:
+        yield server
+
+
+def test_a_full_bucket_loses_nothing(bucket: S3Server, tmp_path: Path) -> None:
+    golden = replace(InBucket.open(tmp_path), endpoint=bucket.url)
+    golden.certificate("surgery")
+    with Site.make(golden, f"store.endpoint={bucket.url}", "store.retries=0").client() as client:
+        entered = [client.submit(f"k-{number}").json()["id"] for number in range(2)]
+        before = dict(bucket.objects)
+        bucket.full = FULL
+        assert_it_answers_and_takes_nothing(client, entered)
+        assert bucket.objects == before
+        bucket.full = None
+        assert client.submit("full").status_code == 201
+        assert "mbd_store_writable 1.0" in client.get("/metrics", None).text
+        assert len(list(golden.request_store.all())) == 3
+
+
+def test_a_bucket_that_fills_up_under_a_worker_delays_its_request_and_loses_nothing(
+    bucket: S3Server, tmp_path: Path
+) -> None:
+    make_keys(tmp_path / "keys", "signer")
+    url = f"s3://{BUCKET}/mbd"
+    own = (f"store.url={url}", f"store.endpoint={bucket.url}", "store.retries=0", "requests.lease_seconds=1")
+    params = load_params(None, [*SETTINGS, *key_settings(tmp_path), *own])
+    features.run(params, tmp_path / "features")
+    train.run(params, tmp_path / "features", tmp_path / "model")
+    requests = RequestStore(open_private(url, params.store))
+    worker = Worker(params, requests, url, tmp_path / "features", tmp_path / "model", "worker")
+    entered = requests.submit(params.certificate.model, ["audio"], due_days=1).id
+    bucket.full, bucket.fills_at = FULL, "batches/"  # it has the lease, and claimed the request
+    with pytest.raises(NotWritableError, match="over a quota"):
+        list(worker.run())
+    assert requests.get(entered).state == "running"
+    bucket.full = None
+    wait_until(lambda: [done.state for done, _ in worker.run()] == ["certified"])
+    done = requests.get(entered)
+    assert Counter(event.state for event in done.history) == {"received": 1, "running": 2, "certified": 1}
+    assert verify.run(params, f"{url}/certificates/{done.certificate}", trust=tmp_path / "keys" / TRUST).verified

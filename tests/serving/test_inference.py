@@ -11,7 +11,8 @@ from mbd.serving.app import create_app
 from mbd.serving.service import Service
 from tests.monitoring.golden_store import GOLDEN, golden
 from tests.serving.inference.server import encode, rows_of
-from tests.serving.site import Site, SiteClient, wait_until
+from tests.serving.site import Site, SiteClient
+from tests.serving.waiting import wait_until
 from tests.steps.registering import Production
 
 NAME = golden("exact").predicate.model

@@ -23,7 +23,8 @@ from mbd.cli import group
 from mbd.errors import UsageError
 from mbd.formats.statement import WEIGHTS
 from tests.monitoring.golden_store import GOLDEN, GoldenStore
-from tests.serving.site import Site, wait_until
+from tests.serving.site import Site
+from tests.serving.waiting import wait_until
 from tests.storage.web_server import self_signed
 
 

@@ -12,7 +12,8 @@ from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from mbd.serving.webhooks import Webhook, read_secret
 from tests.serving.receiver import KEY, SECRET, Receiver, receiving
-from tests.serving.site import Site, SiteClient, wait_until
+from tests.serving.site import Site, SiteClient
+from tests.serving.waiting import wait_until
 
 
 @pytest.fixture

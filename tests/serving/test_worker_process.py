@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mbd.cli.options import repeated
 from mbd.serving.worker_process import WorkerProcess
-from tests.serving.site import Site, wait_until
+from tests.serving.site import Site
+from tests.serving.waiting import wait_until
 
 
 @pytest.fixture
@@ -28,10 +30,9 @@ def test_a_worker_that_ends_is_started_again_with_growing_pauses(
 
 
 def test_a_killed_worker_is_replaced_and_the_server_says_whether_one_runs(site: Site) -> None:
-    sets = [part for setting in site.options for part in ("--set", setting)]
-    features = ["--features", str(site.golden.folder), "--store", site.golden.url]
+    given = ["--features", str(site.golden.folder), "--store", site.golden.url, *repeated("--set", site.options)]
     service = site.service()
-    service.worker = WorkerProcess(["request", "run", "--watch", *features, *sets], first_pause=0.01)
+    service.worker = WorkerProcess(["request", "run", "--watch", *given], first_pause=0.01)
     assert "mbd_worker_up 0.0" in service.metrics()
     service.start()
     wait_until(lambda: service.worker and service.worker.pid)

@@ -1,9 +1,6 @@
 """A store with signing keys, a small trained model, and `mbd serve --worker` on it."""
 
 import json
-import subprocess
-import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from mbd.certificate.keys import TRUST, make_keys
+from mbd.cli.options import repeated
 from mbd.params import load_params
 from mbd.serving.tokens import TokenFile
 from mbd.steps import features, train
 from tests.certificate.authority import key_settings
 from tests.requests.small import SETTINGS
+from tests.serving.site import serving_process
+from tests.serving.waiting import wait_until
 
 PATIENCE = 240.0
 
@@ -49,19 +49,10 @@ class WorkerSite:
     @contextmanager
     def served(self, *arguments: str) -> Iterator[str]:
         """Run the server; yield its address. Its log is in serve.log."""
-        sets = [part for setting in self.settings for part in ("--set", setting)]
-        command = [sys.executable, "-c", "from mbd.cli import main; main()", "--log-format", "json", "serve"]
-        command += ["--port", "0", "--model", str(self.folder / "model"), *arguments, *sets]
-        with (
-            (self.folder / "serve.log").open("ab") as log,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
-        ):
-            try:
-                assert process.stdout
-                yield process.stdout.readline().strip()
-            finally:
-                process.terminate()
-                assert process.wait(60) == 0
+        options = ("--model", str(self.folder / "model"), *arguments, *repeated("--set", self.settings))
+        with serving_process(self.folder / "serve.log", *options) as (url, process):
+            yield url
+        assert process.returncode == 0
 
     @property
     def worker(self) -> list[str]:
@@ -78,10 +69,5 @@ def call(url: str, token: str, document: object = None) -> dict[str, Any]:
 
 def wait_for_end(url: str, token: str, identifier: str) -> dict[str, Any]:
     """Wait until a request is carried out, one way or the other."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        request = call(f"{url}/requests/{identifier}", token)
-        if request["state"] not in ("received", "running"):
-            return request
-        time.sleep(0.3)
-    raise AssertionError(f"the request is still {request['state']}")
+    wait_until(lambda: call(f"{url}/requests/{identifier}", token)["state"] not in ("received", "running"), PATIENCE)
+    return call(f"{url}/requests/{identifier}", token)

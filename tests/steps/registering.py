@@ -1,10 +1,10 @@
 """A small model with its references, keys and a store: what is registered, and with whose keys."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from mbd.certificate.history import History, ModelHistory
 from mbd.certificate.keys import make_keys
@@ -44,13 +44,21 @@ class Production(KeyedStore):
         train.run(other, folder / "features", folder / "challenger")
         return found
 
-    def with_store(self, name: str, *more: str) -> "Production":
+    def with_store(self, name: str, *more: str) -> Self:
         """Return the same with an empty store of its own, and further settings."""
-        return Production(self.folder, name, more)
+        return replace(self, name=name, more=more)
 
     @property
     def url(self) -> str:
         return f"file://{self.folder}/stores/{self.name}"
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.url, self.params.store)
+
+    @property
+    def private(self) -> Store:
+        return open_private(self.url, self.params.store)
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -67,6 +75,10 @@ class Production(KeyedStore):
     @property
     def model(self) -> Path:
         return self.folder / "model"
+
+    def private_openings(self, digest: str) -> Path:
+        """Return the file with what opens the commitments of a certificate."""
+        return Path(self.params.certificate.private) / f"{digest}.json"
 
     def references(self, *modalities: str) -> list[Path]:
         """Return the folders of the references without each of these modalities (default: all)."""
@@ -92,7 +104,7 @@ class Production(KeyedStore):
 
     def both(self) -> "BothParts":
         """Return the store and its private part as one, to count and to kill in both."""
-        return BothParts(open_store(self.url), open_private(self.url, self.params.store))
+        return BothParts(self.store, self.private)
 
     def registrar(self, both: Store) -> Registrar:
         """Return a registrar that uses one store for both parts."""

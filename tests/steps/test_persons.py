@@ -6,16 +6,25 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.guard import admit
+from mbd.certificate.layout import certificate_name
+from mbd.certificate.log.tiles import claim_name
+from mbd.certificate.state import status_in
+from mbd.certificate.verdict import RETURNED
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
-from mbd.files import sha256_file
+from mbd.files import sha256_file, write_file
 from mbd.formats.request import DeletionRequest
-from mbd.formats.statement import WEIGHTS, DeletionStatement, NothingHeldStatement
+from mbd.formats.statement import CERTIFICATE, WEIGHTS, DeletionStatement, NothingHeldStatement
+from mbd.model.checkpoint import load_model
 from mbd.params import load_params
+from mbd.records import now
 from mbd.requests.request_store import RequestStore
-from mbd.steps import models, train, verify
-from mbd.steps.request import Worker, submit
+from mbd.steps import models, persons, publish, register, train, verify
+from mbd.steps.base_model import find_base
+from mbd.steps.request import Worker
+from mbd.steps.start import Start
+from mbd.steps.submit import submit
 from tests.steps.registering import NAME, Production
 
 
@@ -135,11 +144,82 @@ def test_persons_stay_forgotten_in_later_deletions_and_trainings(production: Pro
     assert production.known().revoked == {"audio"}
 
 
+def test_a_person_may_revoke_every_modality(production: Production, tmp_path: Path) -> None:
+    person = person_in(production, "train")
+    for modality in ("text", "audio", "visual"):
+        (done,) = ask(production, person, modality=modality)
+        assert done.state == "certified", done.history[-1].note
+    (tmp_path / "data").mkdir()
+    leave_out(production.features, tmp_path / "data", {key: [person] for key in ("text", "audio", "visual")})
+    elsewhere = load_params(None, [*production.settings, f"store.url=file://{tmp_path}/store"])
+    expected = train.run(elsewhere, tmp_path / "data", tmp_path / "expected")
+    current = production.known().current
+    assert current is not None
+    assert expected is not None
+    assert current.weights == expected.sha256
+    train.run(production.params, production.features, tmp_path / "again")
+    train.run(production.params, production.features, tmp_path / "reference", ("text",))
+    register.run(production.params, tmp_path / "again", [tmp_path / "reference"], NAME, production.url)
+    assert production.known().references["text"] is not None
+
+
+def test_a_model_that_still_holds_a_revoked_person_is_not_published(production: Production, tmp_path: Path) -> None:
+    first, second, third = (person_in(production, "train", number) for number in range(3))
+    stale = tmp_path / "stale"
+    stale.mkdir()
+    write_file(stale / "request.json", "{}")
+    base, (record, _) = find_base(production.params, production.url, None), load_model(production.model)
+    start = Start(production.params, base, production.model, record, production.features, stale)
+    persons.certified(start, ("audio",), [second])  # as a worker that was overtaken by another would leave it
+    ask(production, first)
+    with pytest.raises(VerificationError, match="trained on recordings of a person that certificate"):
+        publish.run(production.params, stale / "bundle", stale / "deleted", production.url)
+    digest = sha256_file(stale / "bundle" / CERTIFICATE)
+    envelope = (stale / "bundle" / CERTIFICATE).read_bytes()
+    production.store.create(certificate_name(digest), envelope)
+    production.store.create(claim_name(production.history().size), bytes.fromhex(digest))  # somebody without a key
+    with pytest.raises(VerificationError, match="trained on recordings of a person that certificate"):
+        ask(production, third)
+    production.private_openings(digest).unlink()
+    with pytest.raises(VerificationError, match="it is not known whether it was trained on recordings"):
+        ask(production, third)
+    assert digest not in production.history().certificates
+
+
+def test_a_later_deletion_for_a_person_outdates_the_certificates_before_it(production: Production) -> None:
+    (first,) = ask(production, person_in(production, "train"))
+    (second,) = ask(production, person_in(production, "train", 1), modality="visual")
+    (third,) = ask(production, person_in(production, "valid"))  # no weight depends on them
+    history = production.history()
+    states = [status_in(history, one, now()) for one in history.certificates.values()]
+    assert [one.state for one in states] == ["outdated", "valid", "valid"]
+    assert str(second.certificate)[:16] in states[0].reason
+    places = [f"{production.url}/certificates/{one.certificate}" for one in (first, second, third)]
+    verdicts = [verify.run(production.params, place, trust=production.trust_file) for place in places]
+    assert [one.decision for one in verdicts] == ["failed", "verified", "verified"]
+    assert [check.name for check in verdicts[0].problems] == [RETURNED]
+
+
+def test_the_certificate_of_another_person_answers_no_request(production: Production) -> None:
+    (first,), (second,) = (ask(production, person_in(production, "train", number)) for number in (0, 1))
+    (absent,) = ask(production, "never-recorded", nothing_held=True)
+    requests = RequestStore(production.private)
+    others = {first.id: second.certificate, second.id: absent.certificate, absent.id: first.certificate}
+    assert carry_out(production) == []
+    for request, certificate in others.items():
+        marked = requests.get(request).model_copy(update={"certificate": certificate})
+        requests.change(request, lambda _, marked=marked: marked)  # type: ignore[misc]
+    assert {one.id for one in carry_out(production)} == set(others)
+    assert [requests.get(one.id).certificate for one in (first, second)] == [first.certificate, second.certificate]
+    answer = production.history().statement(str(requests.get(absent.id).certificate))
+    assert isinstance(answer, NothingHeldStatement)
+
+
 def test_without_the_openings_nothing_is_trained_until_the_persons_are_reinstated(
     production: Production, tmp_path: Path
 ) -> None:
     (done,) = ask(production, person_in(production, "train"))
-    file = production.folder / "private" / f"{done.certificate}.json"
+    file = production.private_openings(str(done.certificate))
     kept = file.read_bytes()
     file.unlink()
     with pytest.raises(DataError, match="not known whose"):

@@ -24,8 +24,8 @@ from mbd.records import now
 from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
 from mbd.steps.base_model import find_base
-from mbd.steps.persons import Start
 from mbd.steps.request import Worker
+from mbd.steps.start import Start
 from mbd.storage import open_private, open_store
 from mbd.storage.store import update
 from tests.certificate.authority import key_settings

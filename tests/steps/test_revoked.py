@@ -5,17 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.certificate.guard import admit
-from mbd.certificate.layout import certificate_name, object_name
-from mbd.errors import VerificationError
+from mbd.certificate.layout import object_name
+from mbd.errors import UsageError, VerificationError
+from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
 from mbd.formats.statement import WEIGHTS
 from mbd.model.checkpoint import load_model
+from mbd.params import load_params
+from mbd.purge.tombstone_store import purged_digests, store_tombstones
 from mbd.requests.request_store import RequestStore
-from mbd.steps import models, publish, purge, train
+from mbd.steps import models, purge, register, train
 from mbd.steps.request import Worker
-from mbd.steps.revoked import read_revoked
+from mbd.steps.revoked import read_revoked, revocable
+from mbd.steps.submit import submit
 from tests.steps.registering import NAME, Production
 
 
@@ -29,10 +32,10 @@ def production(trained: Production, request: pytest.FixtureRequest) -> Productio
     return trained.with_store(request.node.name.replace("[", "-").rstrip("]"))
 
 
-def forget(production: Production, modality: str) -> str:
-    """Delete a modality from the current release; return the certificate."""
+def forget(production: Production, modality: str, person: str | None = None) -> str:
+    """Delete a modality, or that of a person, from the current release; return the certificate."""
     requests = RequestStore(production.private)
-    requests.submit(NAME, [modality], due_days=30)
+    submit(production.params, production.url, NAME, [modality], [person] if person else [])
     ((done, outcome),) = Worker(production.params, requests, production.url, production.features, None, "w").run()
     assert done.certificate, outcome
     return done.certificate
@@ -40,6 +43,22 @@ def forget(production: Production, modality: str) -> str:
 
 def test_nothing_is_left_out_where_no_model_of_the_name_is_registered(production: Production) -> None:
     assert read_revoked(production.params).modalities == ()
+    assert revocable(production.params, production.features) == ("text", "audio", "visual")
+
+
+def test_references_are_trained_for_what_may_be_revoked_and_registered_from_one_folder(
+    production: Production, tmp_path: Path
+) -> None:
+    chosen = load_params(None, [*production.settings, "requests.revocable=[visual, audio]"])
+    results = train.run_references(chosen, production.features, tmp_path / "references")
+    assert [one.without for one in results] == [("audio",), ("visual",)]
+    name, url = NAME, production.url
+    registered = register.run(production.params, production.model, [tmp_path / "references"], name, url)
+    weights = {m: sha256_file(production.references(m)[0] / WEIGHTS) for m in ("audio", "visual")}
+    assert registered.references == weights
+    unknown = load_params(None, [*production.settings, "requests.revocable=[smell]"])
+    with pytest.raises(UsageError, match="the data has no modality smell"):
+        train.run_references(unknown, production.features, tmp_path / "others")
 
 
 def test_what_was_revoked_is_in_no_later_model_until_it_is_reinstated(
@@ -47,6 +66,7 @@ def test_what_was_revoked_is_in_no_later_model_until_it_is_reinstated(
 ) -> None:
     production.register("audio")
     forget(production, "audio")
+    assert revocable(production.params, production.features) == ("text", "visual")
     with pytest.raises(VerificationError, match="audio is revoked for sentiment, and this model was trained on it"):
         production.register()
     with pytest.raises(VerificationError, match="audio is revoked"):
@@ -90,19 +110,42 @@ def test_a_purge_removes_every_registered_model_that_has_seen_the_modality(
 ) -> None:
     production.register("text", "audio", "visual")
     certificate = forget(production, "audio")
-    bundle, released = tmp_path / "bundle", tmp_path / "released"
+    released, root = tmp_path / "released", tmp_path / "empty"
     models.fetch(production.params, production.history(), NAME, released)
-    bundle.mkdir()
-    (bundle / "certificate.json").write_bytes(production.store.read(certificate_name(certificate)))
-    for name, digest in Bundle(bundle).statement.digests.items():
-        if name != WEIGHTS:
-            production.store.fetch(object_name(digest), bundle / name, sha256=digest)
-    publish.run(production.params, bundle, released, production.url, tmp_path / "published")
-    receipt, root = tmp_path / "published" / "receipt.json", tmp_path / "empty"
     root.mkdir()
-    purge.run(production.params, purge.plan(production.params, receipt, production.url, root=root), production.url)
+    params = load_params(None, [*production.settings, f"purge.tombstones={tmp_path}/tombstones"])
+    purge.run(params, purge.plan(params, None, production.url, certificate=certificate, root=root), production.url)
     saw = [production.model, *production.references("text", "visual")]
     objects = {stored.name for stored in production.store.list("objects/")}
     assert not objects & {object_name(sha256_file(folder / WEIGHTS)) for folder in saw}
     assert object_name(sha256_file(production.references("audio")[0] / WEIGHTS)) in objects
     assert admit(released, production.store, production.trust).certificate == certificate
+    weights = {sha256_file(folder / WEIGHTS) for folder in saw}
+    assert purged_digests(params) == weights
+    models.reinstate(params, NAME, ["audio"], "consent", production.url)
+    assert purged_digests(params) == frozenset()  # training may give these bytes again
+    assert not list(store_tombstones(params, production.url))
+
+
+def test_a_purge_for_a_person_removes_the_references_that_have_heard_them(
+    production: Production, tmp_path: Path
+) -> None:
+    production.register("text", "audio", "visual")
+    person = str(FeatureSet.open(production.features).split("train").groups[0])
+    certificate = forget(production, "audio", person)
+    params = load_params(None, [*production.settings, f"purge.tombstones={tmp_path}/tombstones"])
+    (tmp_path / "empty").mkdir()
+    planned = purge.plan(params, None, production.url, certificate=certificate, root=tmp_path / "empty")
+    assert purge.run(params, planned, production.url).record.erasure.claim == "complete"
+    saw = [production.model, *production.references("text", "visual")]
+    assert purged_digests(params) == {sha256_file(folder / WEIGHTS) for folder in saw}
+    models.reinstate(params, NAME, ["audio"], "consent", production.url, person=certificate)
+    assert purged_digests(params) == frozenset()
+
+
+def test_a_person_on_whom_no_weight_depends_leaves_nothing_to_purge(production: Production, tmp_path: Path) -> None:
+    production.register("text", "audio", "visual")
+    person = str(FeatureSet.open(production.features).split("valid").groups[0])
+    certificate = forget(production, "audio", person)
+    planned = purge.plan(production.params, None, production.url, certificate=certificate, root=tmp_path)
+    assert len(planned.purged.targets) == 0

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from mbd.blocks import Columns
 from mbd.evaluation.metrics import calibration_error, classification_metrics
 from mbd.model.coordinates import on_grid, softmax
 from mbd.tensors import Array
@@ -23,7 +24,15 @@ def rows_of(seed: int, n: int = 240, classes: int = 4, skew: float = 1.0) -> Log
     draw = np.random.default_rng(seed)
     x = on_grid(draw.standard_normal((n, sum(BLOCKS))))
     told = x[:, :classes] - skew * np.log1p(np.arange(classes)) + draw.gumbel(size=(n, classes))
-    return LogisticRows(x, np.eye(classes)[told.argmax(1)], draw.integers(0, 5, n), BLOCKS)
+    return LogisticRows(in_columns(x), np.eye(classes)[told.argmax(1)], draw.integers(0, 5, n))
+
+
+def in_columns(x: Array) -> Columns:
+    return Columns((x[:, : BLOCKS[0]], x[:, BLOCKS[0] :]), np.arange(len(x)))
+
+
+def matrix(rows: LogisticRows) -> Array:
+    return rows.features[np.arange(len(rows.folds))]
 
 
 def same_bytes(one: Fit, other: Fit) -> bool:
@@ -36,9 +45,9 @@ def test_the_fit_is_that_of_scikit_learn() -> None:
     labels = rows.targets.argmax(1)
     for fit, used in [(whole, labels >= 0), *((f, rows.folds != k) for k, f in enumerate(left_out))]:
         expected = LogisticRegression(C=1 / (10.0**strength * used.sum()), tol=1e-9, max_iter=5000)
-        expected.fit(rows.features[used], labels[used])
-        found = softmax(rows.features @ fit[0] + fit[1])
-        np.testing.assert_allclose(found, expected.predict_proba(rows.features), atol=2e-3)
+        expected.fit(matrix(rows)[used], labels[used])
+        found = softmax(matrix(rows) @ fit[0] + fit[1])
+        np.testing.assert_allclose(found, expected.predict_proba(matrix(rows)), atol=2e-3)
 
 
 def test_a_strength_belongs_to_its_block() -> None:
@@ -59,7 +68,7 @@ def test_several_strengths_at_once_are_each_alone() -> None:
 def test_neither_order_nor_batches_of_rows_move_a_bit(seed: int) -> None:
     rows = rows_of(seed, n=150)
     order = np.random.default_rng(seed).permutation(150)
-    shuffled = LogisticRows(rows.features[order], rows.targets[order], rows.folds[order], BLOCKS)
+    shuffled = LogisticRows(in_columns(matrix(rows)[order]), rows.targets[order], rows.folds[order])
     one = rows.fit((-1.0, 0.0), 12)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logistic, "_BATCH", 700)
@@ -71,9 +80,9 @@ def test_neither_order_nor_batches_of_rows_move_a_bit(seed: int) -> None:
 def test_a_class_that_a_fold_does_not_have_and_a_constant_column_do_no_harm() -> None:
     rows = rows_of(3)
     folds = np.where(rows.targets[:, -1] > 0, 0, 1 + rows.folds % 3)
-    x = rows.features.copy()
+    x = matrix(rows)
     x[:, 4] = 0
-    (weights, offset), logits = train_logistic(LogisticRows(x, rows.targets, folds, BLOCKS), (0.0, 0.0))
+    (weights, offset), logits = train_logistic(LogisticRows(in_columns(x), rows.targets, folds), (0.0, 0.0))
     assert np.isfinite(weights).all()
     assert np.isfinite(offset).all()
     assert np.isfinite(logits).all()

@@ -46,6 +46,8 @@ class CertificateFacts:
     scope: str
     modalities: tuple[str, ...]
     """what it says was deleted"""
+    subjects: tuple[str, ...]
+    """commitments to the persons whose recordings were deleted; none: those of all"""
     revoked: tuple[str, ...]
     """all modalities that its lineage had revoked by then"""
     inputs: tuple[str, ...]
@@ -154,6 +156,7 @@ def certificate_facts(index: int, digest: str, statement: DeletionStatement) -> 
         kind=predicate.guarantee.kind,
         scope=predicate.deleted.scope,
         modalities=predicate.deleted.modalities,
+        subjects=predicate.deleted.subjects,
         revoked=predicate.deleted.revoked,
         inputs=tuple(predicate.structure.inputs),
         weights=statement.digests[WEIGHTS],

@@ -121,8 +121,18 @@ class ModelHistory:
             return f"{', '.join(returned)} is revoked for {self.name}, and this model {how}"
         for one in self.persons:
             if one.weights != release.weights and not _respects(release, one):
-                return f"it was trained on recordings of a person that certificate {one.digest[:16]} has deleted"
+                return trained_on_revoked(one)
         return None
+
+    def respects(self, weights: str, person: CertificateFacts) -> bool:
+        """Return whether weights are those of a release without the recordings that a person's deletion is about."""
+        same = (one for one in self.releases if one.weights == weights)
+        return weights == person.weights or any(_respects(one, person) for one in same)
+
+
+def trained_on_revoked(person: CertificateFacts) -> str:
+    """Say that a model has seen the recordings that a certificate of a person's deletion is about."""
+    return f"it was trained on recordings of a person that certificate {person.digest[:16]} has deleted"
 
 
 def _respects(release: Release, person: CertificateFacts) -> bool:
@@ -186,7 +196,7 @@ class History:
         reinstated = self._first_reinstatements(certificates)
         before = [one for one in registrations if one.promoted and current and one.index <= current.index]
         base = before[-1] if before else None
-        persons = [one for one in standing if one.scope == "subjects" and not self._reinstated(one, one.modalities)]
+        persons = [one for one in standing if one.scope == "subjects" and not self.reinstated(one, one.modalities)]
         return ModelHistory(
             name=name,
             certificates=tuple(certificates),
@@ -198,7 +208,7 @@ class History:
             ready=_ready(base, persons) if base else (),
         )
 
-    def _reinstated(self, certificate: CertificateFacts, modalities: Iterable[str]) -> bool:
+    def reinstated(self, certificate: CertificateFacts, modalities: Iterable[str]) -> bool:
         """Return whether all of these modalities may be taken again, by statements that list the certificate."""
         again = {m for one in self._about.get(certificate.digest, ()) for m in one.modalities}
         return again.issuperset(modalities)
@@ -211,7 +221,7 @@ class History:
         """
         own = certificate.modalities if certificate.scope == "modalities" else ()
         inherited = (m for m in certificate.revoked if reinstated.get(m, self.size) >= certificate.index)
-        return frozenset(m for m in (*own, *inherited) if not self._reinstated(certificate, [m]))
+        return frozenset(m for m in (*own, *inherited) if not self.reinstated(certificate, [m]))
 
     def _first_reinstatements(self, certificates: Iterable[CertificateFacts]) -> dict[str, int]:
         """Return for each modality the index of the first statement that overrules one of these certificates in it."""

@@ -11,7 +11,10 @@ claims a place in the log, so that any writer can tell whether a claim is of a s
 logged, because an entry without its envelope would block everyone who reads the log. The next writer completes what a
 killed one has claimed. Nothing published is ever changed.
 
-A certificate is not published if the log says that a modality is revoked for the model's name and the model takes it.
+A certificate is not published if the log says that a modality is revoked for the model's name and the model takes it,
+or that recordings of a person were deleted and it is not known that the model was made without them: the weights that
+it was deleted from must be those of a release that was. Where the certificate only commits to their digest, the issuer
+opens it.
 
 Run again, each part finds its work done. The certificate goes under Object Lock where the store has it; weights never.
 """
@@ -22,9 +25,9 @@ from pathlib import Path
 
 from securesystemslib.signer import Signer
 
-from mbd.certificate.commitments import Commitments, keep_private
+from mbd.certificate.commitments import Commitments, keep_private, read_private
 from mbd.certificate.envelope import certificate_digest
-from mbd.certificate.history import MAX_AGE
+from mbd.certificate.history import MAX_AGE, ModelHistory, trained_on_revoked
 from mbd.certificate.keys import sign_statement
 from mbd.certificate.layout import certificate_name, latest_name, object_name, proof_name, read_pointer
 from mbd.certificate.log.append import append, complete
@@ -36,7 +39,7 @@ from mbd.certificate.reader import parse_envelope, verify_envelope, verify_inclu
 from mbd.certificate.replay import check_memory, is_remembered, read_history
 from mbd.certificate.state import unlogged
 from mbd.certificate.trust import Trust
-from mbd.errors import DataError, VerificationError
+from mbd.errors import DataError, MbdError, VerificationError
 from mbd.formats.receipt import LatestPointer, LockRecord, LogRecord, ObjectRecord, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS, AboutCertificate, DeletionStatement
 from mbd.params import CertificateSettings
@@ -56,6 +59,8 @@ class Publisher:
     trust: Trust
     max_age: timedelta = MAX_AGE
     """how old the head of a log may be that was never read on this machine"""
+    private: Path | None = None
+    """the issuer's folder `certificate.private`; None: commitments cannot be opened"""
 
     def check_head(self) -> None:
         """Refuse to continue a log that may be an old copy.
@@ -76,7 +81,7 @@ class Publisher:
             )
 
     def check_leaf(self, leaf: bytes) -> None:
-        """Refuse a leaf of the log that is not a statement of trusted signers in this store, or brings back a modality.
+        """Refuse a leaf that is no statement of trusted signers in this store, or that brings back what is revoked.
 
         A claim is an object like any other: somebody without a key can claim a place for a certificate that was signed
         and then abandoned.
@@ -85,7 +90,7 @@ class Publisher:
         data = self.store.read(name, sha256=leaf.hex())
         statement = verify_envelope(data, None, self.trust, unpublished=True).require(name)
         if isinstance(statement, DeletionStatement):
-            _refuse_returned_modality(self, leaf.hex(), statement)
+            _refuse_revoked(self, leaf.hex(), statement)
 
     def complete(self) -> int:
         """Log what a killed writer has left unfinished; return how many entries."""
@@ -130,7 +135,7 @@ def publish_certificate(publisher: Publisher, envelope: bytes, files: dict[str, 
     if not isinstance(statement, DeletionStatement):
         raise VerificationError("this is not a certificate", value=statement.predicateType)
     store, predicate = publisher.store, statement.predicate
-    _refuse_returned_modality(publisher, certificate_digest(envelope), statement)
+    _refuse_revoked(publisher, certificate_digest(envelope), statement)
     objects = [
         _object_record(name, sha256, store.create(object_name(sha256), files[name]))
         for name, sha256 in _in_order(statement)
@@ -190,18 +195,56 @@ def announce(
     return envelope.digest
 
 
-def _refuse_returned_modality(publisher: Publisher, digest: str, statement: DeletionStatement) -> None:
-    """Refuse a model that takes what was revoked for its name; a certificate that is logged already changes nothing."""
+def _refuse_revoked(publisher: Publisher, digest: str, statement: DeletionStatement) -> None:
+    """Refuse a model that holds what was revoked for its name; a certificate that is logged already changes nothing."""
     history, predicate = read_history(publisher.store, publisher.trust), statement.predicate
     if digest in history.digests:
         return
-    if returned := history.require().model(predicate.model).returned(predicate.structure.inputs):
+    model = history.require().model(predicate.model)
+    if returned := model.returned(predicate.structure.inputs):
         raise VerificationError(
             f"{', '.join(returned)} is revoked for {predicate.model}, and this model takes it",
             key="structure.inputs",
             value=", ".join(predicate.structure.inputs),
             hint="delete from the release that is current (`mbd certificate list`), or publish it under another name",
         )
+    _refuse_revoked_persons(publisher, digest, statement, model)
+
+
+def _refuse_revoked_persons(
+    publisher: Publisher, digest: str, statement: DeletionStatement, model: ModelHistory
+) -> None:
+    """Refuse a model that was not made from a release without the recordings that were deleted for persons.
+
+    An exact deletion has left nothing of the modalities that its model does not take, of any person.
+    """
+    predicate, weights = statement.predicate, statement.digests[WEIGHTS]
+    taken = set(predicate.structure.inputs)
+    gone = [one for one in model.persons if predicate.guarantee.kind != "exact" or taken.intersection(one.modalities)]
+    before = _weights_before(publisher, digest, statement) if gone else None
+    for one in gone:
+        if weights != one.weights and not (before and model.respects(before, one)):
+            raise VerificationError(
+                trained_on_revoked(one) if before else "it is not known whether " + trained_on_revoked(one),
+                key="lineage.before" if before else "certificate.private",
+                value=digest,
+                hint="delete from the current release (`mbd request run`), or register the model first; `mbd train` "
+                "leaves these recordings out"
+                if before
+                else "publish where the openings of its commitments are",
+            )
+
+
+def _weights_before(publisher: Publisher, digest: str, statement: DeletionStatement) -> str | None:
+    """Return the SHA-256 of the weights that a certificate's model was deleted from; None: it cannot be opened."""
+    before = statement.predicate.lineage.before
+    if before.sha256 or publisher.private is None:
+        return before.sha256
+    try:
+        openings = read_private(publisher.private / f"{digest}.json").openings
+    except MbdError:
+        return None
+    return next((one.value for one in openings if one.commitment == before.commitment), None)
 
 
 def _create_proof(

@@ -3,7 +3,8 @@
     revoked       it was withdrawn
     superseded    another certificate has replaced it
     refuted       the gate refused a later audit of its model
-    outdated      its model takes a modality that is revoked for the model's name
+    outdated      its model takes a modality that is revoked for the model's name, or has seen recordings that were
+                  deleted for a person since
     unknown       the log cannot be read completely, and what is missing could be about it
     overdue       the date of the next audit has passed, and no audit has set a later one
     valid         none of these
@@ -92,7 +93,7 @@ def status_of(
     about: Iterable[StatementFacts],
     at: datetime,
     problem: str | None = None,
-    returned: Iterable[str] = (),
+    outdated: str | None = None,
 ) -> Status:
     """Return the state of a certificate at a time: the gravest of those that apply, and why.
 
@@ -101,7 +102,7 @@ def status_of(
         about: All statements about it.
         at: The time.
         problem: Why there may be more statements about it than are known.
-        returned: Modalities that its model takes and that are revoked for the model's name.
+        outdated: Why its model may no longer be used under its name.
 
     """
     about = list(about)
@@ -112,8 +113,8 @@ def status_of(
         for one in reversed(about)
         if one.effect == state
     }
-    if names := ", ".join(returned):
-        reasons["outdated"] = f"{names} is revoked for {certificate.model}, and this model takes it"
+    if outdated:
+        reasons["outdated"] = outdated
     if certificate.issued > at + CLOCKS_DIFFER_BY:
         problem = f"its signing time is in the future, {certificate.issued:%Y-%m-%d %H:%M:%SZ}"
     if problem:
@@ -150,9 +151,9 @@ def status_in(
         max_age: How old the log's checkpoint may be; an older one may hide later statements. None: any age.
 
     """
-    returned = history.model(certificate.model).returned(certificate.inputs)
+    outdated = history.model(certificate.model).problem(certificate)
     about = history.about(certificate.digest)
-    return status_of(certificate, about, at, problem or history.problem(at, max_age), returned)
+    return status_of(certificate, about, at, problem or history.problem(at, max_age), outdated)
 
 
 # The certificates of a store
@@ -291,12 +292,12 @@ def _not_checked(reason: str) -> StoreStatus:
 
 
 def _returned(history: History, certificate: CertificateFacts, problem: str | None) -> Check:
-    """Check that the model takes no modality that was revoked for its name, before or after it was certified."""
-    if returned := history.model(certificate.model).returned(certificate.inputs):
-        return failed(RETURNED, f"{', '.join(returned)} is revoked for {certificate.model}, and this model takes it")
+    """Check that the model holds nothing that was revoked for its name, before or after it was certified."""
+    if outdated := history.model(certificate.model).problem(certificate):
+        return failed(RETURNED, outdated)
     if problem:
         return not_checkable(RETURNED, problem)
-    return passed(RETURNED, f"the model takes nothing that the log has as revoked for {certificate.model}")
+    return passed(RETURNED, f"the model holds nothing that the log has as revoked for {certificate.model}")
 
 
 def _last_erasure(history: History, digest: str) -> Erasure | None:

@@ -6,7 +6,9 @@ the store, because a digest of old weights lets anyone confirm a guess of them:
     tombstones/HEX      a list, by its digest
 
 A list is believed only if a statement that verifies names it. One that is missing or damaged is reported, and stops
-nothing. Files of a current release are never among the tombstones, whatever a list says.
+nothing. Files of a current release are never among the tombstones, whatever a list says. Nor are those that only lists
+of certificates name whose deletions were reinstated, unless their release may still not be used: training with the same
+data and seed gives the same bytes again.
 """
 
 import hashlib
@@ -19,7 +21,6 @@ from mbd.certificate.replay import read_history
 from mbd.certificate.trust import Trust
 from mbd.errors import DataError, MbdError
 from mbd.formats.purge import Target, TombstoneList
-from mbd.formats.statement import PurgeStatement
 from mbd.storage.store import NotThereError, Store
 
 PREFIX = "tombstones/"
@@ -32,6 +33,8 @@ class Tombstones:
     lists: tuple[TombstoneList, ...]
     released: frozenset[str]
     """SHA-256 of the files of current releases"""
+    lifted: frozenset[str]
+    """SHA-256 of the files that may exist again, because what was deleted was reinstated"""
     problems: tuple[str, ...]
     """lists that could not be read, in words"""
 
@@ -40,8 +43,9 @@ class Tombstones:
         return iter(replace(self, lists=tuple(one for one in self.lists if one.certificate == certificate)))
 
     def __iter__(self) -> Iterator[Target]:
-        """Yield all purged files; none of a current release."""
-        return (target for one in self.lists for target in one.targets if target.sha256 not in self.released)
+        """Yield all purged files; none of a current release, and none that may exist again."""
+        allowed = self.released | self.lifted
+        return (target for one in self.lists for target in one.targets if target.sha256 not in allowed)
 
 
 def keep_list(private: Store, tombstones: TombstoneList) -> str:
@@ -81,16 +85,22 @@ def read_tombstones(store: Store, private: Store, trust: Trust) -> Tombstones:
     problems = [f"entry {one.index} of the log: {one.reason}" for one in history.blocking]
     for purge in (one for one in history.statements if one.kind == "purge"):
         try:
-            statement = history.statement(purge.digest)
+            lists.append(read_list(private, str(purge.tombstones), purge.about))
         except MbdError as error:
-            problems.append(f"{error.problem}: {purge.digest}")
-            continue
-        if isinstance(statement, PurgeStatement):
-            try:
-                lists.append(read_list(private, statement.predicate.tombstones, purge.about))
-            except MbdError as error:
-                problems.append(f"{error.problem}: {PREFIX}{statement.predicate.tombstones}")
-    return Tombstones(tuple(lists), _released(history), tuple(problems))
+            problems.append(f"{error.problem}: {PREFIX}{purge.tombstones}")
+    return Tombstones(tuple(lists), _released(history), _lifted(history, lists), tuple(problems))
+
+
+def _lifted(history: History, lists: list[TombstoneList]) -> frozenset[str]:
+    """Return what only reinstated deletions have listed, without the weights of releases that may not be used."""
+    binding, lifted = set[str](), set[str]()
+    for one in lists:
+        certificate = history.certificates.get(one.certificate)
+        again = certificate is not None and history.reinstated(certificate, certificate.modalities)
+        (lifted if again else binding).update(target.sha256 for target in one.targets)
+    releases = (release for name in history.models for release in history.model(name).releases)
+    revoked = {one.weights for one in releases if one.weights in lifted and history.model(one.model).problem(one)}
+    return frozenset(lifted - binding - revoked)
 
 
 def _released(history: History) -> frozenset[str]:

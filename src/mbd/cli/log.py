@@ -13,6 +13,7 @@ from mbd.errors import DataError, ExitCode
 if TYPE_CHECKING:
     from mbd.certificate.log.check import LogReport
     from mbd.certificate.log.reader import Log
+    from mbd.certificate.publish import Publisher
     from mbd.certificate.trust import Trust
     from mbd.params import Params
     from mbd.storage.store import Store
@@ -80,6 +81,15 @@ def check(params: "Params", store: str | None, trust: Path | None, since: Path |
         sys.exit(ExitCode.UNVERIFIED)
 
 
+def _publisher(params: "Params", store: str | None, trust: Path | None) -> "Publisher":
+    """Return what writes the log of an existing store."""
+    from mbd.steps.publish import open_publisher
+
+    existing_store(params, store)
+    settings = params.certificate.model_copy(update={"trust": str(trust or params.certificate.trust)})
+    return open_publisher(params.model_copy(update={"certificate": settings}), store or params.store.url)
+
+
 @command.command()
 @STORE
 @ISSUER_TRUST
@@ -87,13 +97,7 @@ def check(params: "Params", store: str | None, trust: Path | None, since: Path |
 @with_params
 def repair(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
     """Repair what follows from the entries: a checkpoint whose key was revoked, the index, interrupted appends."""
-    from mbd.certificate.keys import load_signer
-    from mbd.certificate.publish import Publisher
-    from mbd.certificate.trust import read_trust
-
-    opened, trusted = existing_store(params, store), read_trust(trust or Path(params.certificate.trust))
-    publisher = Publisher(opened, params.store, load_signer(params.certificate.log_signer, trusted), trusted)
-    repaired = publisher.repair()
+    repaired = _publisher(params, store, trust).repair()
     head = "the checkpoint was signed again" if repaired.signed_again else "the checkpoint did not change"
     rest = f"index objects rewritten: {repaired.indexed}; interrupted appends completed: {repaired.carried_out}"
     print_result(repaired, f"{head}\n{rest}", as_json=as_json)
@@ -110,13 +114,7 @@ def renew(params: "Params", store: str | None, trust: Path | None, as_json: bool
     Readers refuse a checkpoint that is older than certificate.checkpoint_days. Where little is published, run this more
     often than that, on a machine that keeps its cache: a log that is older than the one seen last is not signed.
     """
-    from mbd.certificate.keys import load_signer
-    from mbd.certificate.publish import Publisher
-    from mbd.certificate.trust import read_trust
-
-    opened, trusted = existing_store(params, store), read_trust(trust or Path(params.certificate.trust))
-    publisher = Publisher(opened, params.store, load_signer(params.certificate.log_signer, trusted), trusted)
-    head = publisher.renew()
+    head = _publisher(params, store, trust).renew()
     result = {"size": head.size if head else 0, "time": f"{head.time:%Y-%m-%dT%H:%M:%SZ}" if head else None}
     text = (
         f"log of size {head.size}, signed {head.time:%Y-%m-%d %H:%M:%SZ}"

@@ -28,7 +28,7 @@ _NAME = click.argument("name")
 
 @click.group(cls=CommandGroup)
 def command() -> None:
-    """List, show and fetch registered models, and reinstate a modality.
+    """List, show, fetch and push registered models, and reinstate a modality.
 
     NAME is the name under which a model was registered, or its certificates were published.
     """
@@ -100,6 +100,24 @@ def fetch(
     print_result(found, f"{name}: {found.kind} {found.release}, takes {', '.join(found.inputs)}", as_json=as_json)
     report_written("model", out)
     suggest("guard", "--model", out, "--store", history.store.url, "--trust", "TRUST-FILE")
+
+
+@command.command()
+@_NAME
+@STORE
+@TRUST
+@JSON
+@with_params
+def push(params: "Params", name: str, store: str | None, trust: Path | None, as_json: bool) -> None:
+    """Write the current release of a model to the MLflow registry, as a new version of mlflow.model.
+
+    The version has tags with the certificate, its kind and the entry in the log, and mlflow.alias is moved to it. A
+    release that is there already makes no second version. `mbd purge` removes the old ones.
+    """
+    from mbd.steps import models as step
+
+    done = step.push(params, _history(params, store, trust), name)
+    print_result(done, f"{name}: release {done.release} is {done.version}, named {done.alias}", as_json=as_json)
 
 
 @command.command()

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
     from mbd.params import Params
 
-_SIGNING = "delete"
+_SIGNING = ("train", "delete")
 _NAME = click.argument("name", metavar="NAME")
 _MODALITY = click.option(
-    "--modality", "modalities", multiple=True, metavar="MODALITY", help="Modality to forget; repeatable."
+    "--modality", "modalities", multiple=True, metavar="MODALITY", help="Modality to delete; repeatable."
 )
 _SUBJECT = click.option(
-    "--subject", "subjects", multiple=True, metavar="ID", help="Forget it of this subject only; repeatable."
+    "--subject",
+    "subjects",
+    multiple=True,
+    metavar="REFERENCE",
+    help="Delete it of this person only: the reference in their request (`mbd request show`), no id; repeatable.",
 )
 _ARGUMENT = click.option(
     "--argument", "arguments", multiple=True, metavar="KEY=JSON", help="Argument of the pipeline; repeatable."
@@ -87,9 +91,9 @@ def run(
     root: Path,
     network: str,
 ) -> None:
-    """Run a pipeline on this machine; `delete` signs with a key that is made here if there is none."""
+    """Run a pipeline on this machine; `train` and `delete` sign with a key that is made here if there is none."""
     given = _pipelines("arguments").given(name, params, modalities, subjects, arguments)
-    if name == _SIGNING and not Path(params.certificate.trust).exists():
+    if name in _SIGNING and not Path(params.certificate.trust).exists():
         from mbd.certificate.keys import make_keys
 
         make_keys(Path(params.certificate.trust).parent, "signer", if_none=True)

@@ -23,6 +23,7 @@ _SHOWN = 20
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option("--receipt", type=FILE, help="Receipt of the publication, as `mbd publish --out` wrote it.")
+@click.option("--certificate", metavar="CERTIFICATE", help="Instead: the certificate, as `mbd request run` prints it.")
 @click.option(
     "--deletion", type=FOLDER, help="Model after the deletion; needed if the certificate hides the old digests."
 )
@@ -38,6 +39,7 @@ _SHOWN = 20
 def command(  # noqa: PLR0917 -- options
     params: "Params",
     receipt: Path | None,
+    certificate: str | None,
     deletion: Path | None,
     store: str | None,
     with_features: bool,
@@ -52,18 +54,18 @@ def command(  # noqa: PLR0917 -- options
     """
     if click.get_current_context().invoked_subcommand:
         return
-    if receipt is None:
-        raise click.UsageError("--receipt FILE is missing")
+    if (receipt is None) == (certificate is None):
+        raise click.UsageError("give either --receipt FILE or --certificate CERTIFICATE")
     from mbd.steps import purge
 
     if with_features:
         params = params.model_copy(update={"purge": params.purge.model_copy(update={"features": True})})
     url = existing_store(params, store).url
-    plan = purge.plan(params, receipt, url, deletion)
+    plan = purge.plan(params, receipt, url, deletion, certificate=certificate)
     if dry_run:
         inventory = plan.inventory()
         print_result(inventory, _inventory_text(plan, inventory), as_json=as_json)
-        suggest("purge", "--receipt", receipt, "--store", url)
+        suggest("purge", "--certificate", plan.purged.certificate, "--store", url)
         return
     if not yes:
         click.echo(_inventory_text(plan, plan.inventory()), err=as_json)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     type=FOLDER,
     multiple=True,
     metavar="DIR",
-    help="Model that was trained like it, --without a modality; repeatable.",
+    help="Model that was trained like it, --without a modality, or a folder of such models; repeatable.",
 )
 @click.option("--as", "name", metavar="NAME", help="Name under which it is served [default: certificate.model].")
 @STORE

@@ -78,7 +78,7 @@ def submit(
     as_json: bool,
 ) -> None:
     """Submit a request; it is due after requests.due_days. Each person's is one of its own."""
-    from mbd.steps import request as step
+    from mbd.steps import submit as step
 
     found = step.submit(
         params,

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 )
 @click.option("--seeds", metavar="N,N,…", help="Train one model for each seed, in OUT/seed-N.")
 @click.option(
+    "--references",
+    is_flag=True,
+    help="Train the references of the model: one without each modality of requests.revocable, in OUT/MODALITY.",
+)
+@click.option(
     "--part", metavar="K/N", help="Train the K-th of N parts of a lattice of networks (model.lattice.member)."
 )
 @click.option(
@@ -44,6 +49,8 @@ def command(
     seeds: str | None,
     part: str | None,
     join: tuple[Path, ...],
+    *,
+    references: bool,
     as_json: bool,
 ) -> None:
     """Train a model; an interrupted training continues when it is run again.
@@ -55,7 +62,11 @@ def command(
 
     if seeds is not None and (part or join):
         raise click.UsageError("--seeds goes with neither --part nor --join: give training.seed instead")
-    if seeds is None:
+    if references and (without or part or join or seeds is not None):
+        raise click.UsageError("--references goes with none of --without, --seeds, --part and --join")
+    if references:
+        results = train.run_references(params, features, out, progress=True)
+    elif seeds is None:
         own = _part(part) if part else None
         result = train.run(params, features, out, without, part=own, join=join, progress=True)
         results = [result] if result else []
@@ -64,7 +75,9 @@ def command(
     if results:  # under torchrun only the first process has some
         print_result(results, train.to_text(results), as_json=as_json)
         report_written("part" if part else f"model{'s' * (len(results) > 1)}", out)
-        if part:
+        if references:
+            suggest("register", "--model", "MODEL", "--reference", out)
+        elif part:
             suggest("train", "--features", given("features"), "--join", out, "--join", "…", "--out", "MODEL")
         else:
             _suggest(params, out, without)

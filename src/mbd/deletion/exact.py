@@ -13,8 +13,13 @@ trained again. The result is byte for byte that of training without these record
 in which they have recordings, nothing is trained: the weights stay, because no number of them depends on these
 recordings.
 
-No state of training is kept for this. A module's fits need the Gram matrix of each fold, which has as many numbers as
-the fold's rows: storing it beside the model would store the recordings. It is computed again from the data.
+No state of training is kept for this, because sums over rows would not do. What a module sums are functions of a row's
+coordinates p = P(x), and the projection P (mean, deviation, principal directions) is made from the rows that are left:
+it moves with the persons who ask, and with it the coordinates of every other row, their rounding to the grid, and their
+distances to the landmarks, which are drawn at the scale of P. For a function f that is not linear in x, Σ f(P′(x)) does
+not follow from sums Σ f(P(x)) of training. It would have to be kept for each P′ that persons can lead to; sums of
+Gaussian bumps at all places and scales determine the rows up to their order. Nor does the median of the out-of-fold
+errors follow from sums. What is sufficient tells the rows, and the rows are in the data already.
 """
 
 import tempfile
@@ -179,21 +184,13 @@ def _splits_with(data: FeatureSet, modality: str, subjects: frozenset[str]) -> t
     """Return the splits in which these subjects have recordings of a modality.
 
     Raises:
-        DataError: One of them is in no split, or a row in train would be left without any modality.
+        DataError: One of them is in no split.
     """
     found, known = [], set[str]()
     for name in data.manifest.splits:
         split = data.split(name)
         known |= subjects.intersection(split.groups.tolist())
         theirs = np.isin(split.groups, list(subjects)) & split.available[modality]
-        others = np.any([bits for m, bits in split.available.items() if m != modality], axis=0)
-        if name == "train" and (theirs & ~others).any():
-            raise DataError(
-                f"{int((theirs & ~others).sum())} rows of these subjects have no other modality: they would be left "
-                "empty",
-                key="--subject",
-                hint="drop these rows from the data and train again",
-            )
         if theirs.any():
             found.append(name)
     if subjects - known:

@@ -9,11 +9,13 @@ The last two predict exactly as a model does: any subset of modalities, row by r
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from mbd.blocks import Columns, row_by_row
 from mbd.evaluation.metrics import task_metrics
-from mbd.evaluation.ridge import Ridge, fit_ridge
+from mbd.evaluation.ridge import Ridge, RidgeSums, fit_ridge
 from mbd.features.pooling import as_vectors
 from mbd.features.rows import Collection, Rows
 from mbd.tensors import Array
@@ -22,16 +24,15 @@ from mbd.tensors import Array
 def ridge_baselines(collection: Collection) -> dict[str, dict[str, float]]:
     """Return the test metrics of ridge by modality and for `all`; rows without the modality are left out."""
     sets = {m: (m,) for m in collection.modalities} | {"all": tuple(collection.modalities)}
-    return {name: ridge_baseline(collection, modalities) for name, modalities in sets.items()}
+    ridge = PatternRidge(as_vectors(collection.splits["train"]), len(collection.classes))
+    return {name: _baseline(collection, ridge, modalities) for name, modalities in sets.items()}
 
 
-def ridge_baseline(collection: Collection, modalities: tuple[str, ...]) -> dict[str, float]:
-    """Return the test metrics of ridge on the rows that have all of `modalities`."""
-    train, test = (as_vectors(collection.splits[split]) for split in ("train", "test"))
+def _baseline(collection: Collection, ridge: "PatternRidge", modalities: tuple[str, ...]) -> dict[str, float]:
+    test = as_vectors(collection.splits["test"])
     there = _having(test, modalities)
-    if _having(train, modalities).sum() < 2 or not there.any():
+    if _having(ridge.train, modalities).sum() < 2 or not there.any():
         return {}
-    ridge = PatternRidge(train, len(collection.classes))
     outputs = ridge.predict({m: test.features[m][there] for m in modalities})
     return task_metrics(collection.task, test.labels[there], outputs)
 
@@ -60,11 +61,31 @@ class PatternRidge:
 
     def _fit(self, pattern: tuple[str, ...]) -> Ridge | Array:
         """Fit the map of a pattern; one that train does not know gives the mean of the labels."""
-        there, targets = _having(self.train, pattern), _targets(self.train.labels, self.classes)
+        there = _having(self.train, pattern)
         if not pattern or there.sum() < 2:
-            mean: Array = targets.mean(0)
+            mean: Array = _targets(self.train.labels, self.classes).mean(0)
             return mean
-        return fit_ridge(_side_by_side(self.train.features, pattern, there), targets[there])
+        everything = tuple(self.train.features)
+        complete = _having(self.train, everything)
+        if pattern != everything and there.sum() == complete.sum() and not self._complete.wide:
+            widths = [np.full(self.train.features[m].shape[1], m in pattern) for m in everything]
+            return self._complete.fit(np.flatnonzero(np.concatenate(widths)))
+        return self.complete if pattern == everything else self._sums(pattern).fit()
+
+    @cached_property
+    def complete(self) -> Ridge:
+        """The map of all modalities, from the rows that have them all."""
+        return self._complete.fit()
+
+    @cached_property
+    def _complete(self) -> RidgeSums:
+        """The sums over the rows that have every modality."""
+        return self._sums(tuple(self.train.features))
+
+    def _sums(self, pattern: tuple[str, ...]) -> RidgeSums:
+        there = np.flatnonzero(_having(self.train, pattern))
+        columns = Columns(tuple(self.train.features[m] for m in pattern), there)
+        return RidgeSums.of(columns, _targets(self.train.labels[there], self.classes))
 
 
 @dataclass(frozen=True)
@@ -78,20 +99,43 @@ class ImputedRidge:
     @classmethod
     def fit(cls, train: Rows, classes: int, *, with_mean: bool) -> "ImputedRidge":
         """Fit on all train rows, with the train mean of a modality for its missing inputs, or with zeros."""
-        fill = {
-            m: x[train.available[m]].mean(0, dtype=np.float64)
-            if with_mean and train.available[m].any()
-            else np.zeros(x.shape[1])
-            for m, x in train.features.items()
-        }
-        inputs = _filled(train.features, train.available, fill, len(train))
-        return cls(fill, fit_ridge(inputs, _targets(train.labels, classes)), classes)
+        return cls.beside(PatternRidge(train, classes), with_mean=with_mean)
+
+    @classmethod
+    def beside(cls, patterns: PatternRidge, *, with_mean: bool) -> "ImputedRidge":
+        """Fit on the train rows of another baseline; where none of them lacks anything, the map is its map."""
+        train, classes = patterns.train, patterns.classes
+        fill = {}
+        for m, x in train.features.items():
+            there = np.flatnonzero(train.available[m])
+            mean = with_mean and len(there)
+            fill[m] = row_by_row(Columns((x,), there)) / len(there) if mean else np.zeros(x.shape[1])
+        known = patterns.complete if all(bits.all() for bits in train.available.values()) else None
+        ridge = known or fit_ridge(_FilledColumns(train, fill), _targets(train.labels, classes))
+        return cls(fill, ridge, classes)
 
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array] | None = None) -> Array:
         """Return a score for each row (regression) or for each row and class (classification)."""
         n = len(next(iter(features.values())))
         outputs = self.ridge.predict(_filled(features, available, self.fill, n))
         return outputs if self.classes else outputs[:, 0]
+
+
+@dataclass(frozen=True)
+class _FilledColumns:
+    """The features of rows side by side, with something in place of what a row lacks."""
+
+    rows: Rows
+    fill: Mapping[str, Array]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.rows), sum(map(len, self.fill.values()))
+
+    def __getitem__(self, index: Array) -> Array:
+        features = {m: Columns((x,), index)[np.arange(len(index))] for m, x in self.rows.features.items()}
+        available = {m: bits[index] for m, bits in self.rows.available.items()}
+        return _filled(features, available, self.fill, len(index))
 
 
 def _targets(labels: Array, classes: int) -> Array:

@@ -6,13 +6,17 @@ eigendecomposition of the smaller of XᵀX and XXᵀ, every λ costs one product
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from mbd.blocks import Wide, in_blocks, row_by_row
 from mbd.tensors import Array
 
 LAMBDAS = 10.0 ** np.arange(-1, 6, 0.5)
 _DEVIATION_FLOOR = 1e-6
+_LEFT_OUT = 20_000
+"""rows whose leave-one-out error chooses λ, at most"""
 
 
 @dataclass(frozen=True)
@@ -27,49 +31,100 @@ class Ridge:
 
     def predict(self, features: Array) -> Array:
         """Return the prediction for each row (a column for each target)."""
-        return ((features - self.mean) / self.scale) @ self.weights + self.offset
+        found = np.empty((len(features), len(self.offset)))
+        for own in in_blocks(np.arange(len(features)), len(self.mean)):
+            rows = slice(own[0], own[-1] + 1)
+            found[rows] = ((features[rows] - self.mean) / self.scale) @ self.weights + self.offset
+        return found
 
 
-def fit_ridge(features: Array, targets: Array) -> Ridge:
+def fit_ridge(features: Wide, targets: Array) -> Ridge:
     """Fit `targets` (n × t) on `features` (n × d)."""
-    x = np.asarray(features, np.float64)
-    mean, scale = x.mean(0), np.maximum(x.std(0), _DEVIATION_FLOOR)
-    x = (x - mean) / scale
-    offset = targets.mean(0)
-    solution = solve_ridge(x, targets - offset)
-    return Ridge(mean, scale, solution.weights, offset, solution.strength)
+    return RidgeSums.of(features, targets).fit()
 
 
 @dataclass(frozen=True)
-class Solution:
-    """The map of least leave-one-out error."""
+class RidgeSums:
+    """What ridge needs to know of its rows; some of the columns can be fitted alone without looking at all rows again.
 
-    weights: Array
-    """d × t"""
-    strength: float
-    """λ"""
-    left_out: Array
-    """n × t: what the map without a row predicts for it"""
+    The rows are read in blocks. The leave-one-out error is that of every row, or of 20,000 evenly chosen ones.
+    """
 
+    features: Wide
+    targets: Array
+    mean: Array
+    scale: Array
 
-def solve_ridge(x: Array, y: Array) -> Solution:
-    """Fit centred targets `y` (n × t) on standardised features `x` (n × d), in float64."""
-    wide = x.shape[1] > x.shape[0]
-    values, vectors = np.linalg.eigh(x @ x.T if wide else x.T @ x)
-    values = np.maximum(values, 0)
-    # Left singular vectors times singular values (n × k), whichever side was decomposed.
-    scores = vectors * np.sqrt(values) if wide else x @ vectors
-    projected = scores.T @ y
-    squared = scores**2
-    best: tuple[float, float, Array] = (np.inf, 0.0, y)
-    for strength in LAMBDAS:
-        shrink = 1 / (values + strength)
-        leverage = squared @ shrink + 1 / len(x)
-        residual = (y - scores @ (shrink[:, None] * projected)) / np.maximum(1 - leverage, 1e-9)[:, None]
-        best = min(best, (float((residual**2).mean()), float(strength), residual), key=lambda found: found[:2])
-    _, strength, residual = best
-    if wide:
-        weights = x.T @ (vectors @ ((vectors.T @ y) / (values + strength)[:, None]))
-    else:
-        weights = vectors @ ((vectors.T @ (x.T @ y)) / (values + strength)[:, None])
-    return Solution(weights, strength, y - residual)
+    @classmethod
+    def of(cls, features: Wide, targets: Array) -> "RidgeSums":
+        """Return the sums of `features` (n × d) and `targets` (n × t)."""
+        features = np.asarray(features, np.float64) if isinstance(features, np.ndarray) else features
+        mean = row_by_row(features) / len(targets)
+        deviation = np.sqrt(row_by_row(features, lambda x: np.square(x - mean)) / len(targets))
+        return cls(features, targets, mean, np.maximum(deviation, _DEVIATION_FLOOR))
+
+    @property
+    def wide(self) -> bool:
+        """Whether there are more columns than rows."""
+        return self.features.shape[1] > self.features.shape[0]
+
+    def fit(self, columns: Array | None = None) -> Ridge:
+        """Return the ridge on these columns, by default on all."""
+        chosen = np.arange(self.features.shape[1]) if columns is None else columns
+        if len(chosen) > len(self.targets):
+            return self._fit_wide(chosen)
+        whole = len(chosen) == self.features.shape[1]
+        gram, cross = self._gram
+        gram, cross = (gram, cross) if whole else (gram[np.ix_(chosen, chosen)], cross[chosen])
+        values, vectors = np.linalg.eigh(gram)
+        projected = vectors.T @ cross
+        errors, values = np.zeros(len(LAMBDAS)), np.maximum(values, 0)
+        shown = np.arange(0, len(self.targets), -(-len(self.targets) // _LEFT_OUT))
+        for own in in_blocks(shown, len(chosen)):
+            x = self._standardised(own)
+            errors += self._left_out((x if whole else x[:, chosen]) @ vectors, own, values, projected)
+        strength = float(LAMBDAS[errors.argmin()])
+        return self._ridge(chosen, vectors @ (projected / (values + strength)[:, None]), strength)
+
+    def _fit_wide(self, chosen: Array) -> Ridge:
+        rows = np.arange(len(self.targets))
+        x, y = self._standardised(rows)[:, chosen], self.targets - self.offset
+        values, vectors = np.linalg.eigh(x @ x.T)
+        values = np.maximum(values, 0)
+        # Left singular vectors times singular values (n × k).
+        scores = vectors * np.sqrt(values)
+        strength = float(LAMBDAS[self._left_out(scores, rows, values, scores.T @ y).argmin()])
+        return self._ridge(chosen, x.T @ (vectors @ ((vectors.T @ y) / (values + strength)[:, None])), strength)
+
+    def _left_out(self, scores: Array, rows: Array, values: Array, projected: Array) -> Array:
+        """Return Σ of the squared leave-one-out residuals of some rows, for each λ."""
+        y, squared, errors = self.targets[rows] - self.offset, scores**2, np.zeros(len(LAMBDAS))
+        for place, strength in enumerate(LAMBDAS):
+            shrink = 1 / (values + strength)
+            leverage = squared @ shrink + 1 / len(self.targets)
+            residual = (y - scores @ (shrink[:, None] * projected)) / np.maximum(1 - leverage, 1e-9)[:, None]
+            errors[place] = (residual**2).sum()
+        return errors
+
+    def _ridge(self, chosen: Array, weights: Array, strength: float) -> Ridge:
+        return Ridge(self.mean[chosen], self.scale[chosen], weights, self.offset, strength)
+
+    def _standardised(self, rows: Array) -> Array:
+        return (self.features[rows] - self.mean) / self.scale
+
+    @cached_property
+    def offset(self) -> Array:
+        """The mean of the targets."""
+        mean: Array = self.targets.mean(0)
+        return mean
+
+    @cached_property
+    def _gram(self) -> tuple[Array, Array]:
+        """XᵀX and Xᵀy of standardised features."""
+        rows, columns = self.features.shape
+        gram, cross = np.zeros((columns, columns)), np.zeros((columns, self.targets.shape[1]))
+        for own in in_blocks(np.arange(rows), columns):
+            x = self._standardised(own)
+            gram += x.T @ x
+            cross += x.T @ (self.targets[own] - self.offset)
+        return gram, cross

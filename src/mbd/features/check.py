@@ -3,6 +3,7 @@
 The order makes errors readable: shapes first, then ids, then values, then relations between splits.
 """
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -11,8 +12,10 @@ from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows, kind_of
 from mbd.formats.features import Shape
 from mbd.params.features import FeaturesSettings
-from mbd.tensors import Array
+from mbd.tensors import Array, release
 
+_AT_ONCE = 1 << 22
+"""numbers that are looked at before their memory is given back"""
 _APART = {
     "id": "an id names one row of the whole data set: put the split into it, as train-7",
     "group": "no speaker or video may be in two splits; if the part of the id taken as its group is not one, set "
@@ -172,16 +175,16 @@ def _check_labels(split: str, rows: Rows, collection: Collection, label_range: t
 
 
 def _check_disjoint(collection: Collection) -> None:
-    ids = {split: set(rows.ids.tolist()) for split, rows in collection.splits.items()}
-    groups = {split: set(rows.groups.tolist()) for split, rows in collection.splits.items()}
+    ids = {split: rows.ids for split, rows in collection.splits.items()}
+    groups = {split: np.unique(rows.groups) for split, rows in collection.splits.items()}
     for one, other in combinations(collection.splits, 2):
         for what, names in (("id", ids), ("group", groups)):
-            common = names[one] & names[other]
-            if common:
+            common = np.intersect1d(names[one], names[other], assume_unique=True)
+            if len(common):
                 raise DataError(
                     f"the splits {one} and {other} share {len(common)} {what}{'s' * (len(common) > 1)}",
                     key=f"{one}_{what}s",
-                    value=min(common),
+                    value=common[0],
                     hint=_APART[what],
                 )
 
@@ -190,6 +193,12 @@ def all_finite(array: Array) -> bool:
     """Return whether no value is NaN or infinite, without a mask of the whole array where possible."""
     if array.dtype.kind != "f":
         return True
-    # A sum is finite only if every term is; it can overflow for finite terms, so a bad one is looked at closely.
+    step = max(_AT_ONCE // max(math.prod(array.shape[1:]), 1), 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
+        for start in range(0, len(array), step):
+            block = array[start : start + step]
+            # A sum is finite only if every term is; one of finite terms can overflow, and is looked at closely.
+            if not (np.isfinite(block.sum()) or np.isfinite(block).all()):
+                return False
+            release(array)
+    return True

@@ -59,7 +59,7 @@ def write_manifest(
         splits={
             split: SplitEntry(
                 rows=len(rows),
-                groups=len(set(rows.groups.tolist())),
+                groups=len(np.unique(rows.groups)),
                 files={name: digest for name, digest in digests.items() if name.startswith(f"splits/{split}/")},
             )
             for split, rows in collection.splits.items()
@@ -160,6 +160,10 @@ class Split:
         for tensors in (self._rows, *self._modality.values()):
             tensors.release()
         return rows
+
+    def mapped(self) -> Rows:
+        """Return the whole split, whose arrays are read from disk when they are looked at."""
+        return Rows(self.ids, self.groups, self.labels, self.features, self.available, self.attributes, self.lengths)
 
     def load(self) -> Rows:
         """Read the whole split into memory."""

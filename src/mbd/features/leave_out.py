@@ -1,8 +1,11 @@
 """A FeatureSet without the recordings of some persons in some modalities: what later training and evaluation read.
 
 In every split the rows of these persons (groups) lose the modality: no number, length or attribute of it is left, and
-`available` says so. A row that would have no modality left is dropped. Files that hold nothing of them are linked, not
-copied, so they keep their digests.
+`available` says so. Files that hold nothing of them are linked, not copied, so they keep their digests.
+
+The rows stay, also one that has no modality left: training, evaluation and attacks pass over such rows. Which rows
+there are must not depend on what is left out. Folds follow from them, and a reference, of which a further modality is
+not read at all, could not know which rows to drop.
 """
 
 import os
@@ -63,16 +66,13 @@ def _rewritten(
     left = rows
     for modality, bits in theirs.items():
         left = _without(left, modality, bits)
-    kept = np.any(list(left.available.values()), axis=0)
-    if not kept.all():
-        left = left.take(kept)
     files = dict(entry.files)
     for file, tensors in files_of(name, left):
-        if kept.all() and Path(file).stem not in theirs:
-            _link(folder / file, out / file)
-        else:
+        if Path(file).stem in theirs:
             files[file] = save_tensors(out / file, tensors)
-    return SplitEntry(rows=len(left), groups=len(set(left.groups.tolist())), files=files)
+        else:
+            _link(folder / file, out / file)
+    return entry.model_copy(update={"files": files})
 
 
 def _without(rows: Rows, modality: str, theirs: Array) -> Rows:

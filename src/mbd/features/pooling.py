@@ -8,13 +8,15 @@ once counted up to the first all-zero frame: where such a length leaves out ever
 is again what lies between the padding.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mbd.blocks import in_blocks
 from mbd.features.check import all_finite
 from mbd.features.rows import Rows, kind_of, within
-from mbd.tensors import Array
+from mbd.tensors import Array, release
 
 _CHUNK_BYTES = 1 << 24
 _RESIDUES = 256
@@ -126,8 +128,16 @@ def as_vectors(rows: Rows) -> Rows:
     """
     if all(kind_of(x) == "vector" for x in rows.features.values()):
         return rows
-    features = {m: _vectors(x, rows.lengths.get(m)) for m, x in rows.features.items()}
+    features = {m: _in_blocks(x, rows.lengths.get(m)) for m, x in rows.features.items()}
     return replace(rows, features=features, lengths={})
+
+
+def _in_blocks(array: Array, lengths: Array | None) -> Array:
+    parts = []
+    for own in in_blocks(np.arange(len(array)), math.prod(array.shape[1:])):
+        parts.append(_vectors(array[own], None if lengths is None else lengths[own]))
+        release(array)
+    return np.concatenate(parts) if parts else _vectors(array, lengths)
 
 
 def _vectors(array: Array, lengths: Array | None) -> Array:

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mbd.blocks import taken
 from mbd.formats.features import Shape, lengths_of
 from mbd.names import check_names
 from mbd.params.features import Task
-from mbd.tensors import Array
+from mbd.tensors import Array, scratch
 
 SPLITS = ("train", "valid", "test", "calibration")
 SPLIT_ALIASES = {"val": "valid", "dev": "valid", "validation": "valid"}
@@ -100,11 +101,13 @@ class Rows:
     @classmethod
     def joined(cls, parts: Sequence["Rows"]) -> "Rows":
         """Return several rows as one, with the modalities that all of them have."""
+        if len(parts) == 1:
+            return parts[0]
 
         def both(name: str) -> dict[str, Array]:
             found = [getattr(part, name) for part in parts]
             common = [m for m in found[0] if all(m in other for other in found)]
-            return {m: np.concatenate([part[m] for part in found]) for m in common}
+            return {m: _concatenated([part[m] for part in found]) for m in common}
 
         ids, groups, labels = (
             np.concatenate([getattr(p, name) for p in parts]) for name in ("ids", "groups", "labels")
@@ -114,13 +117,21 @@ class Rows:
 
     def take(self, index: Array) -> "Rows":
         """Return the rows at `index` (positions or a mask)."""
-        parts = (self.features, self.available, self.attributes, self.lengths)
+        parts = (self.available, self.attributes, self.lengths)
         return Rows(
             self.ids[index],
             self.groups[index],
             self.labels[index],
+            {m: taken(x, index) for m, x in self.features.items()},
             *({m: x[index] for m, x in part.items()} for part in parts),
         )
+
+
+def _concatenated(parts: Sequence[Array]) -> Array:
+    kind = np.result_type(*parts)
+    found = scratch((sum(map(len, parts)), *parts[0].shape[1:]), kind)
+    np.concatenate(parts, out=found)
+    return found
 
 
 @dataclass(frozen=True)

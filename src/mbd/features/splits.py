@@ -28,8 +28,7 @@ def groups_from_ids(ids: Array, pattern: str | None) -> Array:
             key="features.source.group_pattern",
             value=pattern,
         )
-    matches = [expression.match(str(identifier)) for identifier in ids]
-    return np.array([m.group(1) if m else str(i) for i, m in zip(ids, matches, strict=True)], dtype=np.str_)
+    return np.array([m[1] if (m := expression.match(name)) else name for name in ids.tolist()], dtype=np.str_)
 
 
 def with_groups_from_ids(splits: dict[str, Rows], pattern: str | None) -> dict[str, Rows]:

@@ -117,3 +117,7 @@ class FeatureReference(Record):
     commit: str | None
     path: str | None
     remote: str | None
+    left_out: tuple[Digest, ...] = ()
+    """certificates of persons' deletions whose recordings are left out before a step gets the data"""
+    without: tuple[Name, ...] = ()
+    """modalities of which no file is read when recordings are left out"""

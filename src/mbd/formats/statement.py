@@ -16,10 +16,14 @@ JSON (RFC 8785) of a statement.
 """
 
 import json
+import re
+from itertools import islice
+from operator import ge
 from typing import Annotated, Any, Final, Literal
 
 import rfc8785
 from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import from_json
 
 from mbd.errors import VerificationError
 from mbd.formats.deletion import INDICES
@@ -273,7 +277,10 @@ def to_payload(statement: AnyStatement) -> bytes:
 
 def parse_payload(payload: bytes) -> AnyStatement:
     """Return the statement in signed bytes; VerificationError if there is none."""
-    value = _parse_json(payload)
+    try:
+        value = from_json(payload)
+    except ValueError as error:
+        raise _no_json() from error
     said = value.get("predicateType") if isinstance(value, dict) else None
     kind = _KINDS.get(said) if isinstance(said, str) else None
     if kind is None:
@@ -290,18 +297,57 @@ def parse_payload(payload: bytes) -> AnyStatement:
 
 
 def is_canonical(payload: bytes) -> bool:
-    """Whether bytes are the canonical form of the JSON that they hold."""
+    """Whether bytes are the canonical form of the JSON that they hold.
+
+    They are if they are JSON, every token is in its canonical form with nothing between tokens, and the keys of every
+    object ascend. What is not seen to be so at once is compared with its canonical form.
+    """
+    try:
+        text = payload.decode("utf-8")
+        if _TOKENS.fullmatch(text):
+            json.loads(text, object_pairs_hook=_ascending, parse_float=_shortest)
+            return True
+    except (ValueError, RecursionError):
+        pass
     try:
         return rfc8785.dumps(_parse_json(payload)) == payload
     except (VerificationError, rfc8785.CanonicalizationError, ValueError, RecursionError):
         return False
 
 
+_TOKENS = re.compile(
+    r'(?:"(?:[^"\\\x00-\x1f\ud800-\U0010ffff]++|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]))*+"|[\[\]{},:]'
+    r"|(?:0|-?[1-9][0-9]{0,14}+)(?![0-9.eE])"  # every reader reads them alike
+    r"|-?[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++)|true|false|null)*+"
+)
+"""texts in which only what must be escaped is, and numbers; fractions are left to :func:`_shortest`
+
+Characters below the surrogates sort as their UTF-16 does, which orders keys.
+"""
+
+
+def _shortest(digits: str) -> None:
+    number = float(digits)
+    usual = repr(number) == digits and "e" not in digits and not number.is_integer()
+    if not usual and rfc8785.dumps(number) != digits.encode():
+        raise ValueError("not the canonical form of a number")
+
+
+def _ascending(pairs: list[tuple[str, Any]]) -> None:
+    keys = [key for key, _ in pairs]
+    if any(map(ge, keys, islice(keys, 1, None))):
+        raise ValueError("keys are not in ascending order, or one occurs twice")
+
+
 def _parse_json(payload: bytes) -> Any:  # noqa: ANN401 -- any JSON
     try:
         return json.loads(payload.decode("utf-8"), parse_int=_number)
     except (ValueError, RecursionError) as error:
-        raise VerificationError("the signed content is not JSON") from error
+        raise _no_json() from error
+
+
+def _no_json() -> VerificationError:
+    return VerificationError("the signed content is not JSON")
 
 
 def _number(digits: str) -> int | float:

@@ -1,11 +1,12 @@
 """What all tasks share: their errors and their log, the parameters that reach them, and what Kubeflow can show."""
 
+import json
 import logging
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -17,7 +18,9 @@ import yaml
 from mbd import __version__, logs
 from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
+from mbd.formats.features import FeatureReference
 from mbd.params import Params, load_params, params_digest, to_yaml
+from mbd.steps.context import StepContext, step_context
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -48,10 +51,10 @@ def task(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def write_params(params: Params) -> str:
-    """Return parameters as the text that travels between tasks: those that differ from the defaults.
+    """Return parameters as the text that a pipeline is given: those that differ from the defaults.
 
-    The whole of them is 15 kB; a workflow has it once for each task and may have 1 MB altogether. The first line is the
-    digest of all parameters, so that an image with other defaults is noticed.
+    The whole of them is 15 kB, which is too much to read in a list of runs. The first line is the digest of all
+    parameters, so that an image with other defaults is noticed.
     """
     head = f"# all parameters: sha256 {params_digest(params)}, mbd {__version__}\n"
     text = head + yaml.safe_dump(params.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
@@ -75,11 +78,33 @@ def read_params(text: str, *settings: str) -> Params:
     return _loaded(text, *settings) if settings else params
 
 
+def resolved(
+    text: str, model: str = "", method: str = "", epsilon: float = 0.0, overrides: Sequence[str] = ()
+) -> Params:
+    """Return the parameters of a run from the arguments of its pipeline; an empty argument changes nothing."""
+    typed = {"certificate.model": model, "deletion.method": method, "deletion.epsilon": epsilon}
+    return read_params(text, *overrides, *(f"{key}={json.dumps(value)}" for key, value in typed.items() if value))
+
+
 def _loaded(text: str, *settings: str) -> Params:
     with TemporaryDirectory(prefix="mbd-params-") as folder:
         file = Path(folder) / "params.yaml"
         write_file(file, text)
         return load_params(file, settings)
+
+
+@contextmanager
+def running(params: Artifact, command: str) -> Iterator[tuple[Params, StepContext]]:
+    """Within: the parameters, and the context that a step runs in."""
+    values = load_params(Path(params.path))
+    with step_context(values, command, warn=_LOG.warning) as context:
+        yield values, context
+
+
+def origin(dataset: Artifact, run: str) -> dict[str, str]:
+    """Return what signed statements say of where they come from: the data's revision and the run."""
+    reference = FeatureReference.read(Path(dataset.path), "reference to a FeatureSet")
+    return {"MBD_DVC_REVISION": reference.commit or "", "MBD_RUN_ID": run}
 
 
 @contextmanager

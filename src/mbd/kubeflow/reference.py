@@ -24,20 +24,27 @@ from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder, made_plain, naming_destroyed_keys, opened
 from mbd.steps import features
+from mbd.steps.revoked import persons_of
 
 _LOG = logging.getLogger(__name__)
 SHARED_FOLDER = "MBD_PIPELINE_FEATURES"
 """environment variable: a folder where the steps of one run on one machine share FeatureSets, by digest"""
 
 
-def make_reference(params: Params, out: Path) -> tuple[FeatureReference, features.FeaturesSummary]:
-    """Bring the FeatureSet that the parameters name to `out`; return the reference to it and its summary."""
+def make_reference(
+    params: Params, out: Path, rev: str | None = None
+) -> tuple[FeatureReference, features.FeaturesSummary]:
+    """Bring the FeatureSet that the parameters name to `out`; return the reference to it and its summary.
+
+    `rev` is the revision, if it is not `platform.features.rev`.
+    """
     revision = params.platform.features
     if revision.repository is None:
         summary, commit = features.run(params, out), None
     else:
         prepare = made_plain(params.shredding, _LOG.warning)
-        summary = features.run_revision(out, revision.repository, revision.rev, revision.path, revision.remote, prepare)
+        place = revision.repository, rev or revision.rev, revision.path, revision.remote
+        summary = features.run_revision(out, *place, prepare)
         commit = read_json(out / STEP_FILE)["inputs"]["revision"]["commit"]
     reference = FeatureReference(
         name=summary.name,
@@ -57,7 +64,10 @@ def read_reference(file: Path) -> FeatureReference:
 
 @contextmanager
 def feature_set(file: Path, params: Params) -> Iterator[Path]:
-    """Within: the FeatureSet that the reference in `file` names, in a folder of its own, with the right digest."""
+    """Within: the FeatureSet that the reference in `file` names, in a folder of its own, with the right digest.
+
+    Recordings that persons have revoked, as the reference says, are not in it.
+    """
     reference = read_reference(file)
     with _plain(reference, params) as folder:
         if (found := _digest(folder)) != reference.digest:
@@ -67,7 +77,8 @@ def feature_set(file: Path, params: Params) -> Iterator[Path]:
                 value=f"digest {found}, the reference says {reference.digest}",
                 hint="name a DVC revision (platform.features), or start the pipeline again",
             )
-        yield folder
+        with persons_of(params, reference.left_out).left_out(folder, reference.without) as data:
+            yield data
 
 
 @contextmanager

@@ -4,23 +4,33 @@ With `shredding.enabled` no artifact holds a model in plain. A task writes the m
 it goes into the artifact as `NAME.mbdx`, under the keys of its modalities. A task that reads the artifact gets its
 plain form in a private folder, verified against its `step.json`. Private folders (`shredding.temporary`) are removed
 when the task ends, however it ends.
+
+A deletion record that names persons is encrypted under the lineage key, always: their ids are in no artifact.
 """
 
 import errno
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
+from cryptography.exceptions import InvalidTag
+
+from mbd.certificate.lineage import read_lineage_key
 from mbd.errors import DataError, UsageError
-from mbd.files import read_step
+from mbd.files import read_step, write_file
+from mbd.formats.deletion import DELETION
 from mbd.formats.shredding import KeyName
 from mbd.kubeflow.common import Artifact
+from mbd.params import CertificateSettings
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.private_folder import private_folder
 from mbd.shredding.vault import encrypt_folder
 from mbd.steps.context import StepContext
+
+_SEALED = f"{DELETION}.sealed"
 
 
 def verified(context: StepContext, artifact: Artifact) -> Path:
@@ -34,6 +44,8 @@ def verified(context: StepContext, artifact: Artifact) -> Path:
             "run the pipeline without the cache, or with other arguments",
         )
     plain = context.plain(folder)
+    if (plain / _SEALED).is_file():
+        plain = context.entered(_with_persons(plain, context.params.certificate))
     read_step(plain)
     return plain
 
@@ -50,6 +62,27 @@ def sealed(settings: ShreddingSettings, artifact: Artifact) -> Iterator[Path]:
         yield private / out.name
         read_step(private / out.name)
         encrypt_folder(private / out.name, out, Keyring.of(settings), settings.lineage)
+
+
+def hide_persons(settings: CertificateSettings, artifact: Artifact) -> None:
+    """Encrypt the deletion record of an artifact, which names persons, under the lineage key."""
+    file = Path(artifact.path) / DELETION
+    write_file(file.with_name(_SEALED), read_lineage_key(settings).seal(DELETION, file.read_bytes()))
+    file.unlink()
+
+
+@contextmanager
+def _with_persons(folder: Path, settings: CertificateSettings) -> Iterator[Path]:
+    """Within: a private copy of a folder with its deletion record decrypted."""
+    sealed_record = (folder / _SEALED).read_bytes()
+    try:
+        content = read_lineage_key(settings).unseal(DELETION, sealed_record)
+    except (InvalidTag, ValueError) as error:
+        raise DataError("the deletion record of the artifact is damaged", file=folder / _SEALED) from error
+    with private_folder(gettempdir()) as private:
+        shutil.copytree(folder, private / folder.name, ignore=shutil.ignore_patterns(_SEALED))
+        write_file(private / folder.name / DELETION, content)
+        yield private / folder.name
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from functools import lru_cache
 from platform import python_version
 
 from mbd import __version__
+from mbd.background import Background
 from mbd.errors import MbdError
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
@@ -22,10 +23,14 @@ _STOP_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class StoreMonitor:
-    """Scans a store every `interval` seconds in a background thread, and keeps the last result."""
+class StoreMonitor(Background):
+    """Scans a store every `interval` seconds in a background thread, and keeps the last result.
+
+    A scan in progress is cancelled when it is stopped; :meth:`wake` starts one now.
+    """
 
     def __init__(self, scanner: StoreScanner, interval: float, retrain_days: int | None = None) -> None:
+        super().__init__("store-monitor", _STOP_SECONDS)
         self._scanner, self._interval, self._retrain_days = scanner, interval, retrain_days
         self._evidence = lru_cache(maxsize=_EVIDENCE_KEPT)(self._read_evidence)
         self._store: StoreSamples | None = None
@@ -39,28 +44,6 @@ class StoreMonitor:
         """set once a first scan has ended, successfully or not"""
         self.listeners: list[Callable[[StoreSnapshot], None]] = []
         """called with the result of each scan that succeeded, in the background thread"""
-        self._stop, self._wake = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the background thread is running."""
-        return self._thread.is_alive()
-
-    def start(self) -> None:
-        """Start the background thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the background thread; a scan in progress is cancelled."""
-        self._stop.set()
-        self._wake.set()
-        if self.alive:
-            self._thread.join(_STOP_SECONDS)
-
-    def wake(self) -> None:
-        """Scan now: something has changed."""
-        self._wake.set()
 
     def text(self) -> str:
         """Return all metrics as of now, in the text format of Prometheus."""
@@ -105,8 +88,4 @@ class StoreMonitor:
         return EvidenceSamples.of(self._scanner.leakage(digest), model, modalities)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self._wake.clear()
-            self.scan()
-            if not self._stop.is_set():
-                self._wake.wait(self._interval)
+        self._repeat(self.scan, self._interval)

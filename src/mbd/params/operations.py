@@ -78,6 +78,19 @@ class RegistrationSettings(Settings):
     """days after which a model should be trained again, for the exporter's alert; null: never"""
 
 
+class MlflowSettings(Settings):
+    """An MLflow model registry from which a model is served; needs the extra `mlflow`."""
+
+    uri: Url | None = None
+    """URL of the tracking server; null: MLFLOW_TRACKING_URI. Credentials: MLflow's environment variables"""
+    model: Name | None = None
+    """registered model that releases are written back to, and whose old versions are purged; null: none"""
+    alias: Name = "production"
+    """alias that names the current release"""
+    experiment: Name = "missing-by-design"
+    """experiment whose runs hold the files of what is written back"""
+
+
 class MonitoringSettings(Settings):
     """Metrics for Prometheus, and how they are delivered."""
 

@@ -85,12 +85,16 @@ class PlatformSettings(Settings):
     """secret with the signing keys, mounted read-only at keys_path; null: none"""
     keys_path: str = "/workspace/build/keys"
     """folder of certificate.signers in a container"""
+    lineage_secret: str | None = None
+    """secret with lineage.key, for tasks that fetch the current release or find persons; null: they get keys_secret"""
+    lineage_path: str = "/workspace/build/lineage"
+    """folder of certificate.lineage_key in a container, if there is a lineage_secret"""
     trust_config: str | None = None
     """config map with the trust file, mounted into every task at trust_path; null: only tasks that sign have one"""
     trust_path: str = "/workspace/build/trust"
     """folder of certificate.trust in a container, if there is a trust_config"""
     state_claim: str | None = None
-    """persistent volume claim with the budget ledgers, mounted at state_path; certified deletions need one"""
+    """persistent volume claim with budget ledgers and openings of commitments, mounted at state_path; null: none"""
     state_path: str = "/workspace/build/ledgers"
     """folder of deletion.ledgers in a container"""
     data_keys_claim: str | None = None

@@ -19,6 +19,7 @@ from mbd.params.deletion import DeletionSettings
 from mbd.params.features import FeaturesSettings
 from mbd.params.learning import EvaluationSettings, ModelSettings, TrainingSettings
 from mbd.params.operations import (
+    MlflowSettings,
     MonitoringSettings,
     PurgeSettings,
     RegistrationSettings,
@@ -48,6 +49,7 @@ class Params(Settings):
     registration: RegistrationSettings = RegistrationSettings()
     store: StoreSettings = StoreSettings()
     purge: PurgeSettings = PurgeSettings()
+    mlflow: MlflowSettings = MlflowSettings()
     shredding: ShreddingSettings = ShreddingSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
     serving: ServingSettings = ServingSettings()

@@ -122,10 +122,10 @@ def _guess_bound(scores: Array, members: Array, share: float, delta: float, conf
 
 def _chance_of(right: int, guesses: int, candidates: int, epsilon: float, delta: float) -> float:
     """Return an upper bound on the probability of so many correct guesses if (ε, δ) holds."""
-    binomial = _scipy().binom(guesses, 1 / (1 + math.exp(-epsilon)))
-    below = np.cumsum(binomial.pmf(right - np.arange(1, right + 1)))
+    binomial, p = _scipy().binom, 1 / (1 + math.exp(-epsilon))
+    below = np.cumsum(binomial.pmf(right - np.arange(1, right + 1), guesses, p))
     surplus = float((below / np.arange(1, right + 1)).max()) if right else 0.0
-    return min(1.0, float(binomial.sf(right - 1)) + 2 * candidates * delta * surplus)
+    return min(1.0, float(binomial.sf(right - 1, guesses, p)) + 2 * candidates * delta * surplus)
 
 
 def _scipy() -> Any:  # noqa: ANN401 -- scipy has no types

@@ -1,11 +1,11 @@
-"""Find the files to purge, starting from a receipt.
+"""Find the files to purge, starting from a certificate.
 
 - *weights*: the model before the deletion, and all earlier models of the lineage. The certificate holds their digests,
   or only commitments; then the digests come from the deletion record (`--deletion`) or the issuer's private file.
 - *features*, if requested: the files of the deleted modalities in every FeatureSet, of any revision, that has the name
   of the model's training data or shares a file with it.
 - *snapshots*: states of interrupted trainings (`.NAME.resume`) with tensors of the deleted modalities.
-- *exports*: the files in `purge.also`.
+- *exports*: the files that weights of the lineage were imported from (`mbd import`), and those in `purge.also`.
 
 MD5 and size come from tombstones of an earlier run, from the git history, or from existing copies.
 """
@@ -21,13 +21,13 @@ from typing import Any
 from mbd.certificate.commitments import read_private
 from mbd.certificate.layout import object_name
 from mbd.errors import DataError, MbdError, UsageError
+from mbd.files import STEP_FILE
 from mbd.formats.deletion import DELETION, read_deletion
 from mbd.formats.features import MANIFEST
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import DigestOrCommitment
 from mbd.formats.purge import Target
-from mbd.formats.receipt import Receipt
-from mbd.formats.statement import MODEL, DeletionStatement
+from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
@@ -53,25 +53,31 @@ class FeatureFiles:
 
 def feature_sets(workspace: Workspace) -> list[FeatureFiles]:
     """Return every FeatureSet that a folder holds or a revision tracks."""
-    found = [_parse_manifest(record) for record in (*_manifests(workspace), *workspace.history.records(MANIFEST))]
+    found = [
+        _parse_manifest(record) for record in (*_json_files(workspace, MANIFEST), *workspace.history.records(MANIFEST))
+    ]
     return [one for one in found if one]
 
 
-def old_weights(receipt: Receipt, statement: DeletionStatement, deletion: Path | None, private: Path) -> list[Target]:
-    """Return the weights of all models of the lineage before the certified deletion."""
-    lineage = statement.predicate.lineage
+def old_weights(certificate: str, statement: DeletionStatement, deletion: Path | None, private: Path) -> list[Target]:
+    """Return the weights of all models of the lineage before the certified deletion.
+
+    Those of the released model are not among them: no weight depends on a person in the valid split, say, and the
+    deletion of their recordings leaves the weights as they are.
+    """
+    lineage, released = statement.predicate.lineage, statement.digests[WEIGHTS]
     if deletion is not None:
         record = read_deletion(deletion)
-        if record is None or record.after != receipt.weights:
+        if record is None or record.after != released:
             raise DataError(
-                "the deletion record does not belong to this receipt",
+                "the deletion record does not belong to this certificate",
                 file=deletion / DELETION,
                 hint="give the folder that `mbd delete` wrote and that was published",
             )
         digests = [*record.lineage, record.before]
     else:
-        digests = [_opened(digest, receipt.certificate, private) for digest in (*lineage.models, lineage.before)]
-    return [Target(sha256=digest, what="weights") for digest in dict.fromkeys(digests)]
+        digests = [_opened(digest, certificate, private) for digest in (*lineage.models, lineage.before)]
+    return [Target(sha256=digest, what="weights") for digest in dict.fromkeys(digests) if digest != released]
 
 
 def feature_files(statement: DeletionStatement, store: Store, sets: Iterable[FeatureFiles]) -> list[Target]:
@@ -100,6 +106,18 @@ def snapshots(workspace: Workspace, modalities: Iterable[str]) -> Iterator[Targe
     for path in _local_files(workspace):
         if _SNAPSHOT.search(path.as_posix()) and _has_tensor(path, word):
             yield with_digests(path, Target(sha256=_digests(path)[0], what="snapshot"))
+
+
+def imported_from(workspace: Workspace, targets: Targets) -> Iterator[Target]:
+    """Yield the files that `mbd import` has made weights among the targets from, by the records of the step."""
+    for record in _json_files(workspace, STEP_FILE):
+        try:
+            step, made = record["step"], record["outputs"]["files"].values()
+            source = record["inputs"]["weights"]["digest"] if step == "import" else None
+        except (KeyError, TypeError, AttributeError):
+            continue
+        if source and any(targets.by_sha256(digest) for digest in made):
+            yield Target(sha256=source, what="export")
 
 
 def complete(targets: Targets, workspace: Workspace) -> None:
@@ -168,10 +186,10 @@ def _digests(path: Path) -> tuple[str, str]:
     return sha256.hexdigest(), md5.hexdigest()
 
 
-def _manifests(workspace: Workspace) -> Iterator[Any]:
+def _json_files(workspace: Workspace, name: str) -> Iterator[Any]:
     for place in workspace.places:
         for path in place.files() if isinstance(place, Folder) and not place.by_name else ():
-            if path.name == MANIFEST:
+            if path.name == name:
                 try:
                     yield json.loads(path.read_bytes())
                 except (OSError, ValueError):

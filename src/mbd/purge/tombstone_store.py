@@ -82,6 +82,14 @@ def purged_digests(params: Params) -> frozenset[str]:
     return frozenset(target.sha256 for target in store_tombstones(params, place))
 
 
+def lift(params: Params, url: str) -> None:
+    """Take the digests of files that may exist again off the list on this machine, if `purge.tombstones` is a file."""
+    place = params.purge.tombstones
+    if place is not None and "://" not in place and (known := read_list(Path(place))):
+        left = known - store_tombstones(params, url).lifted
+        write_file(Path(place), "".join(f"{digest}\n" for digest in sorted(left)))
+
+
 def update_list(params: Params, targets: Targets) -> None:
     """Add targets to the list that `purge.tombstones` names, if it is a file."""
     place = params.purge.tombstones

@@ -11,8 +11,10 @@ from mbd.purge.history import GitHistory, GitObjects, inside_git
 from mbd.purge.places.addresses import local_path, place_at
 from mbd.purge.places.dvc import DvcRepository, dvc_cache, dvc_remotes, dvc_repository, object_reader
 from mbd.purge.places.folders import Folder, WholeFolder, files_below
+from mbd.purge.places.mlflow import MlflowPlace
 from mbd.purge.places.place import Place, Unsearchable
 from mbd.storage import private_url
+from mbd.storage.mlflow import MlflowRegistry
 
 _FILES, _WORKING_FILES = "objects/", "batches/files/"
 
@@ -50,6 +52,7 @@ def workspace(params: Params, store: str, *, root: Path | None = None, modalitie
     places += [Folder("temporary folder", folder, others) for folder in _temporary()]
     places += _pipeline_root(params, others)
     places += [place_at("named in purge.folders", url, params.store, others) for url in params.purge.folders]
+    places += [MlflowPlace(MlflowRegistry(params.mlflow))] if params.mlflow.model else []
     vectors = root / params.features.source.media.cache
     places += [WholeFolder("cached vectors", vectors / modality) for modality in modalities]
     return Workspace(root, tuple(_unique(places)), history)

@@ -102,7 +102,7 @@ class RequestIndex:
     def scanned(self, snapshot: StoreSnapshot, began: float) -> None:
         """Take over what a scan found that began at a time of the monotonic clock."""
         valid = (facts for facts in snapshot.requests.values() if isinstance(facts, RequestFacts))
-        found = {facts.id: _proven(facts, snapshot.history) for facts in valid}
+        found = {facts.id: proven(facts, snapshot.history) for facts in valid}
         with self._lock:
             # What was written here after the scan had begun is newer than what the scan has, or not in it at all.
             self._written = {one: written for one, written in self._written.items() if written[0] >= began}
@@ -158,7 +158,7 @@ class RequestIndex:
                 listener(fresh)
 
 
-def _proven(facts: RequestFacts, history: History) -> RequestFacts:
+def proven(facts: RequestFacts, history: History) -> RequestFacts:
     """Return a request as the log shows it: that it is certified is believed only with a certificate in the log."""
     shown = history.shows(facts.certificate, facts.model, facts.modalities, person=facts.of_person)
     if facts.state != "certified" or shown:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mbd.background import Background
 from mbd.certificate.facts import CertificateFacts
 from mbd.certificate.history import History
 from mbd.certificate.log.reader import Log
@@ -104,7 +105,7 @@ class Service:
             part.stop()
 
     @property
-    def _parts(self) -> tuple[StoreMonitor | Webhook | WorkerProcess, ...]:
+    def _parts(self) -> tuple[Background, ...]:
         return (self.monitor, *self.webhooks, *((self.worker,) if self.worker else ()))
 
     @property

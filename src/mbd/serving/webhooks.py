@@ -22,7 +22,6 @@ import hmac
 import json
 import logging
 import os
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -32,6 +31,7 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 from random import Random
 
+from mbd.background import Background
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.formats.webhook import WebhookState
 from mbd.records import now
@@ -82,8 +82,8 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 @dataclass
-class Webhook:
-    """Delivers events to one URL, in a thread of its own."""
+class Webhook(Background):
+    """Delivers events to one URL, in a thread of its own, which ends after the post in progress."""
 
     url: str
     secret: bytes = field(repr=False)
@@ -95,26 +95,10 @@ class Webhook:
 
     def __post_init__(self) -> None:
         self.id = hashlib.sha256(self.url.encode()).hexdigest()[:16]
+        super().__init__(f"webhook-{self.id}", self.timeout)
         self._opener = urllib.request.build_opener(_NoRedirects())
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"webhook-{self.id}", daemon=True)
         self._state: WebhookState | None = None
         self._pauses = Random()  # noqa: S311 -- pauses are no secret
-
-    def start(self) -> None:
-        """Start to deliver."""
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Deliver now: there may be new events."""
-        self._wake.set()
-
-    def stop(self) -> None:
-        """End after the post in progress."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(self.timeout)
 
     def pending(self) -> list[RequestEvent]:
         """Return the events that were not delivered yet, in order."""
@@ -126,7 +110,7 @@ class Webhook:
     def replay(self, since: datetime) -> int:
         """Send all events from a time on again; return how many that are."""
         self._change(lambda _: WebhookState(since=since))
-        self._wake.set()
+        self.wake()
         return len(self.index.events(since.timestamp()))
 
     def _run(self) -> None:

@@ -7,10 +7,11 @@ server, and its leases are those of every other worker.
 import logging
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+
+from mbd.background import Background
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _HEALTHY_SECONDS = 60.0
@@ -18,24 +19,19 @@ _STOP_SECONDS = 15.0
 _log = logging.getLogger(__name__)
 
 
-class WorkerProcess:
+class WorkerProcess(Background):
     """Keeps one worker running."""
 
     def __init__(self, arguments: Sequence[str], *, first_pause: float = _FIRST_PAUSE) -> None:
+        super().__init__("worker", _STOP_SECONDS)
         self._command = [sys.executable, "-c", "from mbd.cli import main; main()", *arguments]
         self._first_pause = first_pause
         self._process: subprocess.Popen[bytes] | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
 
     @property
     def pid(self) -> int | None:
         """Its process id; None while it is not running."""
         return self._process.pid if self._process and self._process.poll() is None else None
-
-    def start(self) -> None:
-        """Start it."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Ask it to end, and end it if it does not."""
@@ -47,8 +43,7 @@ class WorkerProcess:
                 process.wait(_STOP_SECONDS)
             if process.poll() is None:
                 process.kill()  # its lease runs out, and another worker takes over
-        if self._thread.is_alive():
-            self._thread.join(_STOP_SECONDS)
+        super().stop()
 
     def _run(self) -> None:
         pause = self._first_pause

@@ -5,8 +5,9 @@ certified one also the deletion record that its certificate commits to. Only whe
 it the model that the operator gives.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from mbd.certificate.facts import RegistrationFacts, Release
@@ -20,7 +21,10 @@ from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, RegistrationStatement
 from mbd.params import Params
+from mbd.steps.step import StepRun, step_run
 from mbd.storage import open_private, open_store
+
+NAME = "fetch-current"
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,15 @@ class BaseModel:
     url: str
     """of the store"""
     history: History
-    key: LineageKey
     given: Path | None
     """model that the operator has given"""
     release: Release | None
     """the current release; None: the log has none, and `given` is the base"""
+
+    @cached_property
+    def key(self) -> LineageKey:
+        """The key under which certificates name their lineage, and persons and deletion records are encrypted."""
+        return read_lineage_key(self.params.certificate)
 
     @property
     def statement(self) -> DeletionStatement | RegistrationStatement | None:
@@ -65,14 +73,11 @@ class BaseModel:
                     hint="register the trained model (`mbd register`), or give its folder",
                 )
             return self.given
-        folder.mkdir(parents=True, exist_ok=True)
-        store = open_store(self.url, self.params.store)
-        for name in (WEIGHTS, MODEL):
-            digest = statement.digests[name]
-            store.fetch(object_name(digest), folder / name, sha256=digest)
-        if isinstance(statement, DeletionStatement):
-            private = open_private(self.url, self.params.store)
-            write_file(folder / DELETION, read_record(private, self.release.digest, statement, self.key))
+        with step_run(NAME, folder, {"store": self.params.store}) as step:
+            fetch_model(self.history, self.release.digest, statement.digests, step)
+            if isinstance(statement, DeletionStatement):
+                private = open_private(self.url, self.params.store)
+                write_file(step.folder / DELETION, read_record(private, self.release.digest, statement, self.key))
         return folder
 
     @property
@@ -83,21 +88,24 @@ class BaseModel:
 
     def fetch_reference(self, inputs: Iterable[str], folder: Path) -> bool:
         """Fetch the registered model that has seen these modalities alone to `folder`; return whether there is one."""
-        found = self.history.model(self.params.certificate.model).reference(inputs)
-        if found is None:
+        model = self.history.model(self.params.certificate.model)
+        found = model.reference(inputs)
+        if found is None or model.base is None:
             return False
-        folder.mkdir(parents=True, exist_ok=True)
-        store = open_store(self.url, self.params.store)
-        for name, digest in ((WEIGHTS, found.weights), (MODEL, found.record)):
-            store.fetch(object_name(digest), folder / name, sha256=digest)
+        with step_run(NAME, folder, {"store": self.params.store}) as step:
+            fetch_model(self.history, model.base.digest, {WEIGHTS: found.weights, MODEL: found.record}, step)
         return True
 
-    def refuse_stale(self, statement: DeletionStatement, deleted: Path) -> None:
-        """Refuse a certificate of a model, in `deleted`, that was not made from the base.
+    def refuse_stale(self, statement: DeletionStatement, digest: str, deleted: Path) -> None:
+        """Refuse a certificate, of this digest, of a model, in `deleted`, that was not made from the base.
+
+        One that is in the log already changes nothing, and is not refused.
 
         Raises:
             DataError: It was made from another model, or its deletion record is not the one it commits to.
         """
+        if digest in self.history.certificates:
+            return
         file = deleted / DELETION
         content = file.read_bytes() if file.is_file() else b""
         refuse_other_record(content, statement, self.key, file)
@@ -117,20 +125,28 @@ def find_base(params: Params, url: str, given: Path | None) -> BaseModel:
         VerificationError: The state of the log cannot be known.
         UsageError: The given model is not of the lineage of the current release.
     """
-    trust, key = read_trust(Path(params.certificate.trust)), read_lineage_key(params.certificate)
-    history = read_history(open_store(url, params.store), trust).require()
-    base = BaseModel(params, url, history, key, given, history.model(params.certificate.model).current)
+    history = read_history(open_store(url, params.store), read_trust(Path(params.certificate.trust))).require()
+    base = BaseModel(params, url, history, given, history.model(params.certificate.model).current)
     if given is not None and (statement := base.statement):
-        _refuse_other_lineage(given, statement, key)
+        _refuse_other_lineage(given, statement, base)
     return base
 
 
-def _refuse_other_lineage(given: Path, statement: DeletionStatement | RegistrationStatement, key: LineageKey) -> None:
+def fetch_model(history: History, release: str, digests: Mapping[str, str], step: StepRun) -> None:
+    """Fetch the two files of a model by their digests, which the statement `release` has, into the folder of a step."""
+    step.inputs["release"] = {"path": f"{history.store.url}/certificates/{release}", "digest": release}
+    for name in (WEIGHTS, MODEL):
+        history.store.fetch(object_name(digests[name]), step.folder / name, sha256=digests[name])
+    step.look_at = MODEL
+
+
+def _refuse_other_lineage(given: Path, statement: DeletionStatement | RegistrationStatement, base: BaseModel) -> None:
     """Refuse a given model that is not the registered one, or not of the lineage of the certified one."""
     weights, deletion = sha256_file(given / WEIGHTS), read_deletion(given)
+    if weights == statement.digests[WEIGHTS]:
+        return
     first = deletion.lineage[0] if deletion else weights
-    certified = isinstance(statement, DeletionStatement) and key.lineage(first) == statement.predicate.lineage.id
-    if weights != statement.digests[WEIGHTS] and not certified:
+    if not (isinstance(statement, DeletionStatement) and base.key.lineage(first) == statement.predicate.lineage.id):
         raise UsageError(
             f"the log has another model as the current release of {statement.predicate.model}",
             file=given / WEIGHTS,

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from mbd import tombstones
 from mbd.params import Params
-from mbd.params.shredding import ShreddingSettings
 
 # what is imported inside functions here is loaded only where it is used: commands have to start fast
 
@@ -24,17 +23,21 @@ from mbd.params.shredding import ShreddingSettings
 class StepContext:
     """The context of a running step."""
 
-    _settings: ShreddingSettings
+    params: Params
     _stack: ExitStack
     _warn: Callable[[str], object]
 
     def plain(self, folder: Path) -> Path:
         """Return a folder with the plain form of `folder`: itself, or a private one if it is encrypted."""
-        if not self._settings.enabled and not (folder.is_dir() and any(folder.rglob("*.mbdx"))):
+        if not self.params.shredding.enabled and not (folder.is_dir() and any(folder.rglob("*.mbdx"))):
             return folder
         from mbd.shredding.vault import opened  # noqa: PLC0415
 
-        return self._stack.enter_context(opened(folder, self._settings, self._warn))
+        return self.entered(opened(folder, self.params.shredding, self._warn))
+
+    def entered(self, folder: AbstractContextManager[Path]) -> Path:
+        """Return a folder that is there until the step ends."""
+        return self._stack.enter_context(folder)
 
 
 @contextmanager
@@ -54,7 +57,7 @@ def step_context(
 
         remove_abandoned(params.shredding.temporary)
     with tombstones.used(partial(_tombstones, params)), _metrics(command, params), ExitStack() as stack:
-        yield StepContext(params.shredding, stack, warn)
+        yield StepContext(params, stack, warn)
 
 
 def _tombstones(params: Params) -> frozenset[str]:

@@ -96,12 +96,13 @@ def run(
 
 def _baselines(data: FeatureSet, plan: EvaluationPlan) -> list[EvaluatedMethod]:
     """Evaluate ridge on the same rows; a modality that is no vector is made one."""
-    train, classes = as_vectors(data.split("train").load()), len(data.manifest.classes)
+    train, classes = as_vectors(data.split("train").mapped()), len(data.manifest.classes)
     plan = replace(plan, rows=as_vectors(plan.rows), damaged=as_vectors(plan.damaged))
+    by_pattern = PatternRidge(train, classes)
     predictors: dict[str, PatternRidge | ImputedRidge] = {
-        RIDGE: PatternRidge(train, classes),
-        "zero imputation": ImputedRidge.fit(train, classes, with_mean=False),
-        "mean imputation": ImputedRidge.fit(train, classes, with_mean=True),
+        RIDGE: by_pattern,
+        "zero imputation": ImputedRidge.beside(by_pattern, with_mean=False),
+        "mean imputation": ImputedRidge.beside(by_pattern, with_mean=True),
     }
     return [
         EvaluatedMethod(name, {"": evaluate_predictor(predictor.predict, plan)}, baseline=True)

@@ -1,4 +1,4 @@
-"""Step `import`: a model folder from a `state_dict` that was trained elsewhere.
+"""Step `import`: a model folder from a `state_dict` that was trained elsewhere, in a file or in an MLflow registry.
 
 The factory of the parameters builds the module. Which modalities training saw has to be said, because the weights do
 not show it, and all that deletion and certificate claim rests on it.
@@ -6,6 +6,7 @@ not show it, and all that deletion and certificate claim rests on it.
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from threadpoolctl import threadpool_limits
 
@@ -18,12 +19,62 @@ from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.steps.step import step_run
 from mbd.steps.train import METRICS, TrainingResult, test_metrics
+from mbd.storage.mlflow import Artifact, MlflowRegistry
 
 NAME = "import"
+_SUFFIXES = ((".safetensors",), (".pt", ".pth", ".bin"))
+"""of files with weights, the better ones first"""
 
 
-def run(params: Params, weights: Path, features: Path, trained_on: Sequence[str], out: Path) -> TrainingResult:
-    """Write the model with these weights, which training on some modalities of `features` gave, to `out`."""
+def run_from_registry(
+    params: Params, source: str, file: str | None, features: Path, trained_on: Sequence[str], out: Path
+) -> TrainingResult:
+    """Import a version of a model that is registered in MLflow; see :func:`run`.
+
+    Args:
+        params: all parameters.
+        source: `models:/NAME/VERSION` or `models:/NAME@ALIAS`.
+        file: Path of the weights among the files of the version; None: the only one that can be weights.
+        features: The data that it was trained on.
+        trained_on: Modalities that training saw.
+        out: The model's folder.
+    """
+    registry = MlflowRegistry(params.mlflow)
+    version = registry.version(source)
+    with TemporaryDirectory(prefix="mbd-import-") as folder:
+        weights = registry.fetch(_weights(list(registry.files(version.location)), file, str(version)), Path(folder))
+        return run(params, weights, features, trained_on, out, origin=str(version))
+
+
+def _weights(files: Sequence[Artifact], wanted: str | None, version: str) -> Artifact:
+    """Return the file with the weights of a version."""
+    found = [one for one in files if one.path == wanted]
+    if wanted is None:
+        kinds = ([one for one in files if one.path.endswith(suffixes)] for suffixes in _SUFFIXES)
+        found = next((one for one in kinds if one), [])
+    if len(found) != 1:
+        raise UsageError(
+            "this version has no such file" if wanted else f"{len(found)} files of this version can be its weights",
+            key="--weights" if wanted else "--from",
+            value=wanted or version,
+            hint=f"name the file with --weights: {', '.join(one.path for one in files) or 'there is none'}",
+        )
+    return found[0]
+
+
+def run(
+    params: Params,
+    weights: Path,
+    features: Path,
+    trained_on: Sequence[str],
+    out: Path,
+    *,
+    origin: str | None = None,
+) -> TrainingResult:
+    """Write the model with these weights, which training on some modalities of `features` gave, to `out`.
+
+    `origin` is where the file with the weights came from, if that is not its path.
+    """
     if not BACKBONES.is_path(params.model.backbone):
         raise UsageError(
             "the factory of the module has to be named",
@@ -45,6 +96,7 @@ def run(params: Params, weights: Path, features: Path, trained_on: Sequence[str]
     data = FeatureSet.open(features, without=tuple(m for m in everything if m not in trained_on))
     with step_run(NAME, out, {"model": params.model}) as step:
         step.read("weights", weights)
+        step.inputs["weights"]["path"] = origin or str(weights)
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(data.digests())}
         try:
             from mbd.model.state_dict import read_state  # noqa: PLC0415 -- imports torch

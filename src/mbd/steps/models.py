@@ -1,22 +1,25 @@
-"""Steps `models list|show|fetch|reinstate`: the models of a store, as its log has them."""
+"""Steps `models list|show|fetch|push|reinstate`: the models of a store, as its log has them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from mbd.certificate.facts import ReferenceFacts, RegistrationFacts, Release
 from mbd.certificate.history import WITHDRAWN, History, ModelHistory
-from mbd.certificate.layout import object_name
 from mbd.certificate.state import find
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.params import Params
+from mbd.purge.tombstone_store import lift
 from mbd.records import Digest, Record, now
+from mbd.steps.base_model import fetch_model
 from mbd.steps.register import open_registrar
 from mbd.steps.step import step_run
+from mbd.storage.mlflow import RELEASE, MlflowRegistry
 
 NAME = "models-fetch"
 CURRENT = "current.json"
@@ -129,9 +132,7 @@ def fetch(params: Params, history: History, name: str, out: Path, *, without: Se
             update={"weights": reference.weights, "inputs": reference.inputs, "state": "reference"}
         )
     with step_run(NAME, out, {"store": params.store}) as step:
-        step.inputs["release"] = {"path": f"{history.store.url}/certificates/{found.release}", "digest": found.release}
-        for file in (WEIGHTS, MODEL):
-            history.store.fetch(object_name(digests[file]), step.folder / file, sha256=digests[file])
+        fetch_model(history, found.release, digests, step)
         write_file(step.folder / CURRENT, found.to_json())
         step.look_at = CURRENT
     return found
@@ -147,6 +148,49 @@ def _reference(model: ModelHistory, without: Sequence[str]) -> ReferenceFacts:
             hint=f"there is one without {', or without '.join(ready) or 'nothing'}; `mbd register --reference DIR`",
         )
     return ready[without[0]]
+
+
+class PushResult(Record):
+    """A release that was written back to an MLflow registry."""
+
+    release: Digest
+    """SHA-256 of the envelope of its registration or certificate"""
+    version: str
+    """models:/NAME/VERSION"""
+    alias: str
+    tags: dict[str, str]
+
+
+def push(params: Params, history: History, name: str) -> PushResult:
+    """Write the current release of a model to the registered model `mlflow.model`, and move the alias to it.
+
+    Run again, it finds the version that is there. The tags say which certificate, of what kind, at which entry of the
+    log; they are for readers of the registry, and what counts is the log.
+    """
+    registry = MlflowRegistry(params.mlflow)
+    with TemporaryDirectory(prefix="mbd-push-") as work:
+        release = fetch(params, history, name, Path(work) / "fetched")
+        files = Path(work) / "files"
+        files.mkdir()
+        for file in (WEIGHTS, MODEL):
+            (Path(work) / "fetched" / file).rename(files / file)
+        tags = _tags(history, release)
+        version = registry.push(files, tags)
+    return PushResult(release=release.release, version=str(version), alias=params.mlflow.alias, tags=tags)
+
+
+def _tags(history: History, release: ReleaseSummary) -> dict[str, str]:
+    certificate = history.certificates.get(release.release)
+    tags = {
+        RELEASE: release.release,
+        "mbd.kind": certificate.kind if certificate else release.kind,
+        "mbd.log_entry": str(release.index),
+        "mbd.weights": release.weights,
+        "mbd.takes": ", ".join(release.inputs),
+    }
+    if certificate is None:
+        return tags
+    return tags | {"mbd.certificate": certificate.digest, "mbd.revoked": ", ".join(certificate.revoked)}
 
 
 @dataclass(frozen=True)
@@ -176,6 +220,7 @@ def reinstate(
     registrar = open_registrar(params, store)
     certificate = find(registrar.history(), person) if person else None
     digest, overruled = registrar.reinstate(name, modalities, reason, certificate)
+    lift(params, store)
     return ReinstateResult(digest, name, tuple(sorted(set(modalities))), overruled)
 
 

@@ -127,11 +127,13 @@ def _columns(scores: Array, classes: tuple[str, ...]) -> dict[str, Array]:
 
 
 def _csv(scored: _Scored, columns: dict[str, Array]) -> str:
-    cells = [np.where(scored.some, column.astype(np.str_), "").tolist() for column in columns.values()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["id", "used", *columns])
-    writer.writerows(zip(scored.ids.tolist(), scored.used.tolist(), *cells, strict=True))
+    for start in range(0, len(scored.ids), _BATCH):
+        rows = slice(start, start + _BATCH)
+        cells = [np.where(scored.some[rows], column[rows].astype(np.str_), "").tolist() for column in columns.values()]
+        writer.writerows(zip(scored.ids[rows].tolist(), scored.used[rows].tolist(), *cells, strict=True))
     return text.getvalue()
 
 

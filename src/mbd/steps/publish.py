@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mbd.certificate.bundle import Bundle
 from mbd.certificate.envelope import certificate_digest
 from mbd.certificate.keys import load_signer
 from mbd.certificate.lineage import keep_record, read_lineage_key, refuse_uncounted, stated_charges
@@ -30,6 +31,7 @@ from mbd.formats.deletion import DELETION
 from mbd.formats.receipt import RECEIPT, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement
 from mbd.params import Params
+from mbd.steps.base_model import find_base
 from mbd.steps.step import step_run
 from mbd.storage import open_private, open_store
 
@@ -65,11 +67,24 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
     return PublishResult(receipt, verdict.claims)
 
 
+def run_on_current(params: Params, certificate: Path, model: Path, store: str, out: Path) -> PublishResult:
+    """Publish a certificate of a deletion from the release that is current; see :func:`run`.
+
+    Raises:
+        DataError: Another release has become current since, so the certificate would bring back an older model.
+    """
+    bundle = Bundle(certificate)
+    if isinstance(bundle.statement, DeletionStatement):
+        find_base(params, store, None).refuse_stale(bundle.statement, bundle.digest, model)
+    return run(params, certificate, model, store, out)
+
+
 def open_publisher(params: Params, url: str) -> Publisher:
     """Return what publishes to the store at `url`, with the log's key and the trust file of the parameters."""
     trust = read_trust(Path(params.certificate.trust))
     signer = load_signer(params.certificate.log_signer, trust)
-    return Publisher(open_store(url, params.store), params.store, signer, trust, params.certificate.checkpoint_age)
+    age, private = params.certificate.checkpoint_age, Path(params.certificate.private)
+    return Publisher(open_store(url, params.store), params.store, signer, trust, age, private)
 
 
 def _keep_record(params: Params, store: str, deletion: Path, certificate: str) -> None:

@@ -1,4 +1,4 @@
-"""Step `purge`: from a receipt to the proof that no copy of the old weights (and of m*'s features) is left.
+"""Step `purge`: from a certificate to the proof that no copy of the old weights (and of m*'s features) is left.
 
 In this order, so that it can be killed anywhere and run again:
 
@@ -30,7 +30,7 @@ from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import WEIGHTS, DeletionStatement
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params
-from mbd.purge.discovery import complete, feature_files, feature_sets, old_weights, snapshots
+from mbd.purge.discovery import complete, feature_files, feature_sets, imported_from, old_weights, snapshots
 from mbd.purge.inventory import PlaceInventory, remove_all, take_inventory
 from mbd.purge.places.data_keys import DataKeys, data_keys
 from mbd.purge.places.place import Place, Unsearchable
@@ -85,20 +85,38 @@ class Done:
 
 
 def plan(
-    params: Params, receipt: Path, store: str, deletion: Path | None = None, *, root: Path | None = None
+    params: Params,
+    receipt: Path | None,
+    store: str,
+    deletion: Path | None = None,
+    *,
+    certificate: str | None = None,
+    root: Path | None = None,
 ) -> PurgePlan:
-    """Find out what must go and where it may lie; nothing is changed yet."""
-    received = Receipt.read(receipt, "receipt", "`mbd publish --out` writes it")
+    """Find out what must go and where it may lie; nothing is changed yet.
+
+    Args:
+        params: all parameters.
+        receipt: Receipt of the publication; None: `certificate` is given.
+        store: URL of the store.
+        deletion: Model after the deletion, where the issuer's private file is missing.
+        certificate: SHA-256 of the certificate's envelope, or the start of it, as `mbd request run` prints it.
+        root: Top folder of the workspace.
+    """
     opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
-    found = entry(opened, received.certificate, trust, now())
+    if receipt is not None:
+        certificate = Receipt.read(receipt, "receipt", "`mbd publish --out` writes it").certificate
+    elif certificate is None:
+        raise UsageError("it is not known what to purge", key="--certificate", hint="or give --receipt")
+    found = entry(opened, certificate, trust, now())
     modalities = found.statement.predicate.deleted.modalities
     whole = modalities if params.purge.features else ()
     purge_workspace = workspace(params, store, root=root, modalities=whole)
     before = store_tombstones(params, store)
-    targets = Targets(old_weights(received, found.statement, deletion, Path(params.certificate.private)))
+    targets = Targets(old_weights(found.digest, found.statement, deletion, Path(params.certificate.private)))
     further = [
-        *before.of(received.certificate),
-        *begun(params, received.certificate),
+        *before.of(found.digest),
+        *begun(params, found.digest),
         *(Target(sha256=digest, what="export") for digest in params.purge.also),
     ]
     sets = feature_sets(purge_workspace) if whole else []
@@ -107,24 +125,30 @@ def plan(
     further += _registered(read_history(opened, trust), found)
     for target in (*further, *(known for known in before if targets.by_sha256(known.sha256))):
         targets.add(target)
+    for target in list(imported_from(purge_workspace, targets)):
+        targets.add(target)
     _refuse_released(targets, before, found.statement)
     complete(targets, purge_workspace)
     excepted = needed_by_others(targets, Targets(before), purge_workspace, sets, published_models(opened, trust, now()))
     targets = targets.without(needed.sha256 for needed in excepted)
     refs = purge_workspace.history.refs_naming(targets)
     # Feature files that another model needs must stay readable where they are encrypted, too.
-    keys = data_keys(params, received.certificate, found.statement, features=bool(whole) and not excepted)
+    keys = data_keys(params, found.digest, found.statement, features=bool(whole) and not excepted)
     places = (*purge_workspace.places, *_source(params, purge_workspace.root), *([keys] if keys else []))
-    return PurgePlan(Purged(received.certificate, whole, targets, excepted, refs), places)
+    return PurgePlan(Purged(found.digest, whole, targets, excepted, refs), places)
 
 
 def _registered(history: History, found: CertificateEntry) -> Iterator[Target]:
-    """Yield the weights, registered under the name before, that have seen a deleted modality: models and references."""
-    if found.facts.scope != "modalities":
-        return
+    """Yield the weights, registered under the name before, that have seen what was deleted: models and references.
+
+    Those of a registration that was trained without the persons' recordings, or whose weights never depended on them,
+    have not.
+    """
     gone, kept = set(found.facts.modalities), found.statement.digests[WEIGHTS]
+    of_persons = found.facts.scope == "subjects"
     for one in history.model(found.facts.model).registrations:
-        if one.index < found.facts.index:
+        free = of_persons and (found.digest in one.left_out or one.weights == kept)
+        if one.index < found.facts.index and not free:
             seen = [(one.sees, one.weights), *((reference.inputs, reference.weights) for reference in one.references)]
             weights = {digest for modalities, digest in seen if gone.intersection(modalities)} - {kept}
             yield from (Target(sha256=digest, what="weights") for digest in sorted(weights))

@@ -9,7 +9,7 @@ A model that takes, or was trained on, what is revoked for the name is refused. 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,7 +73,8 @@ def run(
     Args:
         params: their sections `certificate` and `registration` count.
         model: The model's folder.
-        references: Folders of models that were trained like it, but without some of its modalities.
+        references: Folders of models that were trained like it, but without some of its modalities, or a folder of
+            such folders.
         name: Name under which it is served.
         store: URL of the store.
         features: FeatureSet on whose valid split it is compared with the current release; None: it is not.
@@ -86,7 +87,7 @@ def run(
     if problem := problem_with(name):
         raise UsageError(f"this is not a name of a model: {problem}", key="--as", value=name, hint=HINT)
     registrar, key = open_registrar(params, store), read_lineage_key(params.certificate)
-    history = registrar.history()
+    history, references = registrar.history(), list(_each(references))
     record = _read(model)
     registered = [_reference(folder, record, model) for folder in references]
     draft = _statement(params, name, model, record, registered, history, key)
@@ -107,6 +108,13 @@ def run(
         reason=predicate.reason,
         references={"+".join(one.without): one.weights for one in predicate.references},
     )
+
+
+def _each(references: Iterable[Path]) -> Iterator[Path]:
+    """Yield the folders of references; a folder without a model stands for those in it."""
+    for folder in references:
+        inside = sorted(file.parent for file in folder.glob(f"*/{MODEL}"))
+        yield from inside if inside and not (folder / MODEL).exists() else [folder]
 
 
 def _read(model: Path) -> ModelRecord:

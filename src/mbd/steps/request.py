@@ -11,12 +11,10 @@ verifies: a decision in the store only says which one. It must be for this batch
 otherwise the requests are carried out again.
 """
 
-import hashlib
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,122 +22,31 @@ from tempfile import gettempdir
 from threading import Event, Thread
 from typing import Literal
 
-from cryptography.exceptions import InvalidTag
-
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.history import WITHDRAWN, History
-from mbd.certificate.layout import object_name
-from mbd.certificate.lineage import LineageKey, keep_subject, read_lineage_key, read_subject
+from mbd.certificate.lineage import LineageKey, read_lineage_key, read_subject
 from mbd.certificate.log.reader import LogDamagedError
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
-from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
-from mbd.features.contract import FeatureSet
-from mbd.files import STEP_FILE, file_digests, sha256_file, to_json, write_file
-from mbd.formats.deletion import DELETION
+from mbd.errors import DataError, GateRefusedError, MbdError, VerificationError
+from mbd.files import to_json, write_file
 from mbd.formats.model import ModelRecord
-from mbd.formats.request import Decision, DeletionRequest, Files, Lease
-from mbd.formats.statement import SUBJECTS, DeletionStatement
+from mbd.formats.request import Decision, DeletionRequest, Lease
+from mbd.formats.statement import DeletionStatement
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.requests.batches import Batches
-from mbd.requests.request_store import RequestStore, refuse_several
+from mbd.requests.request_store import RequestStore
 from mbd.shredding.private_folder import private_folder
-from mbd.steps import attack, certify, delete, evaluate, features, persons, publish, train
+from mbd.steps import attack, certify, delete, evaluate, persons, publish
+from mbd.steps.answers import Answers, certified_before
 from mbd.steps.base_model import BaseModel, find_base
-from mbd.steps.models import known_model
-from mbd.steps.persons import Start
-from mbd.steps.revoked import respected_by_current, subjects_of_certificate
-from mbd.storage import open_private, open_store
+from mbd.steps.batch_files import BatchFiles
+from mbd.steps.start import Start, asked, obtain_reference, release_data
+from mbd.storage import open_store
 from mbd.storage.store import Store
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
 _log = logging.getLogger(__name__)
-
-
-def submit(
-    params: Params,
-    url: str,
-    model: str,
-    modalities: Sequence[str],
-    subjects: Sequence[str] = (),
-    *,
-    features_folder: Path | None = None,
-    nothing_held: bool = False,
-    reason: str = "",
-    requester: str = "",
-    token: str | None = None,
-) -> list[DeletionRequest]:
-    """Submit a request for whole modalities, or one for each person; return them.
-
-    Args:
-        params: keys, trust, and when requests are due.
-        url: URL of the store.
-        model: Name under which the model is registered or published.
-        modalities: What is to be deleted.
-        subjects: Ids of persons (groups of the FeatureSet) whose recordings are to be deleted; of all if empty.
-        features_folder: FeatureSet to look the persons up in; None: that of the current release is brought here.
-        nothing_held: A person may be unknown to the data: the request then ends with a statement of that.
-        reason: Why, without personal data.
-        requester: A reference to the requester, without personal data.
-        token: The same one again submits nothing new.
-
-    Raises:
-        UsageError: There is no such model, modality or person.
-    """
-    requests = RequestStore(open_private(url, params.store))
-    history = _known_history(params, url, required=bool(subjects))
-    if history is not None:
-        _refuse_unknown(history, model, modalities)
-    entered = partial(requests.submit, model, modalities, due_days=params.requests.due_days)
-    if not subjects or history is None:
-        return [entered(reason=reason, requester=requester, token=token)]
-    refuse_several(modalities)
-    if not nothing_held:
-        named = params.model_copy(update={"certificate": params.certificate.model_copy(update={"model": model})})
-        _refuse_unknown_persons(named, url, subjects, features_folder)
-    key = read_lineage_key(params.certificate)
-    references = {keep_subject(requests.store, subject, key) for subject in subjects}
-    several = f"{token}/{{}}".format if token and len(references) > 1 else lambda _: token
-    return [entered(subject=one, reason=reason, requester=requester, token=several(one)) for one in sorted(references)]
-
-
-def _known_history(params: Params, url: str, *, required: bool) -> History | None:
-    """Return what the log says; None where nothing was logged yet, unless it is required."""
-    trust = Path(params.certificate.trust)
-    if not required and not trust.is_file():
-        return None
-    history = read_history(open_store(url, params.store), read_trust(trust)).require()
-    return history if history.models or required else None
-
-
-def _refuse_unknown(history: History, model: str, modalities: Sequence[str]) -> None:
-    known = known_model(history, model)
-    taken = {m for release in known.releases for m in release.inputs} | known.revoked
-    for modality in modalities:
-        if modality not in taken:
-            raise UsageError(
-                f"{model} has no modality {modality}",
-                key="--modality",
-                value=modality,
-                hint=f"it takes {', '.join(known.current.inputs) if known.current else 'nothing'}",
-            )
-
-
-def _refuse_unknown_persons(params: Params, url: str, subjects: Sequence[str], folder: Path | None) -> None:
-    with private_folder(gettempdir()) as work:
-        if folder is None:
-            folder = work / "features"
-            features.bring(params, folder, find_base(params, url, None).revision, _log.warning)
-        data = FeatureSet.open(folder)
-        unknown = [subject for subject in subjects if not data.has_group(subject)]
-    if unknown:
-        raise UsageError(
-            f"{len(unknown)} of {len(subjects)} persons are not in the data of this model",
-            key="--subject",
-            hint="persons are the groups of the FeatureSet; if nothing is held of them, submit with --nothing-held "
-            "to get a signed statement of that",
-        )
 
 
 @dataclass(frozen=True)
@@ -184,6 +91,7 @@ class Worker:
 
     def _check_log(self) -> None:
         """Refuse to begin while nothing can be logged: each attempt would spend privacy budget for nothing."""
+        read_lineage_key(self.params.certificate)
         publisher = publish.open_publisher(self.params, self.store_url)
         publisher.check_head()
         publisher.complete()
@@ -198,17 +106,18 @@ class Worker:
         if not marked:
             return
         history = read_history(self._published, read_trust(Path(self.params.certificate.trust))).require()
+        answers = self._answers
 
         def opened(request: DeletionRequest) -> DeletionRequest:
-            shown = history.shows(request.certificate, model, request.modalities, person=request.of_person)
-            if request.state != "certified" or shown:
+            if request.state != "certified" or answers.shown(request, history):
                 return request
             _log.warning("request %s was marked as certified, and no certificate in the log shows it", request.id)
             note = "no certificate in the log shows this deletion"
             return request.moved("failed", self.name, self.request_store.clock(), note, certificate=None)
 
         for request in marked:
-            self.request_store.change(request.id, opened)
+            if opened(request) is not request:
+                self.request_store.change(request.id, opened)
 
     def watch(self, wait: Callable[[float], bool]) -> Iterator[tuple[DeletionRequest, str]]:
         """Carry out requests as they come; one that failed is tried again after growing pauses.
@@ -244,7 +153,7 @@ class Worker:
             record, _ = load_model(model)
             pending, decision = list(claimed), Decision(batch=lease.batch, outcome="abandoned")
             try:
-                with self._data(base, record, work) as data:
+                with release_data(base, record, self.features, work) as data:
                     start = Start(self.params, base, model, record, data, work)
                     answered = self._without_answered(batches, lease, claimed, start)
                     again = base.returned(record.inputs)
@@ -260,17 +169,6 @@ class Worker:
         if decision.outcome == "certified":  # else the lease has expired, and another worker has these requests
             self._finish(batches, decision)
 
-    @contextmanager
-    def _data(self, base: BaseModel, record: ModelRecord, work: Path) -> Iterator[Path]:
-        """Within: the data that the current release was made from, without what was deleted from persons before."""
-        folder = self.features
-        if folder is None:
-            folder = work / "features"
-            features.bring(self.params, folder, base.revision, _log.warning)
-        not_taken = tuple(m for m in FeatureSet.open(folder).modalities if m not in record.inputs)
-        with respected_by_current(base.history, self.params).left_out(folder, not_taken) as data:
-            yield data
-
     def _without_answered(
         self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], start: Start
     ) -> Iterator[DeletionRequest]:
@@ -282,13 +180,15 @@ class Worker:
             if unknown:
                 end("refused", note=f"the model has no modality {', '.join(unknown)}")
             elif set(request.modalities) <= set(record.revoked):
-                certificate = _certified_before(request, history)
+                certificate = certified_before(request, history)
                 if certificate:
                     end("certified", certificate=certificate, note="deleted before")
                 else:
                     names = ", ".join(request.modalities)
                     end("failed", note=f"{names}: deleted before, but no valid certificate in the log shows it")
-            elif request.subject and not persons.holds(start, request, self._subject(request, start.base)):
+            elif request.subject and not persons.holds(
+                start.data, request.modalities, self._subject(request, start.base)
+            ):
                 answer = persons.answer(start, request, self._subject(request, start.base), self.store_url)
                 end("certified", certificate=answer.statement, note=answer.note)
             else:
@@ -328,21 +228,16 @@ class Worker:
             outcome="certified",
             requests=tuple(request.id for request in pending),
             certificate=certificate,
-            bundle=self._keep(work / "bundle", start.base.key),
-            model=self._keep(deleted, start.base.key),
+            bundle=self._files(start.base.key).keep(work / "bundle"),
+            model=self._files(start.base.key).keep(deleted),
         )
 
     def _without_modalities(self, start: Start, pending: Sequence[DeletionRequest]) -> tuple[str, Path]:
         """Delete whole modalities; return the certificate's digest and the folder of the new model."""
         params, data, record, work = self.params, start.data, start.record, start.work
-        # what is revoked for the name, and the base takes all the same, is deleted again
-        asked = {*start.base.returned(record.inputs), *(m for request in pending for m in request.modalities)}
-        modalities = [m for m in record.inputs if m in asked]
+        modalities = asked(start.base, record, [m for request in pending for m in request.modalities])
         reference, deleted = work / "reference", work / "deleted"
-        if not start.base.fetch_reference([m for m in record.inputs if m not in modalities], reference):
-            _log.info("no reference without %s is registered, so one is trained", ", ".join(modalities))
-            gone = (m for m in FeatureSet.open(data).modalities if m in record.revoked)
-            train.run(params, data, reference, without=(*gone, *modalities))
+        obtain_reference(start.base, record, modalities, nullcontext(data), reference)
         delete.run(params, data, start.model, modalities, (), deleted, reference)
         evaluate.run(params, data, [deleted, reference], work / "evaluation")
         attack.run(params, data, start.model, deleted, reference, modalities, work / "leakage")
@@ -370,25 +265,17 @@ class Worker:
         """Publish what was decided, from the store alone, and end its requests."""
         if decision.bundle is None or decision.model is None or decision.certificate is None:
             raise DataError("the decision has no bundle, model or certificate", file=f"batches/{decision.batch}.json")
-        key = read_lineage_key(self.params.certificate)
+        answers = self._answers
+        files = self._files(answers.key)
         with private_folder(gettempdir()) as work:
-            self._fetch(decision.bundle, work / "bundle", key)
-            self._fetch(decision.model, work / "model", key)
+            files.fetch(decision.bundle, work / "bundle")
+            files.fetch(decision.model, work / "model")
             statement = self._check(decision, Bundle(work / "bundle"), work / "model")
             publish.run(self.params, work / "bundle", work / "model", self.store_url)
-        answered = self._answered(statement, decision.certificate, key)
+        answered = answers.answered(statement, decision.certificate, self.request_store.all())
         requests = [request for request in decision.requests if request in answered]
         batches.end(decision.batch, requests, "certified", certificate=decision.certificate)
         find_base(self.params, self.store_url, None)  # remembers the log's head: a later rollback is noticed here
-
-    def _answered(self, statement: DeletionStatement, digest: str, key: LineageKey) -> set[str]:
-        """Return the requests that a certificate answers: of modalities it revokes, or of persons that it is about."""
-        deleted, requests = statement.predicate.deleted, list(self.request_store.all())
-        if deleted.scope == "modalities":
-            return {one.id for one in requests if not one.subject and set(one.modalities) <= set(deleted.revoked)}
-        named = subjects_of_certificate(statement, digest, Path(self.params.certificate.private))
-        references = {key.subject(subject) for subject in named}
-        return {one.id for one in requests if one.subject in references and one.modalities == deleted.modalities}
 
     def _check(self, decision: Decision, bundle: Bundle, model: Path) -> DeletionStatement:
         """Check that a decision names a certificate of its own batch and of the current model; return it.
@@ -403,36 +290,16 @@ class Worker:
             or statement.predicate.request.reference != _reference(decision.batch)
         ):
             raise DataError("the decision names a certificate of another batch", file=f"batches/{decision.batch}.json")
-        base = find_base(self.params, self.store_url, self.model)
-        if decision.certificate not in base.history.certificates:
-            base.refuse_stale(statement, model)
+        find_base(self.params, self.store_url, self.model).refuse_stale(statement, bundle.digest, model)
         return statement
 
-    def _keep(self, folder: Path, key: LineageKey) -> Files:
-        """Put a step's folder into the store, file by file, under their digests; encrypted what may name persons."""
-        files = {**file_digests(folder), STEP_FILE: sha256_file(folder / STEP_FILE)}
-        for name, digest in files.items():
-            store, place = self._place(name, digest)
-            sealed = name == DELETION
-            store.create(place, key.seal(digest, (folder / name).read_bytes()) if sealed else folder / name)
-        return Files(files=files)
+    def _files(self, key: LineageKey) -> BatchFiles:
+        return BatchFiles(self._published, self.request_store.store, key)
 
-    def _fetch(self, kept: Files, folder: Path, key: LineageKey) -> None:
-        if folder.exists():
-            shutil.rmtree(folder)
-        for name, digest in kept.files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            store, place = self._place(name, digest)
-            if name == DELETION:
-                write_file(folder / name, _unsealed(store, place, digest, key))
-            else:
-                store.fetch(place, folder / name, sha256=digest)
-
-    def _place(self, name: str, digest: str) -> tuple[Store, str]:
-        """Return where a file is kept: with the published ones if it is to be published, else in the private part."""
-        if name in SUBJECTS:
-            return self._published, object_name(digest)
-        return self.request_store.store, f"batches/files/{digest}"
+    @property
+    def _answers(self) -> Answers:
+        settings = self.params.certificate
+        return Answers(read_lineage_key(settings), Path(settings.private))
 
     @property
     def _published(self) -> Store:
@@ -459,25 +326,6 @@ def _renewed(batches: Batches, lease: Lease, lease_seconds: int) -> Iterator[Non
     finally:
         done.set()
         thread.join()
-
-
-def _unsealed(store: Store, place: str, digest: str, key: LineageKey) -> bytes:
-    """Return an encrypted file; DataError if it is not the one with this digest."""
-    try:
-        content = key.unseal(digest, store.read(place))
-    except (InvalidTag, ValueError) as error:
-        raise DataError("a file of the batch is damaged", file=place) from error
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise DataError("a file of the batch has another digest", file=place, value=digest)
-    return content
-
-
-def _certified_before(request: DeletionRequest, history: History) -> str | None:
-    """Return the last certificate in force that states that the modalities of a request were deleted."""
-    for one in reversed(history.model(request.model).certificates):
-        if history.shows(one.digest, request.model, request.modalities) and not history.effects(one.digest) & WITHDRAWN:
-            return one.digest
-    return None
 
 
 def _reference(batch: str) -> str:

@@ -6,7 +6,7 @@ trained: recordings of a person would come back unnoticed.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,9 @@ from mbd.certificate.history import History
 from mbd.certificate.log.tiles import PREFIX
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import read_trust
-from mbd.errors import DataError, MbdError
+from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
-from mbd.formats.statement import DeletionStatement
 from mbd.params import Params
 from mbd.shredding.private_folder import private_folder
 from mbd.storage import open_store
@@ -66,10 +65,16 @@ def read_revoked(params: Params) -> Revoked:
         VerificationError: The log cannot be read completely, or is not the one that was read before.
         DataError: It is not known whose recordings were deleted.
     """
+    history = _logged(params)
+    return revoked_in(history, params) if history else Revoked(params.certificate.model)
+
+
+def _logged(params: Params) -> History | None:
+    """Return what the log says; None: there are neither keys nor a log yet."""
     store, trust = open_store(params.store.url, params.store), Path(params.certificate.trust)
     if not trust.exists() and next(iter(store.list(PREFIX)), None) is None:
-        return Revoked(params.certificate.model)  # there are neither keys nor a log yet
-    return revoked_in(read_history(store, read_trust(trust)), params)
+        return None
+    return read_history(store, read_trust(trust)).require()
 
 
 def revoked_in(history: History, params: Params) -> Revoked:
@@ -85,24 +90,59 @@ def respected_by_current(history: History, params: Params) -> Revoked:
     return _of(history, params, history.require().model(params.certificate.model).respected)
 
 
+def persons_of(params: Params, certificates: Sequence[str]) -> Revoked:
+    """Return the persons that certificates in the log, by their digests, are about."""
+    history = _logged(params) if certificates else None
+    if history is None:
+        return Revoked(params.certificate.model)
+    return _of(history, params, [history.certificates[digest] for digest in certificates])
+
+
+def revocable(params: Params, features: Path) -> tuple[str, ...]:
+    """Return the modalities of a FeatureSet that a reference is trained for: `requests.revocable`, or all.
+
+    What is revoked for the name is left out, and so is the last modality: without it no model is left.
+
+    Raises:
+        UsageError: The data has no such modality.
+    """
+    data, chosen = FeatureSet.open(features).modalities, params.requests.revocable
+    if unknown := [m for m in chosen or () if m not in data]:
+        raise UsageError(
+            f"the data has no modality {', '.join(unknown)}",
+            key="requests.revocable",
+            value=", ".join(chosen or ()),
+            hint=f"it has {', '.join(data)}",
+        )
+    history = _logged(params)
+    model = history.model(params.certificate.model) if history else None
+    left = [m for m in data if not (model and model.registrations and m in model.revoked)]
+    return tuple(m for m in left if chosen is None or m in chosen) if len(left) > 1 else ()
+
+
 def _of(
     history: History, params: Params, certificates: Sequence[CertificateFacts], modalities: tuple[str, ...] = ()
 ) -> Revoked:
     persons: dict[str, frozenset[str]] = {}
     for certificate in certificates:
-        statement = history.certificate(certificate.digest)
-        subjects = frozenset(subjects_of_certificate(statement, certificate.digest, Path(params.certificate.private)))
+        private = Path(params.certificate.private)
+        subjects = frozenset(open_subjects(certificate.subjects, certificate.digest, private))
         for modality in certificate.modalities:
             persons[modality] = persons.get(modality, frozenset()) | subjects
     digests = tuple(sorted(one.digest for one in certificates))
     return Revoked(params.certificate.model, modalities, digests, persons)
 
 
-def subjects_of_certificate(statement: DeletionStatement, digest: str, private: Path) -> list[str]:
-    """Return the persons whose recordings a certificate says were deleted, by the openings of its commitments.
+def open_subjects(commitments: Iterable[str], digest: str, private: Path) -> list[str]:
+    """Return the persons that a certificate or statement commits to, by the openings that its issuer keeps.
+
+    Args:
+        commitments: To the persons' ids, as they were signed.
+        digest: SHA-256 of the envelope.
+        private: The folder `certificate.private`.
 
     Raises:
-        DataError: The openings, in the folder `private`, are missing.
+        DataError: The openings are missing.
     """
     file = private / f"{digest}.json"
     try:
@@ -110,12 +150,12 @@ def subjects_of_certificate(statement: DeletionStatement, digest: str, private: 
     except MbdError:
         openings = []
     found = []
-    for commitment in statement.predicate.deleted.subjects:
+    for commitment in commitments:
         opening = next((one for one in openings if one.commitment == commitment), None)
         if opening is None:
             raise DataError(
-                f"recordings of persons were deleted from {statement.predicate.model}, and it is not known whose: the "
-                "openings of the certificate's commitments are missing",
+                "a certificate is about persons, and it is not known whose recordings were deleted: the openings of "
+                "its commitments are missing",
                 file=file,
                 key="certificate.private",
                 hint="restore the file from its backup; without it nothing is trained under this name",

@@ -1,4 +1,4 @@
-"""Step `train`: from a FeatureSet to a model folder, or to one for each seed, or to a part of a model.
+"""Step `train`: from a FeatureSet to a model, one for each seed, all references of a model, or a part of a model.
 
 With `without`, the model never meets these modalities: not a byte of their files is read, and the record of the step
 says so. What is revoked for the model `certificate.model` is left out as well, where models of the name are registered
@@ -33,7 +33,7 @@ from mbd.model.predictor import Model, load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
-from mbd.steps.revoked import read_revoked
+from mbd.steps.revoked import read_revoked, revocable
 from mbd.steps.step import step_run
 from mbd.training.trained import Part, Trained
 
@@ -207,20 +207,34 @@ def run_seeds(
             value=out,
             hint="give another folder, or remove this one first",
         )
+    calls = [(_alone(params, seed=seed), features, out / f"seed-{seed}", without, progress) for seed in seeds]
+    return _run_all(params, calls)
+
+
+def run_references(params: Params, features: Path, out: Path, *, progress: bool = False) -> list[TrainingResult]:
+    """Train a reference for each modality of `requests.revocable`, written to `out`/MODALITY; return their results."""
+    modalities = revocable(params, features)
+    return _run_all(params, [(_alone(params), features, out / m, (m,), progress) for m in modalities])
+
+
+_Call = tuple[Params, Path, Path, tuple[str, ...], bool]
+
+
+def _run_all(params: Params, calls: Sequence[_Call]) -> list[TrainingResult]:
+    """Train models side by side, in as many processes as the parameters allow."""
     from mbd.training.processes import side_by_side  # noqa: PLC0415 -- imports what several processes need
 
-    processes = min(params.training.processes, len(seeds)) if "RANK" not in os.environ else 1
-    calls = [(_of_seed(params, seed), features, out / f"seed-{seed}", without, progress) for seed in seeds]
-    with side_by_side(processes) as mapped:
+    processes = min(params.training.processes, len(calls)) if "RANK" not in os.environ else 1
+    with side_by_side(max(processes, 1)) as mapped:
         return [result for result in mapped(_run_one, calls) if result]
 
 
-def _of_seed(params: Params, seed: int) -> Params:
-    """Return the parameters of one seed; seeds side by side leave no processes for what is inside of one."""
-    return params.model_copy(update={"training": params.training.model_copy(update={"seed": seed, "processes": 1})})
+def _alone(params: Params, **changes: int) -> Params:
+    """Return the parameters of one of several trainings: side by side they leave no processes for what is inside."""
+    return params.model_copy(update={"training": params.training.model_copy(update={**changes, "processes": 1})})
 
 
-def _run_one(call: tuple[Params, Path, Path, tuple[str, ...], bool]) -> TrainingResult | None:
+def _run_one(call: _Call) -> TrainingResult | None:
     params, features, out, without, progress = call
     return run(params, features, out, without, progress=progress)
 

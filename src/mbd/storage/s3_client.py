@@ -24,7 +24,6 @@ S3Failure = (BotoCoreError, ClientError)
 _LONGEST_PAUSE = 5.0
 MISSING = {"NoSuchKey", "NoSuchVersion", "NoSuchUpload", "NotFound", "404"}
 CHANGED = {"PreconditionFailed", "412", "ConditionalRequestConflict", "OperationAborted", "409"}
-_FULL = {"XMinioStorageFull", "InsufficientStorage", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "507"}
 
 _DENIED = (
     "the S3 store denies access",
@@ -43,6 +42,10 @@ _PROBLEMS = {
     ErrorKind.CLOCK: (
         "the clock of this machine differs too much from that of the S3 store",
         "set the clock of this machine",
+    ),
+    ErrorKind.FULL: (
+        "the S3 store takes no new objects: it is full, or over a quota",
+        "free space or raise the quota of the bucket, then run it again: what is stored stays as it is",
     ),
 }
 _OTHERWISE = ("the S3 store fails", "run it again; if it persists, contact the operator of the store")
@@ -86,7 +89,8 @@ def store_errors(url: str, name: str | None = None) -> Iterator[None]:
         yield
     except (*S3Failure, ConnectionError, TimeoutError) as error:
         kind, reason = classify_error(error, bucket_asked=True)
-        full, denied = code_of(error) in _FULL, code_of(error) in {"AccessDenied", "403"}
+        denied = code_of(error) in {"AccessDenied", "403"}
         problem, hint = _DENIED if denied else _PROBLEMS.get(kind, _OTHERWISE)
         shown = f"{url}/{name}" if name else url
-        raise (NotWritableError if full else StoreError)(f"{problem}: {reason}", value=shown, hint=hint) from error
+        failure = NotWritableError if kind is ErrorKind.FULL else StoreError
+        raise failure(f"{problem}: {reason}", value=shown, hint=hint) from error

@@ -1,8 +1,9 @@
-"""The rows that training works on: in memory, standardised, as tensors on the device.
+"""The rows that training works on, as tensors on the device; where they are many, they are read batch by batch.
 
 A row that has none of the modalities in use (all it had was left out by `--without`) is skipped.
 """
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mbd.blocks import Columns, row_by_row
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
@@ -17,11 +19,13 @@ from mbd.model.contract import to_tensor
 from mbd.model.networks import JointNetwork
 from mbd.names import dotless
 from mbd.params.features import Task
-from mbd.tensors import Array
+from mbd.tensors import Array, lies_in_file, release
 from mbd.training.draws import Step
 from mbd.training.objective import Batch
 
 _SMALLEST_DEVIATION = 1e-6
+_IN_MEMORY = 1 << 28
+"""bytes of features that are kept on the device"""
 
 
 def rows_with_something(feature_set: FeatureSet, split: str) -> Rows:
@@ -35,7 +39,9 @@ def rows_with_something(feature_set: FeatureSet, split: str) -> Rows:
             key=split,
             hint="leave out fewer modalities",
         )
-    return found.take(something)
+    if sum(x.nbytes for x in found.features.values()) < _IN_MEMORY:
+        return found.take(something)
+    return found.mapped() if something.all() else found.mapped().take(something)
 
 
 def scaling(matrix: Array, available: Array) -> tuple[Array, Array]:
@@ -44,12 +50,14 @@ def scaling(matrix: Array, available: Array) -> tuple[Array, Array]:
     A column that never varies gets the deviation 1, so that it is zero once standardised; so does a modality that no
     row has.
     """
-    there = np.asarray(matrix[available], np.float64)
-    if not len(there):
-        return np.zeros(matrix.shape[1], np.float32), np.ones(matrix.shape[1], np.float32)
-    deviation = there.std(0)
+    there = Columns((matrix,), np.flatnonzero(available))
+    rows, columns = there.shape
+    if not rows:
+        return np.zeros(columns, np.float32), np.ones(columns, np.float32)
+    mean = row_by_row(there) / rows
+    deviation = np.sqrt(row_by_row(there, lambda x: np.square(x - mean)) / rows)
     scale = np.where(deviation > _SMALLEST_DEVIATION, deviation, 1.0)
-    return there.mean(0).astype(np.float32), scale.astype(np.float32)
+    return mean.astype(np.float32), scale.astype(np.float32)
 
 
 def initial_scaling(train: Rows, task: Task) -> dict[str, Array]:
@@ -65,20 +73,23 @@ def initial_scaling(train: Rows, task: Task) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class RawRows:
-    """Rows as tensors on the device, as a network takes them."""
+    """Rows as tensors on the device, as a network takes them; what lies in a file is brought there by `take`."""
 
     features: dict[str, Tensor]
     available: dict[str, Tensor]
     labels: Tensor
+    in_files: tuple[Array, ...] = ()
 
     @classmethod
     def of(cls, rows: Rows, task: Task, device: torch.device) -> "RawRows":
         """Bring `rows` to the device."""
         kind = np.int64 if task == "classification" else np.float32
+        inputs = rows.inputs()
         return cls(
-            {name: to_tensor(x).to(device) for name, x in rows.inputs().items()},
-            {m: torch.from_numpy(np.asarray(bits, bool)).to(device) for m, bits in rows.available.items()},
-            torch.from_numpy(np.asarray(rows.labels, kind)).to(device),
+            {name: _in_file(x) if lies_in_file(x) else to_tensor(x).to(device) for name, x in inputs.items()},
+            {m: torch.from_numpy(np.array(bits, bool)).to(device) for m, bits in rows.available.items()},
+            torch.from_numpy(np.array(rows.labels, kind)).to(device),
+            tuple(x for x in inputs.values() if lies_in_file(x)),
         )
 
     def __len__(self) -> int:
@@ -86,46 +97,59 @@ class RawRows:
 
     def take(self, index: Tensor | slice) -> "RawRows":
         """Return the rows at `index`."""
-        return RawRows(
-            {name: x[index] for name, x in self.features.items()},
+        device = self.labels.device
+        found = RawRows(
+            {name: x[_on(x, index)].to(device) for name, x in self.features.items()},
             {m: bits[index] for m, bits in self.available.items()},
             self.labels[index],
         )
+        for array in self.in_files:
+            release(array)
+        return found
 
     def parts(self, rows: int) -> Iterator["RawRows"]:
         """Yield the rows in their order, so many at a time."""
         return (self.take(slice(start, start + rows)) for start in range(0, len(self), rows))
 
 
+def _in_file(array: Array) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is only read
+        return torch.from_numpy(array)
+
+
+def _on(tensor: Tensor, index: Tensor | slice) -> Tensor | slice:
+    return index if isinstance(index, slice) else index.to(tensor.device)
+
+
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows on the scale on which they are learnt, and their availability also in main memory, for the draws."""
+    """Rows, the network that sets the scale on which they are learnt, and their availability in main memory."""
 
-    inputs: dict[str, Tensor]
-    available: dict[str, Tensor]
-    labels: Tensor
+    raw: RawRows
+    network: JointNetwork
+    task: Task
     bits: dict[str, Array]
 
     @classmethod
     def of(cls, rows: Rows, network: JointNetwork, task: Task, device: torch.device) -> "TrainingRows":
-        """Bring `rows` to the device, on the scale of `network`."""
-        raw = RawRows.of(rows, task, device)
-        labels = raw.labels
-        if task == "regression":
-            labels = (labels - network.label_mean) / network.label_scale
-        return cls(network.standardise(raw.features, raw.available), raw.available, labels, dict(rows.available))
+        """Bring `rows` to the device."""
+        return cls(RawRows.of(rows, task, device), network, task, dict(rows.available))
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.raw)
 
     def batch(self, step: Step) -> Batch:
         """Return the rows of one step."""
-        device = self.labels.device
-        rows = torch.from_numpy(step.rows).to(device)
+        device = self.raw.labels.device
+        rows = self.raw.take(torch.from_numpy(step.rows).to(device))
+        labels = rows.labels
+        if self.task == "regression":
+            labels = (labels - self.network.label_mean) / self.network.label_scale
         return Batch(
-            inputs={m: x[rows] for m, x in self.inputs.items()},
-            available={m: bits[rows] for m, bits in self.available.items()},
+            inputs=self.network.standardise(rows.features, rows.available),
+            available=rows.available,
             shown={m: torch.from_numpy(bits).to(device) for m, bits in step.shown.items()},
-            labels=self.labels[rows],
+            labels=labels,
             masks=(torch.from_numpy(step.masks[0]).to(device), torch.from_numpy(step.masks[1]).to(device)),
         )

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from mbd.features.contract import FeatureSet
 from mbd.formats.model import JointSpec, ModelRecord, recorded_training
-from mbd.model.joint import empty_network, provenance, to_array, to_tensor_dict
+from mbd.model.joint import empty_network, provenance, to_tensor_dict
 from mbd.model.networks import JointNetwork
 from mbd.params import Params, params_digest
 from mbd.tensors import Array
@@ -71,31 +71,27 @@ class JointRun(TrainingRun):
 
     def __init__(self, feature_set: FeatureSet, params: Params, group: ProcessGroup) -> None:
         feature_set.require_vectors("joint")
-        manifest, train = feature_set.manifest, rows_with_something(feature_set, "train")
+        train, valid = (rows_with_something(feature_set, split) for split in ("train", "valid"))
+        manifest, classes = feature_set.manifest, len(feature_set.manifest.classes)
         task, training, self.shape = manifest.task, params.training, params.model.joint
         device = choose_device(training.device, group.local_rank)
-        network = _new_network(feature_set.modalities, max(len(manifest.classes), 1), params)
-        network.load_state_dict(as_tensors(initial_scaling(train, task)), strict=False)
+        network = _new_network(feature_set.modalities, max(classes, 1), params)
+        scaling = initial_scaling(train, task)
+        fitted = linear_map(train, valid, scaling, classes) if self.shape.linear_share else {}
+        network.load_state_dict(as_tensors(scaling | fitted), strict=False)
         network.to(device)
         for name in network.in_closed_form():
             network.get_parameter(name).requires_grad_(False)
         self.steps_per_epoch = -(-len(train) // training.batch_size)
         properties = [f"modality.{m}.property" for m in manifest.modalities]
         optimiser = Optimiser(network, training, self.steps_per_epoch * training.epochs, properties)
-        valid = RawRows.of(rows_with_something(feature_set, "valid"), task, device)
-        super().__init__(network, optimiser, valid, task, training, group)
+        super().__init__(network, optimiser, RawRows.of(valid, task, device), task, training, group)
         self.rows = TrainingRows.of(train, network, task, device)
-        if self.shape.linear_share:
-            network.load_state_dict(as_tensors(self._linear_map(len(manifest.classes))), strict=False)
         self.snapshot_key = self.key(params_digest(self.shape), feature_set)
 
     def answers(self, rows: RawRows) -> Tensor:
         """Return what the networks answer without the linear map, which is the same in every epoch."""
         return self.network.to_labels(self.network.head(self.network.embed(rows.features, rows.available)))
-
-    def _linear_map(self, classes: int) -> dict[str, Array]:
-        inputs = {m: to_array(x) for m, x in self.rows.inputs.items()}
-        return linear_map(inputs, self.rows.bits, self.rows.labels.cpu().numpy(), classes)
 
     def epoch(self, number: int) -> dict[str, float]:
         """Train one epoch; return the mean of every term over its rows."""

@@ -81,6 +81,28 @@ def test_an_odd_header_is_bad_data(tmp_path: Path, what: str, compression: int) 
         read(tmp_path / "odd.npz")
 
 
+def test_an_entry_that_the_archive_names_twice_differently_is_bad_data(tmp_path: Path) -> None:
+    """The directory and the entry itself disagree: other readers would refuse the file, or see another array."""
+    path = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
+    with zipfile.ZipFile(path) as archive:
+        at = archive.getinfo("train_labels.npy").header_offset + 30
+    content = bytearray(path.read_bytes())
+    content[at : at + 5] = b"other"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"header .*other_labels.* differ"):
+        read(path)
+
+
+def test_an_entry_longer_than_the_file_is_bad_data(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "d.npz", **npz_arrays(small_collection()))  # type: ignore[arg-type]
+    content = bytearray((tmp_path / "d.npz").read_bytes())
+    at = content.rindex(b"PK\1\2") + 20  # the compressed size, in the directory
+    content[at : at + 4] = (2**32 - 2).to_bytes(4, "little")
+    (tmp_path / "d.npz").write_bytes(content)
+    with pytest.raises(DataError, match=r"\.npy is longer than the file"):
+        read(tmp_path / "d.npz")
+
+
 def test_whole_numbers_are_classes_unless_the_parameters_say_otherwise(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection(classes=3)))
     assert read(file).classes == ("0", "1", "2")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from mbd.serving.inference.served import Serving
 from mbd.serving.inference.signature import Signature
 from mbd.storage import open_store
 from mbd.tensors import Array
+from tests.serving.waiting import wait_until
 
 DATATYPES = {"float32": "FP32", "float64": "FP64", "int64": "INT64", "int32": "INT32", "uint8": "UINT8"}
 VERSION = "f" * 64
@@ -143,8 +145,15 @@ class Client:
 @contextmanager
 def listening(app: FastAPI, *, lifespan: bool = True) -> Iterator[int]:
     """Serve an application; yield the port."""
+    # These clients do not connect again: on a busy machine one may rest for longer than the default of 5 s.
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, log_level="error", lifespan="on" if lifespan else "off", ws="none"
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        lifespan="on" if lifespan else "off",
+        ws="none",
+        timeout_keep_alive=60,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -196,13 +205,9 @@ def following(service: InferenceService, *names: str) -> Iterator[Client]:
     """Serve what a log says; start when these models are ready."""
     with listening(application(service)) as port, Client(port) as client:
         for name in names:
-            wait_for(lambda name=name: client.get(f"/v2/models/{name}/ready").status == 200)
+            wait_until(partial(_ready, client, name))
         yield client
 
 
-def wait_for(condition: Any, seconds: float = 60) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def _ready(client: Client, name: str) -> bool:
+    return client.get(f"/v2/models/{name}/ready").status == 200

@@ -92,6 +92,18 @@ def wait_until(condition: Callable[[], bool], recorded: Recorded) -> None:
         time.sleep(0.005)
 
 
+def check_answers(
+    model: Model, service: InferenceService, requests: list[dict[str, Array]], recorded: Recorded
+) -> None:
+    """Let requests wait for each other, and compare every answer."""
+    with served(service) as client:
+        send(client.port, requests[0])
+        recorded.batches.clear()
+        replies = held_up(client, service, requests, recorded)
+    for rows, reply in zip(requests, replies, strict=True):
+        np.testing.assert_allclose(reply.outputs["prediction"], model.predict(rows), rtol=1e-5, atol=1e-6)
+
+
 def test_requests_with_the_same_modalities_are_computed_together(
     model: Model, recorded: Recorded, tmp_path: Path
 ) -> None:
@@ -100,24 +112,14 @@ def test_requests_with_the_same_modalities_are_computed_together(
     for number in range(12):
         rows = rows_of(model, 1 + number % 3, seed=number)
         requests.append({m: rows[m] for m in (("text",) if number % 2 else ("text", "audio"))})
-    with served(service) as client:
-        send(client.port, requests[0])
-        recorded.batches.clear()
-        replies = held_up(client, service, requests, recorded)
-    for rows, reply in zip(requests, replies, strict=True):
-        np.testing.assert_allclose(reply.outputs["prediction"], model.predict(rows), rtol=1e-5, atol=1e-6)
+    check_answers(model, service, requests, recorded)
     assert Counter(recorded.batches) == Counter({(("video",), 1): 1, (("audio", "text"), 12): 1, (("text",), 12): 1})
 
 
 def test_a_batch_has_no_more_rows_than_the_parameter_says(model: Model, recorded: Recorded, tmp_path: Path) -> None:
     service = service_with(model, recorded, tmp_path, "serving.inference.batch_rows=4")
     requests = [{"text": rows_of(model, count, seed=count)["text"]} for count in (3, 2, 2, 9)]
-    with served(service) as client:
-        send(client.port, requests[0])
-        recorded.batches.clear()
-        replies = held_up(client, service, requests, recorded)
-    for rows, reply in zip(requests, replies, strict=True):
-        np.testing.assert_allclose(reply.outputs["prediction"], model.predict(rows), rtol=1e-5, atol=1e-6)
+    check_answers(model, service, requests, recorded)
     assert max(rows for _, rows in recorded.batches) == 4
     assert sum(rows for _, rows in recorded.batches[1:]) == 16
 

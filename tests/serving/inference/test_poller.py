@@ -239,6 +239,13 @@ def test_a_name_without_a_release_says_so(store: GoldenStore, tmp_path: Path) ->
         assert reason(service) == "the log has no release of it"
 
 
+def let_the_guard_raise(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("mbd.serving.inference.releases.admit", asked)
+
+
 def test_the_guard_is_asked_only_if_something_was_logged(
     store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,11 +253,7 @@ def test_the_guard_is_asked_only_if_something_was_logged(
     service = service_on(store)
     with poller_on(service, store, tmp_path / "models") as poller:
         poller.poll()
-
-        def refused(*_: object, **__: object) -> None:
-            raise VerificationError("the guard was asked")
-
-        monkeypatch.setattr("mbd.serving.inference.releases.admit", refused)
+        let_the_guard_raise(VerificationError("the guard was asked"), monkeypatch)
         poller.poll()
         assert serving(service)
         store.certificate("surgery", model="another")
@@ -265,11 +268,7 @@ def test_a_store_that_fails_while_the_guard_asks_is_tolerated_for_a_time(
     service = service_on(store)
     with poller_on(service, store, tmp_path / "models") as poller:
         poller.poll()
-
-        def failed(*_: object, **__: object) -> None:
-            raise StoreError("the store failed")
-
-        monkeypatch.setattr("mbd.serving.inference.releases.admit", failed)
+        let_the_guard_raise(StoreError("the store failed"), monkeypatch)
         store.certificate("surgery", model="another")
         poller.poll()
         assert serving(service)

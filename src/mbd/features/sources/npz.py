@@ -17,7 +17,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from mbd.blocks import converted
 from mbd.errors import DataError
 from mbd.features.labels import with_labels
 from mbd.features.pooling import pool
@@ -75,8 +76,10 @@ def _read_arrays(path: Path) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(path) as archive:
             found = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-        _refuse_bomb(path, found.values())
-        entries = {name: entry for name, entry in found.items() if _KEY.match(name)}
+            _check_sizes(path, list(found.values()))
+            entries = {name: entry for name, entry in found.items() if _KEY.match(name)}
+            for entry in entries.values():
+                archive.open(entry).close()  # refuses a local header that contradicts the directory
         if not entries:
             raise DataError("no array belongs to a split", file=path, value=", ".join(found) or "none", hint=_NAMES)
         with path.open("rb") as stream:
@@ -91,9 +94,12 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         raise DataError(f"an array cannot be read: {error}", file=path, hint=hint) from error
 
 
-def _refuse_bomb(path: Path, entries: Iterable[zipfile.ZipInfo]) -> None:
-    """Refuse a small file that becomes a huge one, before anything of it is inflated."""
-    size, inflated = path.stat().st_size, sum(entry.file_size for entry in entries)
+def _check_sizes(path: Path, entries: list[zipfile.ZipInfo]) -> None:
+    """Refuse an entry that is longer than the file, and a small file that becomes a huge one, before it is read."""
+    size = path.stat().st_size
+    if truncated := [entry.filename for entry in entries if entry.header_offset + entry.compress_size > size]:
+        raise zipfile.BadZipFile(f"{truncated[0]} is longer than the file")
+    inflated = sum(entry.file_size for entry in entries)
     if inflated > max(_INFLATED_AT_LEAST, _INFLATED_BY * size):
         raise DataError(
             f"the arrays take {inflated >> 20} MiB, {inflated // max(size, 1)} times the size of the file",
@@ -241,12 +247,12 @@ def _modality(path: Path, name: str, keys: dict[str, str], numbers: Callable[[st
     array = numbers(name)
     lengths = _lengths(path, name, keys, numbers, array) if lengths_of(name) in keys else None
     if array.ndim == 2 and lengths is None:
-        return _Modality(array.astype(np.float32, copy=False))
+        return _Modality(converted(array, np.float32))
     if array.ndim == 3 and pooled:
         means = pool(array, lengths)
         return _Modality(means.vectors, available=means.available)
     kind = np.int64 if array.ndim == 2 else array.dtype if array.dtype in (np.float16, np.uint8) else np.float32
-    array = array.astype(kind, copy=False)
+    array = converted(array, kind)
     if lengths is None:
         return _Modality(array)
     behind = ~within(lengths, array.shape[1])

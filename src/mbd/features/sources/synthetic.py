@@ -16,16 +16,18 @@ frames they are drawn for that frame alone. The mean over all frames (features.s
 less of the sentiment than a model can find that chooses frames.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mbd.blocks import in_blocks
 from mbd.features.pooling import pool
 from mbd.features.rows import Collection, Rows, within
 from mbd.features.sources import Source
 from mbd.params.features import FeaturesSettings
 from mbd.randomness import stream
-from mbd.tensors import Array
+from mbd.tensors import Array, release, scratch
 
 
 @dataclass(frozen=True)
@@ -163,9 +165,14 @@ def _shown(name: str, factors: Array, dim: int, rng: np.random.Generator, seed: 
         (factors.shape[-1], dim), dtype=np.float32
     )
     directions *= np.sqrt(dim) / np.linalg.norm(directions, axis=1, keepdims=True)
-    shown = rng.standard_normal((*factors.shape[:-1], dim), dtype=np.float32)
-    shown *= np.float32(_NOISE)
-    shown += factors @ directions
+    shown = scratch((*factors.shape[:-1], dim), np.float32)
+    for own in in_blocks(np.arange(len(factors)), math.prod(shown.shape[1:])):
+        rows = slice(own[0], own[-1] + 1)
+        block = rng.standard_normal(shown[rows].shape, dtype=np.float32)
+        block *= np.float32(_NOISE)
+        block += factors[rows] @ directions
+        shown[rows] = block
+        release(shown)
     return shown
 
 

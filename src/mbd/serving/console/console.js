@@ -126,11 +126,23 @@ function showCertificates() {
   byId("more-certificates").hidden = lists.certificates.next === null;
 }
 
+function references(found) {
+  const without = (ready) => Object.keys(found).filter((name) => (found[name] !== null) === ready).sort().join(", ");
+  const parts = [];
+  for (const [names, word, kind] of [[without(true), "ready", "good"], [without(false), "missing", "wait"]]) {
+    if (!names) continue;
+    if (parts.length) parts.push("; ");
+    parts.push(element("span", word, { class: `state ${kind}` }), ` for ${names}`);
+  }
+  return parts.length ? parts : "none yet";
+}
+
 function showModels() {
-  const labels = ["Model", "Takes", "Revoked", "Current release"];
+  const labels = ["Model", "Takes", "Revoked", "Current release", "References"];
   const rows = models.map((one) => [
     one.name, one.takes.join(", ") || "not known yet", one.revoked.join(", ") || "nothing",
     one.current ? certificateLink(one.current.digest) : one.registered ? "registered, no certificate yet" : "none yet",
+    references(one.references),
   ]);
   fill(byId("model-rows"), labels, rows, "No model is known yet.");
   const chosen = byId("model").value;

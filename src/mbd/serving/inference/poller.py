@@ -11,12 +11,12 @@ new release                   loaded beside the old one and swapped in; if that 
 import logging
 import shutil
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
+from mbd.background import Background
 from mbd.certificate.trust import Trust
 from mbd.errors import MbdError, VerificationError
 from mbd.model import predictor
@@ -32,37 +32,20 @@ _ADMITTED_SECONDS = 300.0
 _log = logging.getLogger(__name__)
 
 
-class Poller:
+class Poller(Background):
     """Keeps models as the log has them, in a background thread."""
 
     def __init__(
         self, log: ReleaseLog, models: ServedModels, folder: Path, seconds: float, instruments: Instruments
     ) -> None:
+        super().__init__("releases", _STOP_SECONDS)
         self._releases, self._models, self._folder, self._seconds = log, models, folder, seconds
         self._instruments = instruments
         self._admitted: dict[str, tuple[tuple[int, Trust], float]] = {}
         """for each model, the state of the log with which the guard has last admitted it, and when"""
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="releases", daemon=True)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the background thread is running."""
-        return self._thread.is_alive()
-
-    def start(self) -> None:
-        """Start the background thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the background thread."""
-        self._stop.set()
-        self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self.poll()
-            self._stop.wait(self._seconds)
+        self._repeat(self.poll, self._seconds)
 
     def poll(self) -> None:
         """Look at the log once. Failures are logged, not raised."""

@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from mbd.certificate.history import History
 from mbd.errors import UsageError
 from mbd.formats.request import DeletionRequest, Reference, RequestId, State
-from mbd.monitoring.facts import RequestFacts
+from mbd.monitoring.facts import RequestFacts, facts_of_request
 from mbd.names import Name
 from mbd.requests.request_store import refuse_several
 from mbd.serving.identity import Identity, role
 from mbd.serving.problems import ApiError
-from mbd.serving.request_index import RequestFilter
+from mbd.serving.request_index import RequestFilter, proven
 from mbd.serving.routes.common import Limit, Serving, problems
 from mbd.storage.store import NotThereError
 from mbd.urls import without_paths
@@ -100,23 +100,13 @@ def summary(facts: RequestFacts) -> RequestSummary:
 
 def view(request: DeletionRequest, history: History) -> RequestView:
     """Return what clients see of a request: not the workers' names, no paths, and no claim that lacks proof."""
-    if request.state == "certified" and not history.shows(
-        request.certificate, request.model, request.modalities, person=request.of_person
-    ):
-        earlier = {"state": "running", "certificate": None, "history": request.history[:-1]}
-        request = request.model_copy(update=earlier)
+    facts = proven(facts_of_request(request), history)
+    shown = request.history[: len(facts.events)]
     return RequestView(
-        id=request.id,
-        model=request.model,
-        modalities=list(request.modalities),
-        of_person=request.of_person,
-        state=request.state,
-        received=request.received,
-        due=request.due,
-        certificate=request.certificate,
+        **summary(facts).model_dump(),
         reason=request.reason,
         requester=request.requester,
-        history=[RequestEventView(at=e.at, state=e.state, note=without_paths(e.note)) for e in request.history],
+        history=[RequestEventView(at=e.at, state=e.state, note=without_paths(e.note)) for e in shown],
     )
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mbd.blocks import Columns, Wide, in_blocks, row_by_row
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
@@ -29,13 +30,14 @@ from mbd.model.coordinates import Projection, on_grid
 from mbd.model.lattice import Tag, chosen_tags, projection_name, read_projection, tensor_name
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
-from mbd.tensors import Array
+from mbd.tensors import Array, release, scratch
 from mbd.training.lattice.folds import assign_folds, refuse_too_few_groups
 from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
 from mbd.training.trained import Part, Trained, data_record
 
 _SMALLEST_DEVIATION = 1e-6
 _DIRECTION_GRID = 4096.0
+_EXACT_IN_FLOAT32 = 10**6  # columns
 _STRENGTHS = "ridge.strengths"
 
 
@@ -144,8 +146,8 @@ def _spec(feature_set: FeatureSet, params: Params) -> tuple[LatticeSpec, list[Ta
 
 
 def training_rows(feature_set: FeatureSet, spec: LatticeSettings) -> Rows:
-    """Return the rows that modules in closed form are trained on."""
-    return Rows.joined([feature_set.split(split).load() for split in spec.splits.split("+")])
+    """Return the rows that modules in closed form are trained on; of one split, features are read when needed."""
+    return Rows.joined([feature_set.split(split).mapped() for split in spec.splits.split("+")])
 
 
 @dataclass(frozen=True)
@@ -196,17 +198,21 @@ def train_modules(
     return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in modules]
 
 
-def make_projection(matrix: Array, components: int) -> Projection:
+def make_projection(matrix: Wide, components: int) -> Projection:
     """Return the projection of one modality, from the train rows that have it."""
-    x = np.asarray(matrix, np.float64)
-    deviation = x.std(0)
+    rows, columns = matrix.shape
+    mean = row_by_row(matrix) / rows
+    deviation = np.sqrt(row_by_row(matrix, lambda x: np.square(x - mean)) / rows)
     deviation = np.where(deviation > _SMALLEST_DEVIATION, deviation, 1.0)
-    empty = np.zeros((x.shape[1], 0), np.float32)
-    z = Projection(x.mean(0), deviation, empty, empty[0]).standardise(x)
-    values, vectors = np.linalg.eigh(z.T @ z / len(z))
+    empty = np.zeros((columns, 0), np.float32)
+    scaling, gram = Projection(mean, deviation, empty, empty[0]), np.zeros((columns, columns))
+    for own in in_blocks(np.arange(rows), columns):
+        z = scaling.standardise(matrix[own])
+        gram += z.T @ z
+    values, vectors = np.linalg.eigh(gram / rows)
     strongest = np.argsort(-values, kind="stable")[:components]
     return Projection(
-        mean=x.mean(0),
+        mean=mean,
         deviation=deviation,
         directions=(np.rint(vectors[:, strongest] * _DIRECTION_GRID) / _DIRECTION_GRID).astype(np.float32),
         variances=np.maximum(values[strongest], 0),
@@ -224,13 +230,12 @@ class _LatticeTraining:
         self.projections: dict[str, Projection] = {}
         self.points: dict[str, Array] = {}
         for m, matrix in rows.features.items():
-            there = rows.available[m]
-            if not there.any():
+            there = np.flatnonzero(rows.available[m])
+            if not len(there):
                 raise DataError(f"no train row has the modality {m}", key=m, hint=f"train with --without {m}")
-            own = matrix if there.all() else matrix[there]
-            self.projections[m] = found.projections.get(m) or make_projection(own, spec.components)
-            self.points[m] = np.zeros((len(rows), len(self.projections[m].variances)))
-            self.points[m][there] = self.projections[m](own)
+            own = Columns((matrix,), there)
+            projection = found.projections.get(m) or make_projection(own, spec.components)
+            self.projections[m], self.points[m] = projection, _coordinates(own, projection, len(rows))
         self.strengths = dict(found.strengths)
 
     def train(self, wanted: list[Tag], progress: bool) -> list[TrainedModule]:
@@ -253,9 +258,21 @@ class _LatticeTraining:
         there = np.all([self.rows.available[m] for m in tag], axis=0)
         if len(np.unique(self.folds[there])) < 2:
             return None
-        own = ModuleRows({m: self.points[m][there] for m in tag}, self.targets[there], self.folds[there])
+        points = Columns(tuple(self.points[m] for m in tag), np.flatnonzero(there))
+        own = ModuleRows(points, self.targets[there], self.folds[there])
         start = {m: self.strengths[m] for m in tag} if len(tag) > 1 else {}
         return train_module(tag, own, self.projections, start, self.spec, seed=self.seed, classes=self.classes)
+
+
+def _coordinates(matrix: Columns, projection: Projection, rows: int) -> Array:
+    """Return p^m for each of so many rows; zero for those that lack the modality."""
+    # On the grid, and as short as directions of length 1 make them, coordinates are exact in float32.
+    kind = np.float32 if matrix.shape[1] <= _EXACT_IN_FLOAT32 else np.float64
+    found = scratch((rows, len(projection.variances)), kind)
+    for own in in_blocks(np.arange(len(matrix.rows)), matrix.shape[1]):
+        found[matrix.rows[own]] = projection(matrix[own])
+        release(found)
+    return found
 
 
 def _named(

@@ -12,11 +12,12 @@ float64. As in :mod:`mbd.training.lattice.ridge`, neither the order of rows nor 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from mbd.blocks import Columns, in_blocks
 from mbd.tensors import Array
 from mbd.training.lattice.ridge import Fit, Strengths
 
@@ -31,16 +32,13 @@ _BATCH = 2**16  # numbers that are worked on at once: as many as a cache holds
 class LogisticRows:
     """Rows of one module: features (n × d) in blocks of columns, one-hot classes (n × c), folds."""
 
-    features: Array
+    features: Columns
     targets: Array
     folds: Array
-    blocks: tuple[int, ...]
 
     def leading(self, columns: int) -> "LogisticRows":
         """Return the same rows with the first `columns` of each block."""
-        kept = np.concatenate([np.arange(size) < columns for size in self.blocks])
-        blocks = tuple(min(size, columns) for size in self.blocks)
-        return LogisticRows(self.features[:, kept], self.targets, self.folds, blocks)
+        return LogisticRows(self.features.leading(columns), self.targets, self.folds)
 
     def left_out(self, strengths: Sequence[Strengths], steps: int) -> list[list[Fit]]:
         """Return, for each choice of strengths and each fold in order, the fit that left the fold out."""
@@ -56,7 +54,7 @@ class LogisticRows:
 
     def _fits(self, strengths: Sequence[Strengths], used: Array, steps: int) -> list[Fit]:
         """Return the fit with each of `strengths` to each set of rows, a column of `used`."""
-        penalty = np.stack([np.repeat(10.0 ** np.array(choice), self.blocks) for choice in strengths], axis=1)
+        penalty = np.stack([np.repeat(10.0 ** np.array(choice), self.features.blocks) for choice in strengths], axis=1)
         problems = _Problems(
             self.features,
             self.targets,
@@ -72,12 +70,12 @@ class _Problems:
     Weights are (1 + d) × classes × problems: all of a class side by side, so that sums over classes run along columns.
     """
 
-    def __init__(self, features: Array, targets: Array, used: Array, penalty: Array) -> None:
+    def __init__(self, features: Columns, targets: Array, used: Array, penalty: Array) -> None:
         self._features, self._used, self._penalty = features, used, penalty[:, None]
         self._classes, self._count = targets.argmax(1), used.sum(0).astype(np.float64)
         frequency = (targets.T @ used.astype(np.float64) + 0.5) / (self._count + 0.5 * targets.shape[1])
         curvature = frequency * (1 - frequency)
-        variance = np.einsum("ij,ij->j", features, features) / len(features)
+        variance = np.sum([np.einsum("ij,ij->j", x, x) for _, x in self._blocks()], axis=0) / len(targets)
         diagonal = variance[:, None, None] * curvature + self._penalty
         self.inverse_diagonal = 1 / np.concatenate([curvature[None], diagonal])
         self.start = np.zeros_like(self.inverse_diagonal)
@@ -87,18 +85,26 @@ class _Problems:
         """Return the objective of each problem, and its gradient at `weights`."""
         likelihood, gradient = np.zeros(weights.shape[2]), np.zeros_like(weights)
         batch = max(_BATCH // weights[0].size, 1)
-        for start in range(0, len(self._features), batch):
-            likelihoods, gradients = self._sums(slice(start, start + batch), weights)
-            likelihood += likelihoods
-            gradient += gradients
+        for rows, features in self._blocks():
+            for start in range(0, len(rows), batch):
+                likelihoods, gradients = self._sums(
+                    rows[start : start + batch], features[start : start + batch], weights
+                )
+                likelihood += likelihoods
+                gradient += gradients
         gradient /= self._count
         gradient[1:] += self._penalty * weights[1:]
         penalty = (self._penalty * np.square(weights[1:])).sum((0, 1)) / 2
         return penalty - likelihood / self._count, gradient
 
-    def _sums(self, rows: slice, weights: Array) -> tuple[Array, Array]:
+    def _blocks(self) -> Iterator[tuple[Array, Array]]:
+        """Yield positions and features of some rows at a time."""
+        rows, columns = self._features.shape
+        return ((own, self._features[own]) for own in in_blocks(np.arange(rows), columns))
+
+    def _sums(self, rows: Array, x: Array, weights: Array) -> tuple[Array, Array]:
         """Return log-likelihood and sum of residuals times inputs over some rows; both are exact."""
-        x, used, place = self._features[rows], self._used[rows], np.arange(len(self._features[rows]))
+        used, place = self._used[rows], np.arange(len(rows))
         logits = (x @ weights[1:].reshape(len(weights) - 1, -1)).reshape(len(x), *weights.shape[1:])
         logits += weights[0]
         logits -= logits.max(1, keepdims=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.model.coordinates import Projection, mean_distances, on_grid, similarities
+from mbd.blocks import Columns
+from mbd.model.coordinates import Projection, kernel_features, on_grid
 from mbd.model.lattice import Tag, landmarks_name
 from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
@@ -22,11 +23,32 @@ _PULL = 0.05  # towards γ = ½, as a share of the labels' variance
 
 @dataclass(frozen=True)
 class ModuleRows:
-    """The train rows that have a tag: coordinates in each modality, targets, folds."""
+    """The train rows that have a tag: coordinates in each modality of it, targets, folds."""
 
-    points: Mapping[str, Array]
+    points: Columns
     targets: Array
     folds: Array
+
+
+@dataclass(frozen=True)
+class KernelColumns:
+    """φ, a column for each landmark."""
+
+    points: Mapping[str, Columns]
+    landmarks: Mapping[str, Array]
+    projections: Mapping[str, Projection]
+    length: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        first = next(iter(self.points))
+        return self.points[first].shape[0], len(self.landmarks[first])
+
+    def __getitem__(self, rows: Array) -> Array:
+        """Return the rows at these positions."""
+        points = {m: columns[rows] for m, columns in self.points.items()}
+        return kernel_features(points, self.landmarks, self.projections, self.length)
 
 
 @dataclass(frozen=True)
@@ -49,8 +71,8 @@ def train_module(
     classes: int,
 ) -> TrainedModule:
     """Train the module of `tag`; `start` holds the strengths of its single modalities, empty for a single one."""
-    points = np.hstack([rows.points[m] for m in tag])
-    ridge = FoldedRidge.of(points, rows.targets, rows.folds, tuple(rows.points[m].shape[1] for m in tag))
+    points = rows.points
+    ridge = FoldedRidge.of(points, rows.targets, rows.folds, points.blocks)
     few = ridge.leading(_LEADING)
     strengths = few.best_from(tuple(start[m] for m in tag)) if start else few.best_alone()
     weights, offset = ridge.fit(strengths)
@@ -60,7 +82,7 @@ def train_module(
         "ridge.strengths": np.array(strengths),
     }
     scores = out_of_fold(points, rows.folds, ridge.left_out(strengths))
-    report = {"rows": float(len(points)), "ridge_rmse": _rmse(rows.targets, scores)}
+    report = {"rows": float(len(rows.folds)), "ridge_rmse": _rmse(rows.targets, scores)}
     if params.landmarks:
         kernel, kernel_scores = _train_kernel(tag, rows, projections, params, seed)
         gamma = _blend(rows.targets, scores, kernel_scores)
@@ -68,7 +90,7 @@ def train_module(
         scores = (1 - gamma) * scores + gamma * kernel_scores
         tensors |= kernel | {"gamma": np.array(gamma)}
     if classes:
-        logistic = LogisticRows(points, rows.targets, rows.folds, ridge.blocks)
+        logistic = LogisticRows(points, rows.targets, rows.folds)
         (weights, offset), logits = train_logistic(logistic, strengths)
         calibration = calibrate(rows.targets, rows.folds, scores, logits)
         scores = calibration.probabilities(scores, logits)
@@ -80,7 +102,7 @@ def train_module(
         for name in {"ridge.offset", "kernel.offset"} & tensors.keys():
             tensors[name] = tensors[name] + shift
     report["rmse"] = _rmse(rows.targets, scores)
-    tensors |= {"sigma": np.array(max(report["rmse"], 1e-12)), "rows": np.array(len(points))}
+    tensors |= {"sigma": np.array(max(report["rmse"], 1e-12)), "rows": np.array(len(rows.folds))}
     return TrainedModule(tag, tensors, report)
 
 
@@ -92,15 +114,19 @@ def _train_kernel(
         m: on_grid(draw.standard_normal((params.landmarks, len(v))) * np.sqrt(v)).astype(np.float32)
         for m, v in ((m, projections[m].variances[: params.kernel_components]) for m in tag)
     }
-    distances = mean_distances({m: rows.points[m] for m in tag}, landmarks, projections)
+    points = {m: Columns((part,), rows.points.rows) for m, part in zip(tag, rows.points.parts, strict=True)}
+    leading = {m: columns.leading(params.kernel_components) for m, columns in points.items()}
 
-    def ridge(x: Array) -> FoldedRidge:
+    def phi(length: float, count: int | None = None) -> KernelColumns:
+        return KernelColumns(leading, {m: drawn[:count] for m, drawn in landmarks.items()}, projections, length)
+
+    def ridge(x: KernelColumns) -> FoldedRidge:
         return FoldedRidge.of(x, rows.targets, rows.folds, (x.shape[1],))
 
-    fits = {length: ridge(similarities(distances[:, :_FEW_LANDMARKS], length)) for length in params.lengths}
+    fits = {length: ridge(phi(length, _FEW_LANDMARKS)) for length in params.lengths}
     tried = [(fit.error((s,)), length, s) for length, fit in fits.items() for s in _KERNEL_STRENGTHS]
     _, length, strength = min(tried)
-    x = similarities(distances, length)
+    x = phi(length)
     fit = fits[length] if x.shape[1] <= _FEW_LANDMARKS else ridge(x)
     # more landmarks are more parameters: they want the same strength or the next
     strengths = fit.best_alone(tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1))

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg.lapack import dposv
 
+from mbd.blocks import Wide, in_blocks
 from mbd.tensors import Array
 
 Strengths = tuple[float, ...]
@@ -41,11 +42,9 @@ class FoldedRidge:
         self._tried: dict[Strengths, tuple[float, list[Fit]]] = {}
 
     @classmethod
-    def of(cls, features: Array, targets: Array, folds: Array, blocks: tuple[int, ...]) -> "FoldedRidge":
+    def of(cls, features: Wide, targets: Array, folds: Array, blocks: tuple[int, ...]) -> "FoldedRidge":
         """Return the ridge of `targets` (n × t) on `features` (n × d)."""
-        z = np.hstack([np.ones((len(features), 1)), features, targets])
-        parts = [z[folds == fold] for fold in np.unique(folds)]
-        return cls([part.T @ part for part in parts], blocks)
+        return cls([_gram(features, targets, np.flatnonzero(folds == fold)) for fold in np.unique(folds)], blocks)
 
     def leading(self, columns: int) -> "FoldedRidge":
         """Return the ridge on the first `columns` of each block, which takes a fraction of the time."""
@@ -117,6 +116,16 @@ class FoldedRidge:
         return weights, target_means - means @ weights
 
 
+def _gram(features: Wide, targets: Array, rows: Array) -> Array:
+    """Return ZᵀZ of some rows."""
+    width = 1 + features.shape[1] + targets.shape[1]
+    gram = np.zeros((width, width))
+    for own in in_blocks(rows, width):
+        z = np.hstack([np.ones((len(own), 1)), features[own], targets[own]])
+        gram += z.T @ z
+    return gram
+
+
 def _squares(gram: Array, fit: Fit) -> float:
     """Return Σ (y − x w − offset)² over the rows of `gram` and all targets."""
     weights, offset = fit
@@ -124,10 +133,11 @@ def _squares(gram: Array, fit: Fit) -> float:
     return float((v * (gram @ v)).sum())
 
 
-def out_of_fold(features: Array, folds: Array, fits: Sequence[Fit]) -> Array:
+def out_of_fold(features: Wide, folds: Array, fits: Sequence[Fit]) -> Array:
     """Return for each row the prediction of the fit that left its fold out."""
-    predicted = np.empty((len(features), fits[0][1].size))
+    rows, columns = features.shape
+    predicted = np.empty((rows, fits[0][1].size))
     for fold, (weights, offset) in zip(np.unique(folds), fits, strict=True):
-        own = folds == fold
-        predicted[own] = features[own] @ weights + offset
+        for own in in_blocks(np.flatnonzero(folds == fold), columns):
+            predicted[own] = features[own] @ weights + offset
     return predicted

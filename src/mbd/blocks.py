@@ -1,0 +1,99 @@
+"""Rows in blocks: what is wide is read or computed for some thousand rows at a time, and kept no longer than needed.
+
+What is kept for each row is narrow: targets, folds, predictions.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mbd.tensors import Array, release, scratch
+
+_NUMBERS = 1 << 22
+"""of a block: 32 MiB in float64"""
+_ALIGNED = 1024
+"""rows of a block are a multiple of this, so that a product treats each row as it would without blocks"""
+
+
+class Wide(Protocol):
+    """Rows of many columns: an array, or what computes some rows of one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    def __getitem__(self, rows: Array, /) -> Array:
+        """Return the rows at these positions."""
+
+
+def in_blocks(rows: Array, columns: int) -> Iterator[Array]:
+    """Yield positions of rows, as many at a time as make a block of so many columns."""
+    size = max(_NUMBERS // max(columns, 1) // _ALIGNED, 1) * _ALIGNED
+    return (rows[at : at + size] for at in range(0, len(rows), size))
+
+
+def taken(array: Array, rows: Array) -> Array:
+    """Return the rows at some positions (or of a mask); many of them lie in a file (:func:`mbd.tensors.scratch`)."""
+    return _copied(array, np.flatnonzero(rows) if rows.dtype == bool else rows, array.dtype)
+
+
+def converted(array: Array, dtype: npt.DTypeLike) -> Array:
+    """Return an array as another type: itself if it is of it, else a copy, which lies in a file if it is large."""
+    return array if array.dtype == dtype else _copied(array, np.arange(len(array)), dtype)
+
+
+def _copied(array: Array, rows: Array, dtype: npt.DTypeLike) -> Array:
+    found = scratch((len(rows), *array.shape[1:]), dtype)
+    start = 0
+    for own in in_blocks(rows, math.prod(array.shape[1:])):
+        found[start : start + len(own)] = array[own]
+        start += len(own)
+        release(array)
+        release(found)
+    return found
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Several arrays side by side in float64, of the rows at some positions; the arrays may lie in files."""
+
+    parts: tuple[Array, ...]
+    rows: Array
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """How many columns each of the arrays has."""
+        return tuple(part.shape[1] for part in self.parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return len(self.rows), sum(self.blocks)
+
+    def leading(self, columns: int) -> "Columns":
+        """Return the same with the first columns of each array."""
+        return Columns(tuple(part[:, :columns] for part in self.parts), self.rows)
+
+    def __getitem__(self, rows: Array) -> Array:
+        """Return the rows at these positions."""
+        at, ends = self.rows[rows], np.cumsum((0, *self.blocks))
+        found = np.empty((len(at), ends[-1]))
+        for part, start, end in zip(self.parts, ends, ends[1:], strict=False):
+            found[:, start:end] = part[at]
+            release(part)
+        return found
+
+
+def row_by_row(matrix: Wide, of: Callable[[Array], Array] = lambda x: x) -> Array:
+    """Return the sum over rows of what `of` makes of a block, added in their order: blocks change no bit of it."""
+    rows, columns = matrix.shape
+    total: Array = np.zeros(columns)
+    for own in in_blocks(np.arange(rows), columns):
+        values = of(matrix[own])
+        values[0] += total
+        total = values.sum(0)
+    return total

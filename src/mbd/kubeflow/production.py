@@ -1,0 +1,90 @@
+"""Tasks around the model in production: fetch the current release and its reference, register a trained model."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from mbd.files import to_json, write_file
+from mbd.kubeflow.common import Artifact, environment, origin, running, task
+
+_NO_REFERENCE = "Single subjects are deleted; the deletion is exact and needs no reference.\n"
+_REPORT = "report.md"
+_LOG = logging.getLogger(__name__)
+
+
+@task
+def fetch(
+    params: Artifact, modalities: Sequence[str], subjects: Sequence[str], model: Artifact, dataset: Artifact
+) -> list[str]:
+    """Fetch the current release of the model; hand on a reference to its data. Return what is deleted from it."""
+    from mbd.kubeflow.reference import keep_shared, make_reference
+    from mbd.kubeflow.sealing import sealed, work_folder
+    from mbd.steps import persons, start
+
+    with running(params, "models-fetch") as (values, _), work_folder(values.shredding, "mbd-features-") as work:
+        url, folder = values.store.url, work / "features"
+        with sealed(values.shredding, model) as out:
+            found = start.fetch_release(values, url, out, modalities, person=bool(subjects))
+        made, _ = make_reference(values, folder, found.base.revision)
+        left_out = {"left_out": found.respected.certificates, "without": start.not_taken(found.record, folder)}
+        reference = made.model_copy(update=left_out)
+        if subjects:
+            with found.respected.left_out(folder, reference.without) as data:
+                persons.refuse_not_held(values, url, data, modalities, subjects)
+        write_file(Path(dataset.path), reference.to_json())
+        keep_shared(folder, reference, values.shredding)
+    dataset.metadata |= {"name": reference.name, "digest": reference.digest, "commit": reference.commit or ""}
+    model.metadata |= {"sha256": found.record.sha256, "model": values.certificate.model}
+    return list(found.modalities)
+
+
+@task
+def registered_reference(
+    params: Artifact,
+    dataset: Artifact,
+    model: Artifact,
+    modalities: Sequence[str],
+    subjects: Sequence[str],
+    reference: Artifact,
+) -> None:
+    """Fetch the registered reference of the current release; where there is none, train it."""
+    if subjects:
+        reference.metadata["trained"] = False
+        write_file(Path(reference.path) / _REPORT, _NO_REFERENCE)
+        return
+    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.sealing import sealed, verified
+    from mbd.model.checkpoint import load_model
+    from mbd.steps.base_model import find_base
+    from mbd.steps.start import obtain_reference
+
+    with running(params, "models-fetch") as (values, context):
+        old = verified(context, model)
+        base, data = find_base(values, values.store.url, old), feature_set(Path(dataset.path), values)
+        with sealed(values.shredding, reference) as out:
+            trained = obtain_reference(base, load_model(old)[0], modalities, data, out)
+    reference.metadata["trained"] = trained
+
+
+@task
+def register(
+    params: Artifact,
+    dataset: Artifact,
+    model: Artifact,
+    references: Sequence[Artifact],
+    registered: Artifact,
+    run: str = "",
+) -> None:
+    """Register a model and its references in the log; it becomes current unless it is worse than what is."""
+    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.sealing import verified
+    from mbd.steps import register as step
+
+    with running(params, "register") as (values, context), environment(origin(dataset, run)):
+        folders, name = [verified(context, one) for one in (model, *references)], values.certificate.model
+        with feature_set(Path(dataset.path), values) as data:
+            done = step.run(values, folders[0], folders[1:], name, values.store.url, data)
+    write_file(Path(registered.path), to_json(asdict(done)))
+    registered.metadata |= {"registration": done.registration, "promoted": done.promoted, "reason": done.reason}
+    _LOG.info("%s: %s (%s)", name, "current" if done.promoted else "not promoted", done.reason)

@@ -1,0 +1,220 @@
+"""Tasks around the model in production: a deletion starts at the log, trains nothing registered, and ends there."""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from mbd.certificate.lineage import keep_subject, read_lineage_key
+from mbd.errors import ExitCode
+from mbd.features.contract import FeatureSet
+from mbd.files import read_json, sha256_file
+from mbd.formats.features import FeatureReference
+from mbd.formats.statement import WEIGHTS
+from mbd.kubeflow import production as tasks
+from mbd.kubeflow import tasks as steps
+from mbd.kubeflow.common import write_params
+from mbd.kubeflow.ending import has_published
+from mbd.kubeflow.reference import feature_set
+from mbd.params import load_params
+from tests.kubeflow.workspace import PlainArtifact
+from tests.steps.registering import Production
+
+
+@dataclass(frozen=True)
+class Run:
+    """The tasks of one run of a pipeline, with artifacts in a folder of its own."""
+
+    production: Production
+    folder: Path
+    run: str = "run-42"
+    artifacts: dict[str, PlainArtifact] = field(default_factory=dict)
+
+    def artifact(self, name: str) -> PlainArtifact:
+        return self.artifacts.setdefault(name, PlainArtifact(str(self.folder / name)))
+
+    @property
+    def params(self) -> PlainArtifact:
+        if "params" not in self.artifacts:
+            steps.parameters(write_params(self.production.params), self.artifact("params"))
+        return self.artifact("params")
+
+    def fetch(self, *modalities: str, subjects: tuple[str, ...] = ()) -> list[str]:
+        model, data = self.artifact("model"), self.artifact("data")
+        return tasks.fetch(self.params, modalities, subjects, model, data)
+
+    def reference(self, *modalities: str, subjects: tuple[str, ...] = ()) -> PlainArtifact:
+        given = self.params, self.artifact("data"), self.artifact("model")
+        tasks.registered_reference(*given, modalities, subjects, self.artifact("reference"))
+        return self.artifact("reference")
+
+    def certify(self, *modalities: str, subjects: tuple[str, ...] = ()) -> None:
+        """Delete, evaluate, attack and certify."""
+        params, data, reference = self.params, self.artifact("data"), self.artifact("reference")
+        deleted, before = self.artifact("deleted"), self.artifact("model")
+        steps.delete(params, data, before, reference, modalities, subjects, deleted)
+        shown = self.artifact("metrics"), self.artifact("page")
+        steps.evaluate(params, data, [deleted, reference], self.artifact("evaluation"), *shown, subjects)
+        models = {"before": before, "after": deleted, "reference": reference}
+        steps.attack(params, data, modalities, self.artifact("leakage"), *shown, subjects=subjects, **models)
+        evidence = self.artifact("leakage"), self.artifact("evaluation")
+        steps.certify(params, data, deleted, *evidence, "", self.run, self.artifact("certificate"))
+
+    def publish(self) -> str:
+        given = self.artifact("certificate"), self.artifact("deleted"), self.artifact("published")
+        steps.publish(self.params, *given, self.artifact("page"))
+        return str(self.artifact("published").metadata["certificate"])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Production:
+    return Production.make(tmp_path_factory.mktemp("production"))
+
+
+@pytest.fixture
+def production(trained: Production, request: pytest.FixtureRequest) -> Production:
+    return trained.with_store(request.node.name)
+
+
+@pytest.fixture
+def run(production: Production, tmp_path: Path) -> Run:
+    return Run(production, tmp_path)
+
+
+def person(production: Production, split: str = "train") -> tuple[str, str]:
+    """Return a person in a split, and the reference to them in the private part of the store."""
+    name = str(FeatureSet.open(production.features).split(split).groups[0])
+    return name, keep_subject(production.private, name, read_lineage_key(production.params.certificate))
+
+
+def failing(call: object, *arguments: object, **named: object) -> ExitCode:
+    with pytest.raises(SystemExit) as caught:
+        call(*arguments, **named)  # type: ignore[operator]
+    return ExitCode(int(str(caught.value.code)))
+
+
+def test_a_registered_model_is_fetched_with_its_reference_and_nothing_is_trained(run: Run) -> None:
+    run.production.register("audio")
+    assert run.fetch("audio") == ["audio"]
+    assert sha256_file(run.artifact("model").folder / WEIGHTS) == sha256_file(run.production.model / WEIGHTS)
+    assert run.artifact("model").metadata["sha256"] == sha256_file(run.production.model / WEIGHTS)
+    data = FeatureSet.open(run.production.features).digests()
+    with feature_set(run.artifact("data").folder, run.production.params) as folder:
+        assert FeatureSet.open(folder).digests() == data
+    reference = run.reference("audio")
+    assert reference.metadata == {"trained": False}
+    (registered,) = run.production.references("audio")
+    assert sha256_file(reference.folder / WEIGHTS) == sha256_file(registered / WEIGHTS)
+
+
+def test_a_reference_that_is_not_registered_is_trained_and_that_is_said(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run.production.register("audio")
+    run.fetch("visual")
+    reference = run.reference("visual")
+    assert reference.metadata == {"trained": True}
+    assert "no reference without visual is registered, so one is trained" in capfd.readouterr().err
+    (like,) = run.production.references("visual")
+    assert sha256_file(reference.folder / WEIGHTS) == sha256_file(like / WEIGHTS)
+
+
+def test_what_cannot_be_deleted_ends_the_first_task(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert failing(run.fetch, "audio") == ExitCode.USAGE
+    assert "the log has no release of this model yet" in capfd.readouterr().err
+    run.production.register("audio")
+    assert failing(run.fetch, "smell") == ExitCode.USAGE
+    assert failing(run.fetch, "text", "audio", "visual") == ExitCode.USAGE
+    assert not run.artifact("data").folder.exists()
+
+
+def test_the_deleted_model_becomes_current_and_the_next_deletion_starts_from_it(run: Run, tmp_path: Path) -> None:
+    run.production.register("audio", "visual")
+    run.fetch("audio")
+    run.reference("audio")
+    run.certify("audio")
+    certificate = run.publish()
+    known = run.production.known()
+    assert known.current is not None
+    assert (known.current.digest, known.revoked) == (certificate, frozenset({"audio"}))
+    assert has_published(run.production.params, "delete", "run-42", ["audio"])
+    assert not has_published(run.production.params, "delete", "run-43", ["audio"])
+    following = Run(run.production, tmp_path / "following")
+    assert failing(following.fetch, "audio") == ExitCode.USAGE
+    assert following.fetch("visual") == ["visual"]
+    fetched, deleted = (one.folder / "deletion.json" for one in (following.artifact("model"), run.artifact("deleted")))
+    assert fetched.read_bytes() == deleted.read_bytes()
+
+
+def test_a_certificate_is_not_published_when_another_release_has_become_current(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run.production.register("audio")
+    run.fetch("audio")
+    run.reference("audio")
+    run.certify("audio")
+    run.production.register(model=run.production.folder / "challenger")
+    assert failing(run.publish) == ExitCode.BAD_DATA
+    assert "from another model than the current one" in capfd.readouterr().err
+    assert run.production.known().certificates == ()
+    assert failing(run.reference, "audio") == ExitCode.USAGE  # nor is one run mixed of two releases
+
+
+def test_a_person_is_deleted_by_reference_and_stays_left_out(
+    run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    run.production.register("audio", "visual")
+    name, reference = person(run.production)
+    run.fetch("audio", subjects=(reference,))
+    run.reference("audio", subjects=(reference,))
+    run.certify("audio", subjects=(reference,))
+    sealed = run.artifact("deleted").folder / "deletion.json.sealed"
+    kept = sealed.read_bytes()
+    sealed.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    assert failing(run.publish) == ExitCode.BAD_DATA
+    sealed.write_bytes(kept)
+    certificate = run.publish()
+    (known,) = run.production.known().persons
+    assert known.digest == certificate
+    assert name not in capfd.readouterr().err + caplog.text
+    assert name not in "".join(str(one.metadata) for one in run.artifacts.values())
+    written = [*(run.production.folder / "stores" / run.production.name).rglob("*"), *tmp_path.rglob("*")]
+    assert not [file for file in written if file.is_file() and name.encode() in file.read_bytes()]
+
+    again = Run(run.production, tmp_path / "again")
+    assert failing(again.fetch, "audio", subjects=(reference,)) == ExitCode.USAGE
+    assert "of 1 of 1 persons no recording of audio is held" in capfd.readouterr().err
+    again.fetch("visual")
+    assert FeatureReference.read(again.artifact("data").folder, "reference").left_out == (certificate,)
+    with feature_set(again.artifact("data").folder, run.production.params) as folder:
+        split = FeatureSet.open(folder).split("train")
+        assert not split.available["audio"][split.groups == name].any()
+    assert again.reference("visual").metadata == {"trained": True}  # the registered one has heard them
+    steps.features(again.params, again.artifact("all"), again.artifact("metrics"))  # of a retraining
+    assert FeatureReference.read(again.artifact("all").folder, "reference").left_out == (certificate,)
+
+
+def test_an_unknown_reference_to_a_person_is_an_error(run: Run) -> None:
+    run.production.register("audio")
+    assert failing(run.fetch, "audio", subjects=("0" * 64,)) == ExitCode.BAD_DATA
+
+
+def test_a_trained_model_is_registered_with_its_run_and_promoted_only_if_it_is_not_worse(run: Run) -> None:
+    params = load_params(None, [*run.production.settings, "registration.metric=mae"])
+    steps.parameters(write_params(params), run.artifact("params"))
+    assert steps.features(run.params, run.artifact("data"), run.artifact("metrics")) == ["text", "audio", "visual"]
+    data = run.artifact("data"), run.artifact("metrics")
+    models = [run.production.model, run.production.folder / "challenger"]
+    found = []
+    for number, folder in enumerate(models):
+        references = [PlainArtifact(str(one)) for one in run.production.references("audio")[: 1 - number]]
+        registered = run.artifact(f"registered-{number}")
+        tasks.register(run.params, data[0], PlainArtifact(str(folder)), references, registered, f"run-{number}")
+        found.append(read_json(registered.folder))
+        assert has_published(params, "train", f"run-{number}", [])
+    metrics = [one.metrics["mae"] for one in run.production.known().registrations]
+    assert [one["promoted"] for one in found] == [True, metrics[1] <= metrics[0]]
+    assert list(found[0]["references"]) == ["audio"]
+    assert not has_published(params, "train", "run-2", [])
