@@ -1,10 +1,10 @@
 """Claims about what the interfaces of the steps cost, measured on one whole deletion by each of them.
 
-1. Beyond what starting processes and importing packages takes, the pipelines `train` and `delete` on this machine
-   (`mbd pipeline run NAME --runner subprocess`) add less than 10 % to the steps' own work (the sum of
-   `duration_seconds` in their step.json), and `dvc repro` about a second for each stage, whose outputs it hashes and
-   caches: 10 to 15 % at the size of MOSI.
-2. Starting a step costs about the same by every interface.
+1. Beyond what starting processes and importing packages takes, `dvc repro` adds about a second to the steps' own work
+   (the sum of `duration_seconds` in their step.json) for each stage, whose outputs it hashes and caches: 10 to 15 % at
+   the size of MOSI.
+2. Starting a step costs about the same by every interface. The pipelines `train` and `delete` have tasks beside the
+   steps of dvc.yaml: they register the model, fetch it, publish, and report.
 
     python benchmarks/pipeline.py [--size tiny|mosi]
 

@@ -1,8 +1,7 @@
 """Claims about memory and scale: each step on N and on 10 N train rows, in a process of its own.
 
 1. a step takes at most 1.5 GB beside its model, whatever the number of rows;
-2. its time grows no faster than the rows;
-3. two processes sum a lattice's rows at least 1.7 times as fast as one, and the model has the same bytes.
+2. its time grows no faster than the rows.
 
     python benchmarks/scale.py [--rows N] [--dims 48,24,16] [--once] [--classes C] [--without STEP …]
 

@@ -26,14 +26,24 @@ class Wide(Protocol):
     def shape(self) -> tuple[int, ...]:
         """Rows and columns."""
 
-    def __getitem__(self, rows: Array, /) -> Array:
+    def __getitem__(self, rows: Array | slice, /) -> Array:
         """Return the rows at these positions."""
 
 
 def in_blocks(rows: Array, columns: int) -> Iterator[Array]:
     """Yield positions of rows, as many at a time as make a block of so many columns."""
-    size = max(_NUMBERS // max(columns, 1) // _ALIGNED, 1) * _ALIGNED
+    size = _rows_of(columns)
     return (rows[at : at + size] for at in range(0, len(rows), size))
+
+
+def spans(rows: int, columns: int) -> Iterator[slice]:
+    """Yield all rows in their order, as many at a time as make a block of so many columns."""
+    size = _rows_of(columns)
+    return (slice(at, at + size) for at in range(0, rows, size))
+
+
+def _rows_of(columns: int) -> int:
+    return max(_NUMBERS // max(columns, 1) // _ALIGNED, 1) * _ALIGNED
 
 
 def taken(array: Array, rows: Array) -> Array:
@@ -78,7 +88,7 @@ class Columns:
         """Return the same with the first columns of each array."""
         return Columns(tuple(part[:, :columns] for part in self.parts), self.rows)
 
-    def __getitem__(self, rows: Array) -> Array:
+    def __getitem__(self, rows: Array | slice) -> Array:
         """Return the rows at these positions."""
         at, ends = self.rows[rows], np.cumsum((0, *self.blocks))
         found = np.empty((len(at), ends[-1]))
@@ -90,10 +100,11 @@ class Columns:
 
 def row_by_row(matrix: Wide, of: Callable[[Array], Array] = lambda x: x) -> Array:
     """Return the sum over rows of what `of` makes of a block, added in their order: blocks change no bit of it."""
-    rows, columns = matrix.shape
-    total: Array = np.zeros(columns)
-    for own in in_blocks(np.arange(rows), columns):
-        values = of(matrix[own])
-        values[0] += total
+    total: Array = np.zeros(matrix.shape[1])
+    for rows in spans(*matrix.shape):
+        values = of(matrix[rows])
+        if rows.start:
+            values = values.copy() if isinstance(matrix, np.ndarray) else values  # an array's own rows stay as they are
+            values[0] += total
         total = values.sum(0)
     return total

@@ -32,6 +32,36 @@ def test_a_second_scan_reads_only_what_is_new(lifecycle_store: GoldenStore) -> N
     assert found.history.size == 2
 
 
+def test_a_scan_after_a_restart_reads_only_what_is_new(lifecycle_store: GoldenStore) -> None:
+    digest = lifecycle_store.certificate()
+    assert lifecycle_store.scanner().scan().read == 1
+    found = lifecycle_store.scanner().scan()
+    assert found.read == 0
+    assert found.problem is None
+    assert list(found.history.certificates) == [digest]
+    lifecycle_store.certificate("exact")
+    assert lifecycle_store.scanner().scan().read == 1
+    assert lifecycle_store.scanner().scan().read == 0
+
+
+def test_a_restart_forgets_neither_the_log_nor_what_was_damaged_meanwhile(lifecycle_store: GoldenStore) -> None:
+    first = lifecycle_store.certificate()
+    checkpoint = file_of(lifecycle_store, CHECKPOINT).read_bytes()
+    second = lifecycle_store.certificate("exact")
+    lifecycle_store.scanner().scan()
+    file = file_of(lifecycle_store, certificate_name(first))
+    good = file.read_bytes()
+    file.write_bytes(good + b" ")
+    for _ in range(2):
+        assert [one.digest for one in lifecycle_store.scanner().scan().history.blocking] == [first]
+    file.write_bytes(good)
+    assert lifecycle_store.scanner().scan().problem is None
+    file_of(lifecycle_store, certificate_name(second)).unlink()
+    assert [one.digest for one in lifecycle_store.scanner().scan().history.blocking] == [second]
+    file_of(lifecycle_store, CHECKPOINT).write_bytes(checkpoint)
+    assert "shrunk" in (lifecycle_store.scanner().scan().log_problem or "")
+
+
 def test_a_request_that_changes_state_is_read_again(lifecycle_store: GoldenStore) -> None:
     request, scanner = (
         lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30),

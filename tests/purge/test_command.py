@@ -88,7 +88,7 @@ def test_digests_that_a_certificate_does_not_disclose_come_from_the_deletion_or_
     private.unlink()
     with pytest.raises(UsageError, match="only commitments"):
         purge_workspace.plan()
-    with pytest.raises(DataError, match="does not belong to this receipt"):
+    with pytest.raises(DataError, match="does not belong to this certificate"):
         purge_workspace.plan(deletion=model_workspace.deletion("surgery"))
     done = purge_workspace.purge(deletion=model_workspace.deletion("exact"))
     assert done.record.erasure.claim == "complete"

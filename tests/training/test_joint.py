@@ -11,6 +11,8 @@ from mbd.errors import DataError, MbdError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.params import Params
+from mbd.tensors import lies_in_file
+from mbd.training import data as training_data
 from mbd.training.joint import train_joint
 from mbd.training.optimiser import rate_factor
 from mbd.training.reproducibility import choose_device, reproducible
@@ -49,6 +51,16 @@ def test_it_learns(data: Path, trained: Trained) -> None:
     first, last = trained.history[0], trained.history[-1]
     for term in ("task", "reconstruction", "property", "contrastive"):
         assert float(last[term]) < float(first[term]), term
+
+
+def test_rows_that_are_read_from_files_batch_by_batch_give_the_same_bytes(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory = train(data, tmp_path, "training.epochs=2").tensors
+    monkeypatch.setattr(training_data, "_IN_MEMORY", 0)
+    assert lies_in_file(training_data.rows_with_something(open_set(data), "train").features["text"])
+    from_files = train(data, tmp_path, "training.epochs=2").tensors
+    assert all(from_files[name].tobytes() == tensor.tobytes() for name, tensor in in_memory.items())
 
 
 def test_the_epoch_of_which_the_networks_are_best_on_valid_is_kept(data: Path, trained: Trained) -> None:

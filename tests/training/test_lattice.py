@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mbd import blocks, tensors
 from mbd.errors import DataError, UsageError
 from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import classification_metrics, regression_metrics, task_metrics
@@ -65,6 +66,21 @@ def test_there_is_a_module_for_every_set(whole: Trained) -> None:
     assert len(tags("abcd")) == 15
     modules = {name.split(".")[1] for name in whole.tensors if name.startswith("module.")}
     assert modules == {"+".join(tag) for tag in tags(["text", "audio", "visual"])}
+
+
+@pytest.mark.parametrize("task", ["regression", "classes"])
+def test_blocks_of_rows_and_coordinates_in_files_give_the_same_bytes(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    folder, trained = ("data", "whole") if task == "regression" else ("classes", "whole_of_classes")
+    expected = request.getfixturevalue(trained).tensors
+    monkeypatch.setattr(blocks, "_NUMBERS", 1)
+    monkeypatch.setattr(blocks, "_ALIGNED", 64)
+    monkeypatch.setattr(tensors, "_SCRATCH_AT_LEAST", 1)
+    found = train(request.getfixturevalue(folder)).tensors
+    assert {name: tensor.tobytes() for name, tensor in found.items()} == {
+        name: tensor.tobytes() for name, tensor in expected.items()
+    }
 
 
 @pytest.mark.parametrize("task", ["regression", "classes"])

@@ -12,6 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
+from mbd.features.check import all_finite
 from mbd.features.rows import Rows
 from mbd.formats.features import Shape, lengths_of
 from mbd.model.predictor import (
@@ -95,10 +96,15 @@ class Feeding:
 def extract(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> Extraction:
     """Return everything that a white-box attack sees for `rows`."""
     masks = feeding.masks()
-    outputs = answers(backbone, feeding, rows, masks)
-    everything = feeding(rows, feeding.retained)
-    activations = backbone.activations(*everything) if isinstance(backbone, OffersActivations) else {}
-    return Extraction(masks, outputs, {name: _finite(x) for name, x in activations.items()})
+    return Extraction(masks, answers(backbone, feeding, rows, masks), activations(backbone, feeding, rows))
+
+
+def activations(backbone: LoadedBackbone, feeding: Feeding, rows: Rows) -> dict[str, Array]:
+    """Return the activations of the backbone for `rows`; empty if it does not show any."""
+    if not isinstance(backbone, OffersActivations):
+        return {}
+    found = backbone.activations(*feeding(rows, feeding.retained))
+    return {name: _finite(x) for name, x in found.items()}
 
 
 def answers(backbone: LoadedBackbone, feeding: Feeding, rows: Rows, masks: Sequence[Mask]) -> Array:
@@ -128,6 +134,8 @@ def _logits(backbone: LoadedBackbone, features: Mapping[str, Array], available: 
 
 def _finite(values: Array) -> Array:
     """Return values with 0 for what is no number: a broken model says nothing there."""
+    if all_finite(values):
+        return values
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 

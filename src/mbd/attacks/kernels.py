@@ -11,6 +11,7 @@ for all layers together, and for every strength λ in one batch:
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ class KernelRidge:
 
 def fit_kernels(view: View, targets: Tensor, weights: Tensor, attack_context: AttackContext) -> KernelRidge | None:
     """Fit `targets` of the fit rows (n × t), whose errors count by `weights`; None if nothing varies in the view."""
-    found = _kernels(view, attack_context.fit)
+    found = _kernels(view, attack_context)
     if not found:
         return None
     stacked = torch.stack(list(found.values()))
@@ -79,23 +80,37 @@ def significantly_less(losses: Tensor, than: Tensor) -> Tensor:
     return significant
 
 
-def _kernels(view: View, fit: Array) -> dict[str, Tensor]:
+def _kernels(view: View, attack_context: AttackContext) -> dict[str, Tensor]:
     """Return the kernel (rows × fit rows) of each kind of layer, and that of all layers; empty if nothing varies."""
     sums: dict[str, Tensor] = {}
     layers: Counter[str] = Counter()
     for name, matrix in view.items():
-        x = torch.from_numpy(np.asarray(matrix, np.float32)).flatten(1)
-        mean, deviation = x[fit].mean(0), x[fit].std(0)
-        varies = deviation > _CONSTANT * (mean.abs() + deviation)
-        if varies.any():
-            x = ((x[:, varies] - mean[varies]) / deviation[varies]).clamp(-_REACH, _REACH)
+        known = matrix is attack_context.known.get(name)
+        kernel = _known(attack_context, name) if known else _kernel(matrix, attack_context.fit)
+        if kernel is not None:
             kind = _kind(name)
-            sums[kind] = sums.get(kind, 0) + x @ x[fit].T / x.shape[1]
+            sums[kind] = sums.get(kind, 0) + kernel
             layers[kind] += 1
     if len(sums) > 1:
         sums["all layers"] = torch.stack(list(sums.values())).sum(0)
         layers["all layers"] = layers.total()
     return {kind: kernel / layers[kind] for kind, kernel in sums.items()}
+
+
+@lru_cache(maxsize=4)  # every model is given the same inputs
+def _known(attack_context: AttackContext, name: str) -> Tensor | None:
+    return _kernel(attack_context.known[name], attack_context.fit)
+
+
+def _kernel(matrix: Array, fit: Array) -> Tensor | None:
+    """Return the kernel of one matrix; None if nothing varies in it."""
+    x = torch.from_numpy(np.asarray(matrix, np.float32)).flatten(1)
+    mean, deviation = x[fit].mean(0), x[fit].std(0)
+    varies = deviation > _CONSTANT * (mean.abs() + deviation)
+    if not varies.any():
+        return None
+    x = ((x[:, varies] - mean[varies]) / deviation[varies]).clamp(-_REACH, _REACH)
+    return x @ x[fit].T / x.shape[1]
 
 
 def _kind(name: str) -> str:

@@ -134,7 +134,7 @@ def _reconstructions(target_model: TargetModel, attack_context: AttackContext, p
     offered = target_model.reconstruct(people.rows, attack_context.modality)
     if offered:
         return [attack_context.standardise(matrix) for matrix in offered.values()]
-    inside = target_model.look(people.rows, attack_context.modality, fed=False).activations
+    inside = target_model.activations(people.rows, attack_context.modality, fed=False)
     if not inside:
         return []
     known = attack_context.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS]

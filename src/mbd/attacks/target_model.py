@@ -67,6 +67,10 @@ class TargetModel:
         """Return the same as :meth:`extract`, computed again and not cached."""
         return extraction.extract(self.backbone, self._feeding(rows, modality, fed=fed), rows)
 
+    def activations(self, rows: Rows, modality: str, *, fed: bool) -> dict[str, Array]:
+        """Return the activations alone, computed again and not cached."""
+        return extraction.activations(self.backbone, self._feeding(rows, modality, fed=fed), rows)
+
     def answers(self, rows: Rows, modality: str) -> tuple[Array, Array]:
         """Return the outputs with m* fed (n × outputs): for all modalities of the rows, and for m* alone."""
         feeding = self._feeding(rows, modality, fed=True)

@@ -12,6 +12,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 import rfc8785
@@ -66,7 +67,7 @@ class Envelope(Record):
             raise ValueError("an envelope has at least one signature, each key's once, in the order of the key ids")
         return self
 
-    @property
+    @cached_property
     def content(self) -> bytes:
         """The payload's bytes."""
         return base64.b64decode(self.payload)

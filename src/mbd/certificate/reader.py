@@ -89,12 +89,11 @@ def parse_envelope(data: bytes) -> ParsedEnvelope:
         envelope, wrong_form = other, "the envelope is not in canonical form"
     if envelope.payload_type != PAYLOAD_TYPE:
         return _unreadable(VerificationError(f"the payload type is {envelope.payload_type!r}, not {PAYLOAD_TYPE!r}"))
-    content = envelope.content
     try:
-        statement = parse_payload(content)
+        statement = parse_payload(envelope.content)
     except VerificationError as error:
         return _unreadable(error)
-    if wrong_form is None and not is_canonical(content):
+    if wrong_form is None and not is_canonical(envelope.content):
         wrong_form = "the payload is not in canonical form"
     schema = passed(SCHEMA, f"a signed in-toto statement of type {statement.predicateType}", required=True)
     if wrong_form:

@@ -14,11 +14,13 @@ import hashlib
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +59,7 @@ from mbd.formats.statement import (
 from mbd.storage.store import Store
 
 _THREADS = 16
+_MANY = 1000  # entries from which on it pays to start processes
 _log = logging.getLogger(__name__)
 
 Bytes = Annotated[bytes, PlainSerializer(lambda data: data.hex(), str), PlainValidator(bytes.fromhex)]
@@ -125,8 +128,9 @@ class _Replayed:
 class LogReplay:
     """Replays the log of a store, again and again, and reads only what is new."""
 
-    def __init__(self, store: Store, *, cached: bool) -> None:
-        self._store, self._cached = store, cached
+    def __init__(self, store: Store, *, cached: bool, processes: int = 1) -> None:
+        """Replay the log of a store; many new entries are verified by so many processes."""
+        self._store, self._cached, self._processes = store, cached, processes
         self._known: _Replayed | None = None
 
     def read(self, trust: Trust, pause: Callable[[], None] = lambda: None) -> History:
@@ -150,7 +154,7 @@ class LogReplay:
                 raise problem
             log = newer
         entries = _Entries(self._store, trust, log, known)
-        entries.read_all(pause)
+        entries.read_all(pause, self._processes)
         self._known = known
         if log.size and (entries.read or log.size > known.seen.size):
             self._known = entries.to_cache(known)
@@ -221,16 +225,17 @@ class _Entries:
         self._statements, self._findings = list(start.statements), list(start.findings)
         self.read = 0
 
-    def read_all(self, pause: Callable[[], None]) -> None:
+    def read_all(self, pause: Callable[[], None], processes: int) -> None:
         """Read all entries up to the head; VerificationError if they do not lead to its root."""
         entries = self._log.entries(self._edge.size)
-        with ThreadPoolExecutor(_THREADS) as pool:
+        many = self._log.size - self._edge.size >= _MANY
+        with ThreadPoolExecutor(_THREADS) as readers, _judges(self._trust, processes if many else 1) as judged:
             while block := list(islice(entries, WIDTH)):
                 pause()
                 for _, leaf in block:
                     self._grow(leaf)
-                for found in pool.map(self._read, block):
-                    self._keep(*found)
+                for found in judged(list(readers.map(self._fetch, block))):
+                    self._keep(found)
         if self._log.size and self._edge.root != self._log.head.root:
             raise _rewritten(self._seen) if self._seen.size else _damaged()
 
@@ -264,32 +269,78 @@ class _Entries:
         if self._edge.size == self._seen.size and self._edge.root != self._seen.root:
             raise _rewritten(self._seen)
 
-    def _read(self, entry: tuple[int, bytes]) -> tuple[int, str, AnyStatement | EntryFinding]:
-        """Return an entry's statement, or why there is none."""
+    def _fetch(self, entry: tuple[int, bytes]) -> "_Fetched":
+        """Return the envelope of an entry, or why there is none."""
         index, digest = entry[0], entry[1].hex()
         try:
             data = self._store.read(certificate_name(digest), sha256=digest)
         except (DataError, VerificationError) as error:
-            return index, digest, EntryFinding(index, digest, error.problem, blocks=True)
-        logged = Logged(index, self._log.first_checkpoint_with(index).time)
-        found = verify_logged(data, self._trust, logged)
-        if problem := next(iter(problems_of(found.checks)), None):
-            reason = f"{problem.name}: {problem.reason}"
-            return index, digest, EntryFinding(index, digest, reason, blocks=not is_void(found, self._trust, index))
-        return index, digest, found.require()
+            return _Fetched(index, digest, EntryFinding(index, digest, error.problem, blocks=True))
+        return _Fetched(index, digest, data, Logged(index, self._log.first_checkpoint_with(index).time))
 
-    def _keep(self, index: int, digest: str, found: AnyStatement | EntryFinding) -> None:
+    def _keep(self, found: "_Judged") -> None:
         self.read += 1
-        if isinstance(found, EntryFinding):
-            self._findings.append(found)
-            return
-        if isinstance(found, DeletionStatement):
-            self._certificates.setdefault(digest, certificate_facts(index, digest, found))
-        if isinstance(found, RegistrationStatement):
-            self._registrations.setdefault(digest, registration_facts(index, digest, found))
-        for about in subject_certificates(found):
-            certificate = self._certificates.get(about)
-            self._statements.append(statement_facts(index, digest, found, about, certificate))
+        index, digest, said = found.index, found.digest, found.said
+        if isinstance(said, EntryFinding):
+            self._findings.append(said)
+        elif isinstance(said, CertificateFacts):
+            self._certificates.setdefault(digest, said)
+        elif isinstance(said, RegistrationFacts):
+            self._registrations.setdefault(digest, said)
+        if found.statement is not None:
+            for about in subject_certificates(found.statement):
+                certificate = self._certificates.get(about)
+                self._statements.append(statement_facts(index, digest, found.statement, about, certificate))
+
+
+@dataclass(frozen=True)
+class _Fetched:
+    """An entry and its envelope, or why there is none."""
+
+    index: int
+    digest: str
+    data: bytes | EntryFinding
+    logged: Logged | None = None
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What is kept of an entry."""
+
+    index: int
+    digest: str
+    said: EntryFinding | CertificateFacts | RegistrationFacts | None = None
+    statement: AnyStatement | None = None
+    """one about certificates"""
+
+
+def _judge(trust: Trust, entry: _Fetched) -> _Judged:
+    """Make all steps of verification for an entry; return what is kept of its statement, or why there is none."""
+    index, digest, logged = entry.index, entry.digest, entry.logged
+    if isinstance(entry.data, EntryFinding) or logged is None:
+        return _Judged(index, digest, entry.data if isinstance(entry.data, EntryFinding) else None)
+    found = verify_logged(entry.data, trust, logged)
+    if problem := next(iter(problems_of(found.checks)), None):
+        reason = f"{problem.name}: {problem.reason}"
+        return _Judged(index, digest, EntryFinding(index, digest, reason, blocks=not is_void(found, trust, index)))
+    statement = found.require()
+    said: CertificateFacts | RegistrationFacts | None = None
+    if isinstance(statement, DeletionStatement):
+        said = certificate_facts(index, digest, statement)
+    elif isinstance(statement, RegistrationStatement):
+        said = registration_facts(index, digest, statement)
+    return _Judged(index, digest, said, statement if subject_certificates(statement) else None)
+
+
+@contextmanager
+def _judges(trust: Trust, processes: int) -> Iterator[Callable[[list[_Fetched]], Iterable[_Judged]]]:
+    """Within: a function that verifies entries, in several processes if there are to be any."""
+    judge = partial(_judge, trust)
+    if processes == 1:
+        yield lambda entries: map(judge, entries)
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        yield lambda entries: pool.map(judge, entries, chunksize=-(-len(entries) // processes))
 
 
 def _rewritten(seen: _Seen) -> VerificationError:

@@ -1,5 +1,6 @@
 """`mbd exporter`."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from mbd.cli.serve import ADDRESS
 
 if TYPE_CHECKING:
     from mbd.params import Params
+
+_MOST_PROCESSES = 8
 
 
 @click.command()
@@ -32,7 +35,8 @@ def command(params: "Params", store: str | None, port: int, address: str, trust:
     read_trust(file)  # a wrong file is an error at once, not a metric
     opened = existing_store(params, store)
     private = open_private(opened.url, params.store)
-    scanner = StoreScanner(opened, private, file, params.certificate.checkpoint_age)
+    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
+    scanner = StoreScanner(opened, private, file, params.certificate.checkpoint_age, processes=processes)
     monitor = StoreMonitor(scanner, params.monitoring.scan_seconds, params.registration.retrain_days)
     if once:
         monitor.scan()

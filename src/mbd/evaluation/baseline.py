@@ -132,8 +132,9 @@ class _FilledColumns:
     def shape(self) -> tuple[int, ...]:
         return len(self.rows), sum(map(len, self.fill.values()))
 
-    def __getitem__(self, index: Array) -> Array:
-        features = {m: Columns((x,), index)[np.arange(len(index))] for m, x in self.rows.features.items()}
+    def __getitem__(self, rows: Array | slice) -> Array:
+        index = np.arange(len(self.rows))[rows]
+        features = {m: Columns((x,), index)[:] for m, x in self.rows.features.items()}
         available = {m: bits[index] for m, bits in self.rows.available.items()}
         return _filled(features, available, self.fill, len(index))
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mbd.blocks import Wide, in_blocks, row_by_row
+from mbd.blocks import Wide, in_blocks, row_by_row, spans
 from mbd.tensors import Array
 
 LAMBDAS = 10.0 ** np.arange(-1, 6, 0.5)
@@ -31,10 +31,10 @@ class Ridge:
 
     def predict(self, features: Array) -> Array:
         """Return the prediction for each row (a column for each target)."""
-        found = np.empty((len(features), len(self.offset)))
-        for own in in_blocks(np.arange(len(features)), len(self.mean)):
-            rows = slice(own[0], own[-1] + 1)
-            found[rows] = ((features[rows] - self.mean) / self.scale) @ self.weights + self.offset
+        weights = self.weights / self.scale[:, None]
+        offset, found = self.offset - self.mean @ weights, np.empty((len(features), len(self.offset)))
+        for rows in spans(*features.shape):
+            found[rows] = features[rows] @ weights + offset
         return found
 
 
@@ -87,8 +87,9 @@ class RidgeSums:
         return self._ridge(chosen, vectors @ (projected / (values + strength)[:, None]), strength)
 
     def _fit_wide(self, chosen: Array) -> Ridge:
-        rows = np.arange(len(self.targets))
-        x, y = self._standardised(rows)[:, chosen], self.targets - self.offset
+        rows, whole = slice(None), len(chosen) == self.features.shape[1]
+        x, y = self._standardised(rows), self.targets - self.offset
+        x = x if whole else x[:, chosen]
         values, vectors = np.linalg.eigh(x @ x.T)
         values = np.maximum(values, 0)
         # Left singular vectors times singular values (n × k).
@@ -96,7 +97,7 @@ class RidgeSums:
         strength = float(LAMBDAS[self._left_out(scores, rows, values, scores.T @ y).argmin()])
         return self._ridge(chosen, x.T @ (vectors @ ((vectors.T @ y) / (values + strength)[:, None])), strength)
 
-    def _left_out(self, scores: Array, rows: Array, values: Array, projected: Array) -> Array:
+    def _left_out(self, scores: Array, rows: Array | slice, values: Array, projected: Array) -> Array:
         """Return Σ of the squared leave-one-out residuals of some rows, for each λ."""
         y, squared, errors = self.targets[rows] - self.offset, scores**2, np.zeros(len(LAMBDAS))
         for place, strength in enumerate(LAMBDAS):
@@ -109,8 +110,10 @@ class RidgeSums:
     def _ridge(self, chosen: Array, weights: Array, strength: float) -> Ridge:
         return Ridge(self.mean[chosen], self.scale[chosen], weights, self.offset, strength)
 
-    def _standardised(self, rows: Array) -> Array:
-        return (self.features[rows] - self.mean) / self.scale
+    def _standardised(self, rows: Array | slice) -> Array:
+        x = self.features[rows] - self.mean
+        x /= self.scale
+        return x
 
     @cached_property
     def offset(self) -> Array:
@@ -123,7 +126,7 @@ class RidgeSums:
         """XᵀX and Xᵀy of standardised features."""
         rows, columns = self.features.shape
         gram, cross = np.zeros((columns, columns)), np.zeros((columns, self.targets.shape[1]))
-        for own in in_blocks(np.arange(rows), columns):
+        for own in spans(rows, columns):
             x = self._standardised(own)
             gram += x.T @ x
             cross += x.T @ (self.targets[own] - self.offset)

@@ -4,6 +4,9 @@ The log is replayed (:mod:`mbd.certificate.replay`): a scan reads its head and t
 a log that does not continue that of the scan before. Statements are listed, too: one whose size or modification time
 has changed is compared with its digest again, and one that is missing or damaged makes all states unknown. A request
 only ever grows, so a change always shows in its size.
+
+What was verified is kept in the cache folder of this machine, with size and modification time of each statement, so
+that the first scan after a restart reads no more than other scans.
 """
 
 import itertools
@@ -15,13 +18,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from mbd.certificate.facts import EntryFinding
 from mbd.certificate.history import MAX_AGE, History
 from mbd.certificate.layout import CERTIFICATES, certificate_name, object_name
-from mbd.certificate.replay import LogReplay
+from mbd.certificate.replay import LogReplay, cache_file
 from mbd.certificate.tombstones import read_list
 from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
+from mbd.files import write_file
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.statement import CERTIFICATE, DeletionStatement, ReauditStatement
 from mbd.monitoring.facts import InvalidEntry, RequestFacts, facts_of_request
@@ -95,11 +101,20 @@ class _Cache(Generic[Fact]):
 class StoreScanner:
     """Scans one store and its private part, and remembers what it has verified."""
 
-    def __init__(self, store: Store, private: Store, trust_file: Path, max_age: timedelta | None = MAX_AGE) -> None:
+    def __init__(
+        self,
+        store: Store,
+        private: Store,
+        trust_file: Path,
+        max_age: timedelta | None = MAX_AGE,
+        *,
+        processes: int = 1,
+    ) -> None:
+        """Scan with a trust file; a store that was never seen here is verified by so many processes."""
         self._store, self._private, self._trust_file, self._max_age = store, private, trust_file, max_age
         self._purged: dict[str, frozenset[str]] = {}
         self._trust: Trust | None = None
-        self._replay = LogReplay(store, cached=False)
+        self._replay = LogReplay(store, cached=True, processes=processes)
         self._history = History(store, None, {}, ())
         self._envelopes = _Cache(self._compare_envelope)
         self._requests = _Cache(self._read_request)
@@ -180,11 +195,19 @@ class StoreScanner:
         self, listed: Mapping[str, Fingerprint], new: set[str], stopped: Callable[[], bool]
     ) -> tuple[list[EntryFinding], int]:
         """Return the statements that are missing or damaged in the store by now, and how many objects were read."""
-        indices = self._history.indices
+        indices, file = self._history.indices, cache_file(self._store, self._current_trust)
         there = {digest: found for digest, found in listed.items() if digest in indices}
-        for digest in new & there.keys():  # it was read for the history a moment ago
-            self._envelopes.facts[digest] = there[digest], None
+        if not self._envelopes.facts:
+            self._envelopes.facts.update((digest, (found, None)) for digest, found in _compared_before(file).items())
+        read_from = (self._history.head.size if self._history.head else 0) - self._history.read
+        for digest in new & there.keys():
+            if indices[digest] >= read_from:  # it was read for the history a moment ago
+                self._envelopes.facts[digest] = there[digest], None
         read = self._envelopes.refresh(there, stopped)
+        if read or new:
+            _keep_compared(
+                file, {digest: found for digest, (found, problem) in self._envelopes.facts.items() if not problem}
+            )
         gone = dict.fromkeys(indices.keys() - there.keys(), "the object does not exist")
         damaged = {**gone, **{digest: problem for digest, problem in self._envelopes if problem}}
         return [EntryFinding(indices[digest], digest, damaged[digest], blocks=True) for digest in damaged], read
@@ -224,6 +247,27 @@ class StoreScanner:
             self._check_trust()
         assert self._trust is not None  # noqa: S101 -- it was just read
         return self._trust
+
+
+_COMPARED = TypeAdapter(dict[str, Fingerprint])
+
+
+def _compared_before(file: Path | None) -> dict[str, Fingerprint]:
+    """Return the fingerprints of the statements that an earlier process has compared with their digests."""
+    try:
+        return _COMPARED.validate_json(_beside(file).read_bytes()) if file else {}
+    except (OSError, ValidationError):
+        return {}
+
+
+def _keep_compared(file: Path | None, compared: dict[str, Fingerprint]) -> None:
+    if file is not None:
+        with suppress(OSError):  # the next process compares them again
+            write_file(_beside(file), _COMPARED.dump_json(compared), mode=0o600)
+
+
+def _beside(file: Path) -> Path:
+    return file.with_suffix(".compared.json")
 
 
 def _by_digest(listed: Iterator[StoredObject]) -> dict[str, Fingerprint]:

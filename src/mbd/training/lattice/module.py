@@ -45,7 +45,7 @@ class KernelColumns:
         first = next(iter(self.points))
         return self.points[first].shape[0], len(self.landmarks[first])
 
-    def __getitem__(self, rows: Array) -> Array:
+    def __getitem__(self, rows: Array | slice) -> Array:
         """Return the rows at these positions."""
         points = {m: columns[rows] for m, columns in self.points.items()}
         return kernel_features(points, self.landmarks, self.projections, self.length)
