@@ -78,7 +78,7 @@ class _Inputs:
     def shape(self) -> tuple[int, ...]:
         return self.columns.shape
 
-    def __getitem__(self, rows: Array) -> Array:
+    def __getitem__(self, rows: Array | slice) -> Array:
         found: Array = np.clip((self.columns[rows] - self.mean) / self.scale, -REACH, REACH)
         return found
 
