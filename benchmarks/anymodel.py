@@ -86,7 +86,11 @@ def compare() -> None:
         print(f"probing / one epoch: {probing / (training / EPOCHS):.2f} (claim: less than 5)")
         split = data.split("calibration")
         closed = seconds(lambda: saliency(ModuleCalibration.of(record, tensors, split), [GONE]))
-        with patch("mbd.deletion.gradients.with_closed_form", lambda *_: set()):
+        gradients = "mbd.deletion.gradients"
+        with (
+            patch(f"{gradients}.with_closed_form", lambda *_: set()),
+            patch(f"{gradients}.axes_of_copies", lambda *_: None),
+        ):
             by_vmap = seconds(lambda: saliency(ModuleCalibration.of(record, tensors, split), [GONE]))
         print(f"saliency, closed form / vmap: {closed / by_vmap:.2f} on {len(split)} rows (claim: less than 1)")
         before = ModelBefore(record, tensors, data)

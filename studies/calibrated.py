@@ -15,8 +15,9 @@ _OF_A_MODALITY = {
     "recomposition": "recomposition of {m}",
     "back_translation": "B_{m}",
     "projection": "projection of {m}",
+    "beside": "linear map with {m}",
 }
-_SHARED = {"fusion": "fusion F", "head": "head C"}
+_SHARED = {"fusion": "fusion F", "head": "head C", "linear": "linear map"}
 
 
 def calibrated(model: Path, features: Path) -> Calibration:

@@ -46,7 +46,7 @@ COLUMNS = ("full", "FIX", "MR")
 KINDS = {"full": "full", "fixed": "FIX", "rate": "MR"}
 METRICS = {"regression": {"acc2": "Acc2", "mae": "MAE"}, "classification": {"wa": "WA", "ua": "UA"}}
 MARKS = ("<!-- peers -->", "<!-- /peers -->")
-_RATES = (0.1, 0.3, 0.5, 0.7)
+RATES = (0.1, 0.3, 0.5, 0.7)
 _RESAMPLES = 1000
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 
@@ -168,21 +168,22 @@ def interval(values: Array, groups: Array, seed: int = 0) -> tuple[float, float]
 def compare(folder: Path) -> str:
     """Return the table of one FeatureSet."""
     data = FeatureSet.open(folder)
-    settings = load_params(None).evaluation.model_copy(update={"missing_rates": _RATES})
+    settings = load_params(None).evaluation.model_copy(update={"missing_rates": RATES})
     plan = plan_evaluation(data.split("test").load(), data.manifest.task, settings)
     metrics, groups = METRICS[data.manifest.task], plan.rows.groups
     found = {name: row_values(predict, plan) for name, predict in methods(data)}
     cells = [(column, metric) for column in COLUMNS for metric in metrics if (column, metric) in found["lattice"]]
     beside = found["lattice"]
-    lines = [[name, *(_cell(own[c], beside[c], groups, c[1]) for c in cells)] for name, own in found.items()]
+    lines = [[name, *(cell(own[c], beside[c], groups, c[1]) for c in cells)] for name, own in found.items()]
     header = [f"{data.manifest.name}, {len(plan.rows)} test rows", *(f"{c} {metrics[m]}" for c, m in cells)]
     return table(header, lines)
 
 
-def _cell(values: Array, lattice: Array, groups: Array, metric: str) -> str:
+def cell(values: Array, beside: Array, groups: Array, metric: str) -> str:
+    """Return a mean with its interval, and a mark where it differs from that of another method on the same rows."""
     digits, sign = (3, -1) if metric == "mae" else (1, 1)
     low, high = interval(values, groups)
-    better, worse = interval(sign * (values - lattice), groups)
+    better, worse = interval(sign * (values - beside), groups)
     mark = " ▲" if better > 0 else " ▼" if worse < 0 else ""
     return f"{values.mean():.{digits}f} ({low:.{digits}f} … {high:.{digits}f}){mark}"
 

@@ -106,3 +106,24 @@ def test_heavy_packages_are_imported_only_where_they_belong(package: str) -> Non
         if package in {name.partition(".")[0] for name in imported(file)}:
             path = file.relative_to(SOURCE).as_posix()
             assert any(path == place or path.startswith(f"{place}/") for place in allowed), f"{path} imports {package}"
+
+
+# Verification writes the shapes of the built-in backbones down a second time, on purpose.
+NAMES_BACKBONES = {"certificate/verify/blueprint.py"}
+
+
+@pytest.mark.parametrize("package", ["attacks", "certificate", "deletion", "evaluation", "report", "steps"])
+def test_a_backbone_is_asked_what_it_can_do_and_not_for_its_name_or_class(package: str) -> None:
+    found = []
+    for file in sorted((SOURCE / package).rglob("*.py")):
+        if str(file.relative_to(SOURCE)) in NAMES_BACKBONES:
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            named = isinstance(node, ast.Constant) and node.value in ("joint", "lattice")
+            is_check = isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+            of_class = is_check and any(
+                kind in ast.unparse(node) for kind in ("JointNetwork", "JointBackbone", "Lattice")
+            )
+            if named or of_class:
+                found.append(f"{file.relative_to(SOURCE)}: {ast.unparse(node)}")
+    assert not found

@@ -65,11 +65,10 @@ def untrained(model_workspace: Path, out: Path) -> Path:
 
 
 def constant(model_workspace: Path, out: Path) -> Path:
-    """Write the reference with a head that says the same of every row."""
+    """Write the reference with a head and a linear map that say the same of every row."""
     _, tensors = load_model(model_workspace / "reference")
-    return _written(
-        out, model_workspace / "reference", tensors | {"head.weight": np.zeros_like(tensors["head.weight"])}
-    )
+    last = [name for name in tensors if name.endswith(("head.weight", "linear.weight", "beside.weight"))]
+    return _written(out, model_workspace / "reference", tensors | {name: np.zeros_like(tensors[name]) for name in last})
 
 
 def renamed(model_workspace: Path, out: Path) -> Path:

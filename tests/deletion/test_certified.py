@@ -24,6 +24,7 @@ from mbd.privacy.noise import NoiseKey, commit
 from mbd.tensors import Array
 from mbd.training.joint import train_joint
 from tests.features.build import synthetic_set
+from tests.training.build import networks_alone
 
 KEY, SALT = b"a key that only this test knows!", b"and some salt for its commitment"
 AUDIO = DeletionTarget(modalities=("audio",))
@@ -101,10 +102,12 @@ def test_every_weight_that_saw_the_modality_is_noised_and_nothing_but_scaling_is
 
 def test_before_fine_tuning_the_weights_look_like_a_fresh_start(before: ModelBefore) -> None:
     outcome = delete(AUDIO, before, NO_TUNING, key=key())
-    matrices = [outcome.tensors[name] for name in outcome.indices if outcome.tensors[name].ndim == 2]
+    fitted = from_tensors(outcome.record, outcome.tensors).network.in_closed_form()
+    learnt = {name: tensor for name, tensor in outcome.tensors.items() if name not in fitted}
+    matrices = [tensor for tensor in learnt.values() if tensor.ndim == 2]
     normal = np.concatenate([(tensor * math.sqrt(3 * tensor.shape[1])).ravel() for tensor in matrices])
     assert kstest(normal, "norm").pvalue > 1e-3
-    assert all(not tensor.any() for name, tensor in outcome.tensors.items() if name.endswith(".bias"))
+    assert all(not tensor.any() for name, tensor in learnt.items() if name.endswith(".bias"))
     assert all(tensor.dtype == np.float32 for tensor in outcome.tensors.values())
 
 
@@ -198,11 +201,21 @@ def test_the_model_takes_no_such_input_and_its_folder_is_valid(outcome: Deletion
         model.predict({**rows, "audio": np.zeros((2, 6), np.float32)})
 
 
+def test_the_linear_map_is_that_of_a_model_that_never_saw_the_modality(before: ModelBefore, tmp_path: Path) -> None:
+    outcome = delete(AUDIO, before, NO_TUNING, key=key())
+    retained = FeatureSet.open(before.data.folder, without=("audio",))
+    reference = train_joint(retained, params("training.epochs=1"), work=tmp_path, progress=False)
+    fitted = from_tensors(outcome.record, outcome.tensors).network.in_closed_form()
+    assert "modality.text.beside.weight" in fitted
+    for name in fitted:
+        assert outcome.tensors[name].tobytes() == reference.tensors[name].tobytes(), name
+
+
 def test_fine_tuning_brings_the_utility_back(before: ModelBefore) -> None:
     test = before.data.split("test")
 
     def error(outcome: DeletionOutcome) -> float:
-        model = Model(outcome.record, from_tensors(outcome.record, outcome.tensors))
+        model = networks_alone(outcome.record, outcome.tensors)
         scores: Array = model.predict({m: test.features[m] for m in model.modalities})
         return float(np.abs(scores - test.labels).mean())
 

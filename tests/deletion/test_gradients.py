@@ -160,6 +160,39 @@ class Folded(nn.Module):
         return out
 
 
+class Outside(nn.Module):
+    """Parameters of no layer: positions, a class token, a gate of a sequence, one number, and a matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.out = nn.Linear(1, 4), nn.Linear(4, 2)
+        self.positions, self.token = nn.Parameter(torch.randn(INPUTS, 4)), nn.Parameter(torch.randn(1, 1, 4))
+        self.gate, self.gain = nn.Parameter(torch.randn(4)), nn.Parameter(torch.tensor(0.7))
+        self.mixing = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames = self.up(x[:, :, None]) + self.positions
+        sequence = torch.cat([self.token.expand(len(x), -1, -1), frames], dim=1)
+        hidden = torch.tanh((sequence * self.gate) @ self.mixing) * self.gain
+        out: Tensor = self.out(hidden.square().sum(1))
+        return out
+
+
+class BeforeSamples(nn.Module):
+    """Positions of sequences that come before the samples, in two shapes, and a gate that mixes samples if copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.out = nn.Linear(1, 3), nn.Linear(3, 2)
+        self.positions, self.times = nn.Parameter(torch.randn(INPUTS, 1, 3)), nn.Parameter(torch.randn(ROWS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        sequence = torch.tanh(self.linear(x.T[:, :, None]) + self.positions)  # steps × samples × 3
+        longer = sequence.mean(0)[None] * torch.tanh(self.times)[:, None, None]  # as long as there are samples
+        out: Tensor = self.out(longer.square().sum(0) + sequence.sum(0))
+        return out
+
+
 def losses(network: nn.Module, batch: Batch) -> Tensor:
     """Three values for each sample, so that every form is summed from one forward pass."""
     out = network(batch["x"])
@@ -220,8 +253,10 @@ def assert_equal(sums: Sums, network: nn.Module, batch: Batch) -> None:
         (Often, {}, set()),
         (WithRow, {"property": LayerRow("linear.weight", slice(INPUTS, None))}, set()),
         (WithRow, {"property": LayerRow("linear.weight", slice(0, 3))}, {"property"}),
-        (WithRow, {}, {"property"}),
-        (Foreign, {}, {"gain", "linear.weight"}),
+        (WithRow, {}, set()),
+        (Foreign, {}, {"linear.weight"}),
+        (Outside, {}, set()),
+        (BeforeSamples, {}, {"positions", "times"}),
         (Folded, {}, {"folded.weight", "folded.bias"}),
         (Convolutions, {}, {"grouped.weight", "grouped.bias"}),
         (Words, {}, {"tied.weight"}),

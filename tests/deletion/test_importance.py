@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch.func import functional_call, jacrev, vmap
 
+from mbd.deletion.calibration import Calibration
 from mbd.deletion.importance import importance
 from mbd.deletion.quantities import rank_correlation
 from mbd.errors import DataError
 from mbd.randomness import stream
+from mbd.tensors import Array
 from tests.deletion.models import calibration, home_with_models, model_before, patchy_home
 
 LONGER = ("training.epochs=12", "training.weight_decay=0.0001")
@@ -29,7 +31,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Output(torch.nn.Module):
-    """The head's output of rows whose audio is hidden, and generated."""
+    """The output of rows whose audio is hidden, and generated."""
 
     def __init__(self, network: torch.nn.Module) -> None:
         super().__init__()
@@ -38,8 +40,9 @@ class Output(torch.nn.Module):
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         network = self.network
         inputs = {m: batch[m] for m in ("text", "audio", "visual")}
-        inputs["audio"] = network.generate("audio", inputs)  # type: ignore[operator]
-        out: torch.Tensor = network.head(network.fuse(inputs, {}))  # type: ignore[operator]
+        there = {m: torch.tensor([m != "audio"]) for m in inputs}
+        complete = {**inputs, "audio": network.generate("audio", inputs)}  # type: ignore[operator]
+        out: torch.Tensor = network.answer(network.fuse(complete, there), inputs, there)  # type: ignore[operator]
         return out
 
 
@@ -95,22 +98,34 @@ def test_swiftprune_is_the_formula_of_the_paper(model_workspace: Path) -> None:
     assert max(float(values.max()) for values in clipped.chi.values()) == 0.01
 
 
-def test_gauss_newton_ranks_true_increments_and_swiftprune_does_not(model_workspace: Path) -> None:
-    given = calibration(model_before(model_workspace))
-    found, network = importance(given, ["audio"], 0.99), given.network
+def increments(given: Calibration, name: str, positions: Array) -> Array:
+    """What the loss without audio grows by when one weight becomes zero, for some weights of a tensor."""
     batch, losses = next(iter(given.batches(hidden=["audio"]))), given.prediction(["audio"])
-    weight = network.fusion.hidden.weight
+    flat, found = given.network.get_parameter(name).view(-1), []
     with torch.no_grad():
-        base = losses(network, batch)[:, 0].mean()
-        positions = stream(0, "test").choice(weight.numel(), 150, replace=False)
-        increments = []
+        base = losses(given.network, batch)[:, 0].mean()
         for q in positions:
-            flat = weight.view(-1)
             old = flat[q].clone()
             flat[q] = 0
-            increments.append(float(losses(network, batch)[:, 0].mean() - base))
+            found.append(float(losses(given.network, batch)[:, 0].mean() - base))
             flat[q] = old
-    true = np.array(increments)
+    return np.array(found)
+
+
+def test_gauss_newton_is_exact_where_the_output_is_linear(model_workspace: Path) -> None:
+    given = calibration(model_before(model_workspace))
+    found = importance(given, ["audio"], 0.99)
+    for name in ("linear.weight", "modality.text.beside.weight"):
+        every = np.arange(given.network.get_parameter(name).numel())
+        assert found.gauss_newton[name].ravel() == pytest.approx(increments(given, name, every), rel=1e-6, abs=1e-12)
+
+
+def test_gauss_newton_ranks_true_increments_and_swiftprune_does_not(tmp_path: Path) -> None:
+    """Of networks alone: a linear map beside them leaves them errors that they were not trained on."""
+    given = calibration(model_before(home_with_models(tmp_path, *LONGER, "model.joint.linear_share=0")))
+    found = importance(given, ["audio"], 0.99)
+    positions = stream(0, "test").choice(given.network.fusion.hidden.weight.numel(), 150, replace=False)
+    true = increments(given, "fusion.hidden.weight", positions)
     correlation = {
         name: rank_correlation(getattr(found, name)["fusion.hidden.weight"].ravel()[positions], true)
         for name in ("gauss_newton", "swiftprune")

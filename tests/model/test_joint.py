@@ -85,13 +85,39 @@ def test_the_values_of_a_missing_input_do_not_matter() -> None:
 
 
 def test_a_missing_input_is_generated_from_the_others_then_fused() -> None:
-    model, x = random_model(DIMS), rows(DIMS)
+    model, x = random_model(DIMS, SMALL.model_copy(update={"linear_share": 0.0})), rows(DIMS)
     generated = backbone(model).reconstruct(x, {m: np.full(11, m != "text") for m in DIMS})["text"]
     path = backbone(model).network.modality["text"]
     reach = (path.mean - REACH * path.scale).numpy(), (path.mean + REACH * path.scale).numpy()
     assert ((generated > reach[0]) & (generated < reach[1])).all()
     without = model.predict({m: x[m] for m in DIMS if m != "text"})
     np.testing.assert_allclose(without, model.predict({**x, "text": generated}), rtol=1e-4, atol=1e-5)
+
+
+def test_the_linear_map_has_weights_for_each_set_of_modalities_and_reads_nothing_generated() -> None:
+    model, x = random_model(DIMS, SMALL.model_copy(update={"linear_share": 1.0})), rows(DIMS)
+    network, there = backbone(model).network, [m for m in DIMS if m != "text"]
+    state = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+    scaled = {
+        m: np.clip((x[m] - state[f"modality.{m}.mean"]) / state[f"modality.{m}.scale"], -REACH, REACH) for m in there
+    }
+    shared = dict(zip(DIMS, np.split(state["linear.weight"][0], np.cumsum(list(DIMS.values()))[:-1]), strict=True))
+    expected = state["linear.bias"] + sum(scaled[m] @ shared[m] for m in there)
+    for m in there:
+        others = {k: d for k, d in DIMS.items() if k != m}
+        ends = np.cumsum(list(others.values()))[:-1]
+        beside = dict(zip(others, np.split(state[f"modality.{m}.beside.weight"][0], ends), strict=True))
+        expected = expected + sum(scaled[k] @ beside[k] for k in there if k != m)
+    found = model.predict({m: x[m] for m in there})
+    np.testing.assert_allclose(found, expected * state["label_scale"] + state["label_mean"], rtol=1e-5, atol=1e-5)
+
+
+def test_networks_and_linear_map_have_their_shares_of_the_output() -> None:
+    x = rows(DIMS)
+    none, half, whole = (
+        random_model(DIMS, SMALL.model_copy(update={"linear_share": share})) for share in (1e-9, 0.5, 1.0)
+    )
+    np.testing.assert_allclose(half.predict(x), (none.predict(x) + whole.predict(x)) / 2, rtol=1e-4, atol=1e-5)
 
 
 def test_a_generator_does_not_read_its_own_modality() -> None:

@@ -501,7 +501,7 @@ def test_the_command_prints_what_it_did(model_workspace: Path, tmp_path: Path) -
     result = CliRunner().invoke(group, [str(a) for a in (*arguments, *options)], catch_exceptions=False)
     assert result.exit_code == 0
     cut = CliRunner().invoke(group, [*map(str, arguments), "--out", str(tmp_path / "cut")], catch_exceptions=False)
-    assert "cut out: 17 tensors, and input columns of 3 others" in cut.output
+    assert "cut out: 18 tensors, and input columns of 6 others" in cut.output
     for part in (
         "deleted audio by surgery; left: text, visual",
         "guarantee: empirical: nothing is proven",

@@ -1,5 +1,6 @@
 """Small data that can be learnt from, and parameters of a small joint model."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from mbd.features.contract import FeatureSet, write_manifest, write_splits
 from mbd.features.rows import Collection, Rows
 from mbd.formats.features import CalibrationEntry
+from mbd.formats.model import ModelRecord
 from mbd.model.joint import JointBackbone, from_tensors
 from mbd.model.predictor import Model
 from mbd.params import Params, load_params
@@ -87,3 +89,10 @@ def model_of(trained: Trained) -> Model:
 def backbone_of(trained: Trained) -> JointBackbone:
     """The backbone of a trained model."""
     return from_tensors(trained.record, trained.tensors)
+
+
+def networks_alone(record: ModelRecord, tensors: Mapping[str, Array]) -> Model:
+    """Return a joint model without the linear map beside its networks."""
+    alone = record.model_copy(update={"spec": {**record.spec, "linear_share": 0.0}})
+    gone = from_tensors(record, tensors).network.in_closed_form()
+    return Model(alone, from_tensors(alone, {name: x for name, x in tensors.items() if name not in gone}))

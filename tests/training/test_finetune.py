@@ -42,8 +42,14 @@ def test_it_continues_from_the_given_weights(data: FeatureSet, trained: Trained)
     assert float(history[0]["task"]) < float(trained.history[0]["task"])
 
 
-@pytest.mark.parametrize("name", ["modality.text.mean", "modality.audio.scale", "label_mean"])
-def test_scaling_is_fitted_to_the_data(data: FeatureSet, trained: Trained, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("modality.text.mean", "modality.audio.scale", "label_mean"),
+        *("linear.weight", "linear.bias", "modality.audio.beside.weight"),
+    ],
+)
+def test_scaling_and_linear_map_are_fitted_to_the_data(data: FeatureSet, trained: Trained, name: str) -> None:
     moved = {**trained.tensors, name: trained.tensors[name] + 5}
     tensors, history = finetune(trained.record, moved, data, PARAMS, epochs=1)
     assert np.array_equal(tensors[name], trained.tensors[name])

@@ -17,7 +17,16 @@ from mbd.training.joint import train_joint
 from mbd.training.optimiser import rate_factor
 from mbd.training.reproducibility import choose_device, reproducible
 from mbd.training.trained import Trained
-from tests.training.build import DIMS, backbone_of, joint_data, model_of, open_set, rewritten, small_params
+from tests.training.build import (
+    DIMS,
+    backbone_of,
+    joint_data,
+    model_of,
+    networks_alone,
+    open_set,
+    rewritten,
+    small_params,
+)
 
 
 def train(data: FeatureSet | Path, work: Path, *settings: str, params: Params | None = None) -> Trained:
@@ -54,9 +63,9 @@ def test_rows_that_are_read_from_files_batch_by_batch_give_the_same_bytes(
     assert all(from_files[name].tobytes() == tensor.tobytes() for name, tensor in in_memory.items())
 
 
-def test_the_best_epoch_on_valid_is_kept(data: Path, trained: Trained) -> None:
+def test_the_epoch_of_which_the_networks_are_best_on_valid_is_kept(data: Path, trained: Trained) -> None:
     valid = open_set(data).split("valid").load()
-    scores = model_of(trained).predict(valid.features, valid.available)
+    scores = networks_alone(trained.record, trained.tensors).predict(valid.features, valid.available)
     best = min(float(row["valid_mae"]) for row in trained.history)
     assert float(np.abs(scores - valid.labels).mean()) == pytest.approx(best, rel=1e-5)
 

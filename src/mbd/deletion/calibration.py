@@ -13,6 +13,7 @@ float64, so the result is that of one process.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import sqrt
+from typing import cast
 
 import numpy as np
 import torch
@@ -131,7 +132,7 @@ def reconstruction(modality: str) -> Losses:
 def _prediction(network: nn.Module, batch: Batch, generated: Collection[str], task: Task) -> Tensor:
     network, inputs, available = _parts(network, batch)
     complete = network.complete(inputs, available, {m: network.generate(m, inputs) for m in generated})
-    return supervised(network.head(network.fuse(complete, available)), batch[_LABELS], task)
+    return supervised(network.answer(network.fuse(complete, available), inputs, available), batch[_LABELS], task)
 
 
 def supervised(output: Tensor, labels: Tensor, task: Task) -> Tensor:
@@ -144,9 +145,9 @@ def supervised(output: Tensor, labels: Tensor, task: Task) -> Tensor:
 
 
 def _parts(network: nn.Module, batch: Batch) -> tuple[JointNetwork, dict[str, Tensor], dict[str, Tensor]]:
-    assert isinstance(network, JointNetwork)  # noqa: S101 -- these losses belong to it
-    available = {m: batch[_AVAILABLE + m] for m in network.modalities}
-    return network, {m: batch[m] for m in network.modalities}, available
+    own = cast(JointNetwork, network)  # these losses are only measured on the network of a Calibration
+    available = {m: batch[_AVAILABLE + m] for m in own.modalities}
+    return own, {m: batch[m] for m in own.modalities}, available
 
 
 def property_rows(network: JointNetwork) -> dict[str, LayerRow]:

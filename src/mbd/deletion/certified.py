@@ -132,7 +132,9 @@ def add_noise(vector: dict[str, Array], sigma: float, key: NoiseKey) -> dict[str
 def fresh_size(noised: dict[str, Array], sigma: float) -> dict[str, Array]:
     """Scale noised tensors to the size of fresh weights: matrices spread by 1/√(3 inputs), vectors zero (float32)."""
     return {
-        name: (array * (0.0 if array.ndim < 2 else 1 / (sigma * math.sqrt(3 * array.shape[-1])))).astype(np.float32)
+        name: (array * (0.0 if array.ndim < 2 else 1 / (sigma * math.sqrt(3 * max(array.shape[-1], 1))))).astype(
+            np.float32
+        )
         for name, array in noised.items()
     }
 
@@ -172,7 +174,8 @@ def _assumptions(record: ModelRecord, sensitivity: Sensitivity, settings: Deleti
         f"one of them differ by at most a factor e^{epsilon:g} and an addition of {delta:g}.",
         sensitivity.reason,
         f"The vector contains every tensor whose provenance in model.json names {names}, and the provenance is "
-        "correct. Mean and deviation that scale inputs and labels are recomputed from the retained data.",
+        "correct. Mean and deviation that scale inputs and labels, and a linear map beside networks, are recomputed "
+        "from the retained data.",
         "Noise is Gaussian and independent on each coordinate: the key stream of ChaCha20 under a fresh key is treated "
         "as random, and float64 arithmetic as exact.",
         "The steps after the noise (rescaling, fine-tuning, choice of the best epoch) read only the noised vector, the "

@@ -121,4 +121,4 @@ def _refuse_impossible(name: str, entry: TensorRecord) -> None:
         )
 
 
-_OTHER_METHODS = "use deletion.method=exact for a lattice; train any other model again"
+_OTHER_METHODS = "use deletion.method=exact, or train again without it"

@@ -1,16 +1,17 @@
 """Method `exact`: what is released never saw the modality.
 
-A lattice drops every tensor that saw it. Any other model is replaced by the one that was trained without it: the given
-reference, or one that is trained now, with the parameters and the seed of the model.
+A separable backbone (its registry object says so; the lattice is one) drops every tensor that saw it. Any other model
+is replaced by the one that was trained without it: the given reference, or one that is trained now, with the parameters
+and the seed of the model.
 
-On the lattice, whole modalities: every tensor whose provenance names one is dropped. The rest is byte for byte the
+Whole modalities of a separable model: every tensor whose provenance names one is dropped. The rest is byte for byte the
 model that training without these modalities gives (ε = 0), which anyone with the data can check by training it.
 
-Named subjects: the data without their recordings of the modality is what the new model is made from. On the lattice
-every module whose tag contains the modality is trained again on it; all other tensors stay unchanged, and projections
-and strengths of the other modalities are taken from them. Any other model is trained again. The result is byte for byte
-that of training without these recordings. Where training never read a split in which they have recordings, nothing is
-trained: the weights stay, because no number of them depends on these recordings.
+Named subjects: the data without their recordings of the modality is what the new model is made from. A backbone that
+can `retrain` trains every tensor again that has seen the modality; all others stay unchanged. Any other model is
+trained again. The result is byte for byte that of training without these recordings. Where training never read a split
+in which they have recordings, nothing is trained: the weights stay, because no number of them depends on these
+recordings.
 
 No state of training is kept for this, because sums over rows would not do. What a module sums are functions of a row's
 coordinates p = P(x), and the projection P (mean, deviation, principal directions) is made from the rows that are left:
@@ -34,9 +35,8 @@ from mbd.features.leave_out import leave_out
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.features import MANIFEST
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.model import DataRecord, LatticeSpec, ModelRecord, TensorRecord
+from mbd.formats.model import DataRecord, ModelRecord, TensorRecord
 from mbd.model.compatible import refuse_other_data
-from mbd.model.lattice import chosen_tags
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
@@ -173,13 +173,11 @@ def _delete_subjects(request: DeletionTarget, before: ModelBefore, params: Param
 def _training_reads(record: ModelRecord) -> tuple[str, ...]:
     """Return the splits that a model's numbers depend on.
 
-    The lattice in closed form reads train; everything else looks at valid to end its training. What an edit or a
-    fine-tuning has made of a model may depend on any split but test.
+    What an edit or a fine-tuning has made of a model may depend on any split.
     """
     if record.guarantee.kind not in ("none", "exact"):
         return ("train", "valid", "calibration", "test")
-    spec = LatticeSpec.model_validate(record.spec) if record.backbone == "lattice" else None
-    return ("train",) if spec and not spec.member and spec.splits == "train" else ("train", "valid")
+    return BACKBONES.get(record.backbone).recorded(record.spec).splits
 
 
 def _splits_with(data: FeatureSet, modality: str, subjects: frozenset[str]) -> tuple[str, ...]:
@@ -214,37 +212,14 @@ def _unchanged(before: ModelBefore) -> Remade:
 
 def _remade(modality: str, retained: FeatureSet, before: ModelBefore, params: Params) -> Remade:
     """Make the model again from data without the recordings: the modules that have seen the modality, or all of it."""
-    record = before.record
-    if not BACKBONES.get(record.backbone).separable:
+    record, backbone = before.record, BACKBONES.get(before.record.backbone)
+    if backbone.retrain is None:
         with tempfile.TemporaryDirectory() as work:
-            own = recorded_params(record, params)
-            trained = BACKBONES.get(record.backbone).train(retained, own, work=Path(work), progress=False)
+            trained = backbone.train(retained, recorded_params(record, params), work=Path(work), progress=False)
         return dict(trained.tensors), dict(trained.record.tensors), 0
-    tensors, provenance = _retrained(modality, retained, before, params)
+    tensors, provenance = backbone.retrain(modality, retained, record, before.tensors, params)
     kept = {name: t for name, t in record.tensors.items() if modality not in t.sees}
     return {name: before.tensors[name] for name in kept} | tensors, kept | provenance, len(kept)
-
-
-def _retrained(
-    modality: str, retained: FeatureSet, before: ModelBefore, params: Params
-) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
-    """Train all modules that hold the modality."""
-    # Dropping modules needs no training.
-    from mbd.training.lattice import FittedModalities, train_modules, training_rows  # noqa: PLC0415
-
-    record, seed = before.record, int(before.record.seed)
-    spec = LatticeSpec.model_validate(record.spec)
-    if spec.member:
-        from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
-
-        settings = params.training
-        training = Training(retained.folder, retained.manifest, spec, seed, settings.processes, settings.device)
-        tags = [tag for tag in chosen_tags(spec, record.modalities) if modality in tag]
-        with tempfile.TemporaryDirectory() as work:
-            return train_networks(training, tags, work=Path(work))[:2]
-    found = FittedModalities.in_model(before.tensors, [m for m in record.modalities if m != modality])
-    rows = training_rows(retained, spec)
-    return train_modules(rows, spec, seed=seed, classes=len(record.classes), only=modality, found=found)[:2]
 
 
 def _without(data: DataRecord, gone: set[str]) -> DataRecord:

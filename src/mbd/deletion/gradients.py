@@ -2,8 +2,9 @@
 
 For each parameter w_q: Σ_i g_iq, Σ_i |g_iq| or Σ_i g_iq², with g_iq = ∂L_i/∂w_q. The closed forms of
 :mod:`mbd.deletion.layers` cost one forward, one backward and one product for each layer. Before they are trusted,
-Σ_i g_iq of a few samples is compared with autograd; a parameter for which both differ (a weight that is also used
-outside its layer), and one of any other layer, goes through `torch.func`, sample by sample, and is listed.
+Σ_i g_iq of a few samples is compared with autograd. A parameter of no such layer is given to every sample as a copy
+(:mod:`mbd.deletion.copies`). Where that cannot be, and where both differ (a weight that is also used outside its
+layer), it goes through `torch.func`, sample by sample, and is listed.
 
 Sums are additive: a batch is finished before the next is read, and the sums of shards add up to those of the whole.
 Products have the network's precision and are added up in float64. Sums of |g| or g² in float32 are added without
@@ -11,6 +12,7 @@ rounding that way, so the order of batches and their distribution to processes d
 """
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from mbd.deletion.copies import Axes, axes_of_copies, copied
 from mbd.deletion.layers import Energy, LayerRow, Recorder, sample_axes, with_closed_form
 from mbd.deletion.per_sample import LARGEST, Explicit, Form, Gradient
 from mbd.model.contract import evaluating
@@ -93,7 +96,9 @@ def sum_over_samples(
             if layout is None:
                 layout = _Layout.of(call, _part(batch, slice(_TRIED)), rows or {})
                 sums.by_vmap, sums.unknown = layout.by_vmap, layout.unknown
-            _add(sums, call, batch, forms, layout)
+            samples, at_once = _samples(batch), layout.at_once(call)
+            for start in range(0, samples, at_once):
+                _add(sums, call, _part(batch, slice(start, start + at_once)), forms, layout)
     return sums
 
 
@@ -115,9 +120,10 @@ class _Call(nn.Module):
 def _add(sums: Sums, call: _Call, batch: Batch, forms: tuple[Form, ...], layout: "_Layout") -> None:
     """Add the sums of a batch."""
     samples = _samples(batch)
-    recorder = layout.recorder(call, samples)
+    recorder, copies = layout.recorder(call, samples), layout.copies(call, samples)
     with recorder.on():
-        values = call(batch)
+        values = call.with_parameters(copies, batch) if copies else call(batch)
+    recorder.given(copies)
     sums += Sums(samples)
     for column, form in enumerate(forms):
         norms = values.new_zeros(samples)
@@ -166,6 +172,8 @@ class _Layout:
     rows: Mapping[str, LayerRow]
     axes: Mapping[nn.Module, int]
     """on which axis of its input a layer has the samples"""
+    own: Mapping[str, Axes]
+    """parameters of which every sample is given a copy, and how these lie"""
     by_vmap: set[str]
     """parameters without a closed form"""
     unknown: set[str]
@@ -173,24 +181,53 @@ class _Layout:
 
     @classmethod
     def of(cls, call: _Call, batch: Batch, rows: Mapping[str, LayerRow]) -> "_Layout":
-        """Try both ways on a few samples."""
+        """Try all ways on a few samples."""
         samples = _samples(batch)
         sizes = (samples, samples - 1) if samples > 1 else (samples,)
         axes = sample_axes(call.network, lambda size: call(_part(batch, slice(size))), sizes)
-        layout = cls(rows, axes, set(), set())
+        layout = cls(rows, axes, {}, set(), set())
         differs = _without_closed_form(call, batch, layout)
+        own = _copied_parameters(call, batch, sorted(differs - with_closed_form(call.network, rows)))
+        differs -= set(own)
         if not differs:
-            return layout
+            return replace(layout, own=own)
         try:
             _by_vmap(call, _part(batch, slice(2)), 0, differs)
         except (RuntimeError, ValueError, TypeError) as error:  # an operation that vmap has no rule for
             _logger.debug("no gradients sample by sample of %s: %s", sorted(differs), error)
-            return cls(rows, axes, set(), differs)
-        return cls(rows, axes, differs, set())
+            return replace(layout, own=own, unknown=differs)
+        return replace(layout, own=own, by_vmap=differs)
+
+    def copies(self, call: _Call, samples: int) -> dict[str, Tensor]:
+        """Return the copies for a batch of so many samples, by parameter."""
+        return {name: copied(call.network.get_parameter(name), axes, samples) for name, axes in self.own.items()}
+
+    def at_once(self, call: _Call) -> int:
+        """Return for how many samples copies can be held at a time; without copies, for all."""
+        size = sum(call.network.get_parameter(name).numel() for name in self.own)
+        return max(1, LARGEST // size) if size else sys.maxsize
 
     def recorder(self, call: _Call, samples: int) -> Recorder:
         """Return a recorder for a batch of so many samples."""
         return Recorder(call.network, samples, self.rows, self.axes)
+
+
+def _copied_parameters(call: _Call, batch: Batch, names: Collection[str]) -> dict[str, Axes]:
+    """Return which of these parameters every sample can be given a copy of, and how the copies lie."""
+    samples = _samples(batch)
+    if not names or samples < 2:  # one sample cannot be told from the next
+        return {}
+    with torch.no_grad():
+        values = {size: call(_part(batch, slice(size))) for size in (samples, samples - 1)}
+
+    def axes_of(name: str) -> Axes | None:
+        return axes_of_copies(
+            call.network.get_parameter(name),
+            lambda copies, size: call.with_parameters({name: copies}, _part(batch, slice(size))),
+            values,
+        )
+
+    return {name: axes for name in names if (axes := axes_of(name))}
 
 
 def _without_closed_form(call: _Call, batch: Batch, layout: _Layout) -> set[str]:

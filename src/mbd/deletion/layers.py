@@ -9,6 +9,7 @@ output then gives the gradient of every sample i by the layer's parameters:
     Embedding    ∂L_i/∂E_v = Σ_t [id_it = v] g_it
     LayerNorm    ∂L_i/∂w = Σ_t g_it ∘ x̂_it,  ∂L_i/∂b = Σ_t g_it
     row          ∂L_i/∂P = Σ_t g_itᵀ W_P     a row P that every sample gets as the columns W_P of a Linear's input
+    copies       ∂L_i/∂P = g_i               any other parameter of which every sample can be given a copy (`copies`)
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -179,6 +180,22 @@ class _ProjectionUse:
             yield self.bias, Energy(uses[:, 0], row[:, 0])
 
 
+@dataclass(frozen=True)
+class _CopyUse:
+    """A parameter of which every sample has a copy."""
+
+    name: str
+    out: Tensor
+    shape: tuple[int, ...]
+    x: None = None
+
+    def gradients(self, g: Tensor) -> Iterator[tuple[str, Gradient]]:
+        yield self.name, Explicit(g.reshape(len(g), *self.shape))
+
+    def energies(self) -> Iterator[tuple[str, Energy]]:
+        yield from ()  # it is no layer's, and multiplied with nothing that is known
+
+
 def _number(value: int, like: Tensor) -> Tensor:
     return torch.tensor(float(value), dtype=torch.float64, device=like.device)
 
@@ -233,7 +250,7 @@ def sample_axes(network: nn.Module, run: Callable[[int], object], sizes: Collect
     return {layer: min(axes) for layer, axes in found.items() if axes}
 
 
-_Use = _LinearUse | _NormUse | _ConvUse | _EmbeddingUse | _ProjectionUse
+_Use = _LinearUse | _NormUse | _ConvUse | _EmbeddingUse | _ProjectionUse | _CopyUse
 
 
 class Recorder:
@@ -258,6 +275,11 @@ class Recorder:
         finally:
             for hook in hooks:
                 hook.remove()
+
+    def given(self, copies: Mapping[str, Tensor]) -> None:
+        """Record parameters of which every sample was given a copy, by their names."""
+        shapes = {name: tuple(self._network.get_parameter(name).shape) for name in copies}
+        self._uses.extend(_CopyUse(name, own, shapes[name]) for name, own in copies.items())
 
     def _note(self, layer: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
         axis, own = self._axes.get(layer), getattr(layer, "weight", None)
@@ -314,5 +336,6 @@ class Recorder:
 
     def largest_input(self) -> float:
         """Return the largest norm of what went into a layer for one sample."""
-        norms = [use.x.flatten(1).norm(dim=1).max() for use in self._uses if use.x.is_floating_point()]
+        inputs = [use.x for use in self._uses if use.x is not None and use.x.is_floating_point()]
+        norms = [x.flatten(1).norm(dim=1).max() for x in inputs]
         return float(torch.stack(norms).max()) if norms else 0.0

@@ -33,7 +33,9 @@ def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> 
             f"the method {name} deletes whole modalities, not those of single subjects",
             key="--subject",
             value=", ".join(subjects),
-            hint="train with model.backbone=lattice and delete with deletion.method=exact",
+            hint="train with model.backbone="
+            + " or ".join(name for name in BACKBONES.builtin if BACKBONES.get(name).separable)
+            + " and delete with deletion.method=exact",
         )
 
 

@@ -8,6 +8,7 @@ Deletion, verification and reports read this and nothing else. For every tensor:
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
@@ -43,6 +44,26 @@ class TensorRecord(Record):
     columns: tuple[ColumnRange, ...] = ()
 
 
+@dataclass(frozen=True)
+class RecordedTraining:
+    """What the `spec` of a model says about its training."""
+
+    model: dict[str, Any]
+    """parameters of the section `model`, besides the backbone"""
+    training: dict[str, Any]
+    """parameters of the section `training` that are recorded"""
+    complete: bool
+    """whether the bytes of the model depend on no other settings"""
+    splits: tuple[str, ...] = ("train", "valid")
+    """splits that the weights depend on; most trainings choose an epoch by valid rows"""
+
+    @classmethod
+    def of_plugin(cls, spec: dict[str, Any]) -> Self:
+        """Return what the spec of a backbone says that another package adds: its options, and `training`."""
+        training = dict(spec.get("training") or {})
+        return cls({"options": {k: v for k, v in spec.items() if k != "training"}}, training, complete=bool(training))
+
+
 class ModuleSpec(Record):
     """`spec` of a model whose backbone is the import path of a factory."""
 
@@ -57,6 +78,12 @@ class ModuleSpec(Record):
     training: dict[str, Any] = Field(default_factory=dict)
     """settings with which it was trained; empty: it was trained elsewhere"""
 
+    def recorded(self) -> RecordedTraining:
+        """Return how the model was trained."""
+        branches = {m: names for m, names in self.branches.items() if m in self.shapes}
+        model = {"options": self.options, "branches": branches}
+        return RecordedTraining(model, self.training, complete=bool(self.training))
+
 
 def recorded_training(training: TrainingSettings) -> dict[str, Any]:
     """Return what the bytes of a model depend on, of the settings of its training."""
@@ -66,6 +93,8 @@ def recorded_training(training: TrainingSettings) -> dict[str, Any]:
 class JointSpec(JointSettings):
     """`spec` of a joint model."""
 
+    linear_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """as in the parameters; a version that did not record it had no linear map"""
     training: dict[str, Any] = Field(default_factory=dict)
     """settings with which it was trained; empty: a version trained it that did not record them"""
 
@@ -73,6 +102,10 @@ class JointSpec(JointSettings):
     def settings(self) -> JointSettings:
         """The same as parameters."""
         return JointSettings.model_validate(self.model_dump(exclude={"training"}))
+
+    def recorded(self) -> RecordedTraining:
+        """Return how the model was trained."""
+        return RecordedTraining({"joint": self.settings}, self.training, complete=bool(self.training))
 
 
 class LatticeSpec(LatticeSettings):
@@ -91,6 +124,12 @@ class LatticeSpec(LatticeSettings):
         optional = ("member", "options", "tags", "shapes", "source", "training")
         defaults = type(self)().model_dump(mode="json")
         return {key: value for key, value in plain.items() if key not in optional or value != defaults[key]}
+
+    def recorded(self) -> RecordedTraining:
+        """Return how the model was trained; modules in closed form need no settings of a training loop."""
+        own = LatticeSettings.model_validate({name: getattr(self, name) for name in LatticeSettings.model_fields})
+        splits = ("train",) if not self.member and self.splits == "train" else ("train", "valid")
+        return RecordedTraining({"lattice": own}, self.training, not self.member or bool(self.training), splits)
 
     def without(self, gone: Collection[str]) -> Self:
         """Return the spec of the lattice without these modalities."""

@@ -73,7 +73,7 @@ class JointBackbone:
             inputs = network.standardise(raw, there)
             generated = {m: network.generate(m, inputs) for m in inputs} if network.shape.reconstruction else {}
             z = network.fuse(network.complete(inputs, there, generated), there)
-            network.head(z)
+            network.answer(z, inputs, there)
             if network.shape.property_pathway:
                 for m, path in network.modality.items():
                     specific, invariant = path.decompose(inputs[m])
@@ -176,9 +176,9 @@ def _owner(name: str) -> tuple[str | None, str]:
 
 def _raw_inputs(owner: str | None, part: str, modalities: Mapping[str, int]) -> dict[str, int]:
     """Return the modalities, in order, whose raw inputs the tensor multiplies."""
-    if part == "fusion.hidden.weight":
+    if part in ("fusion.hidden.weight", "linear.weight"):
         return dict(modalities)
-    if part == "generator.hidden.weight":
+    if part in ("generator.hidden.weight", "beside.weight"):
         return {m: d for m, d in modalities.items() if m != owner}
     if owner and part in ("decomposition.hidden.weight", "projection.weight"):
         return {owner: modalities[owner]}

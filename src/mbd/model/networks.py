@@ -5,10 +5,14 @@ With X^m standardised and zero where it is missing:
     X̂^m = G_m(X^{\m}, P^m)       generator, from the other modalities and the property embedding P^m (1 × d_p)
     Z    = F(X^1, …, X^M)         fusion; a missing X^m is replaced by X̂^m first
     ŷ    = C(Z)                   head
+    ŷ    = (1 − s) C(Z) + s L(X)  with a linear map L beside it, to which s = `linear_share` of the output belongs:
+    L(X) = b + Σ_{m there} (W_m X^m + Σ_{k there} W_{m,k} X^k)
     Σ^m, μ^m = DE_m(X^m)          decomposition into what is the sample's own and what all samples share (d_p each)
     X̃^m = B_m(Z)                 back-translation, to be compared with Σ^m (d_p)
 
-All that exists for one modality alone hangs below `modality.NAME`; what remains (F and C) is shared.
+W_{m,k} is what changes in the weight of X^k where m is there too, so that each set of modalities has weights of its
+own. All that exists for one modality alone (also W_{m,·}) hangs below `modality.NAME`; what remains (F, C, b and all
+W_m side by side) is shared.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,12 +46,12 @@ class Perceptron(nn.Module):
 
 
 class Pathway(nn.Module):
-    """All that exists for one modality alone: its scaling, G_m, P^m, DE_m and B_m."""
+    """All that exists for one modality alone: its scaling, G_m, P^m, DE_m, B_m and W_{m,·}."""
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, dim: int, dim_of_others: int, shape: JointSettings) -> None:
+    def __init__(self, dim: int, dim_of_others: int, outputs: int, shape: JointSettings) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
@@ -61,6 +65,8 @@ class Pathway(nn.Module):
             self.back_translation = Perceptron(shape.embedding, shape.hidden, d_p)
         if not shape.fusion:
             self.projection = nn.Linear(dim, shape.embedding)
+        if shape.linear_share:
+            self.beside = nn.Linear(dim_of_others, outputs, bias=False)
 
     def decompose(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return Σ^m and μ^m of each row."""
@@ -95,13 +101,22 @@ class JointNetwork(nn.Module):
         super().__init__()
         self.modalities, self.shape = dict(modalities), shape
         total = sum(modalities.values())
-        self.modality = PerModality({m: Pathway(d, total - d, shape) for m, d in modalities.items()})
+        self.modality = PerModality({m: Pathway(d, total - d, outputs, shape) for m, d in modalities.items()})
         self.owned = {m: (f"modality.{dotless(m)}",) for m in modalities}
         if shape.fusion:
             self.fusion = Perceptron(total, shape.hidden, shape.embedding)
         self.head = nn.Linear(shape.embedding, outputs)
+        if shape.linear_share:
+            self.linear = nn.Linear(total, outputs)
         self.register_buffer("label_mean", torch.zeros(1))
         self.register_buffer("label_scale", torch.ones(1))
+
+    def in_closed_form(self) -> list[str]:
+        """Return the parameters of L: they are computed from the train rows at once, and no step moves them."""
+        if not self.shape.linear_share:
+            return []
+        owned = [f"modality.{dotless(m)}.beside.weight" for m in self.modalities]
+        return ["linear.weight", "linear.bias", *owned]
 
     def standardise(self, features: Inputs, available: Inputs) -> dict[str, Tensor]:
         """Return the inputs on the scale of the train rows, zero where a modality is missing."""
@@ -113,11 +128,10 @@ class JointNetwork(nn.Module):
     def generate(self, modality: str, inputs: Inputs) -> Tensor:
         r"""Return X̂^m = G_m(X^{\m}, P^m) for zero-padded standardised inputs."""
         path = self.modality[modality]
-        # Of a single modality without property pathway there is nothing to generate from: an input of no columns.
-        parts = [inputs[modality][:, :0], *(x for m, x in inputs.items() if m != modality)]
+        others = _others(modality, inputs)
         if self.shape.property_pathway:
-            parts.append(path.property.expand(len(inputs[modality]), -1))
-        generated: Tensor = path.generator(torch.cat(parts, dim=1))
+            others = torch.cat([others, path.property.expand(len(others), -1)], dim=1)
+        generated: Tensor = path.generator(others)
         return generated
 
     def complete(self, inputs: Inputs, available: Inputs, generated: Inputs) -> dict[str, Tensor]:
@@ -137,14 +151,41 @@ class JointNetwork(nn.Module):
         there = torch.stack([available[m] for m in inputs]).to(projections.dtype)[:, :, None]
         return (projections * there).sum(0) / there.sum(0)
 
+    def map_linearly(self, inputs: Inputs, available: Inputs) -> Tensor:
+        """Return L(X) of zero-padded standardised inputs."""
+        out: Tensor = self.linear(torch.cat(list(inputs.values()), dim=1))
+        if len(inputs) > 1:
+            for m, path in self.modality.items():
+                out = out + path.beside(_others(m, inputs)) * available[m][:, None]
+        return out
+
+    def answer(self, z: Tensor, inputs: Inputs, available: Inputs) -> Tensor:
+        """Return ŷ of Z and of zero-padded standardised inputs, on the scale on which labels are learnt."""
+        out: Tensor = self.head(z)
+        if share := self.shape.linear_share:
+            out = (1 - share) * out + share * self.map_linearly(inputs, available)
+        return out
+
     def embed(self, features: Inputs, available: Inputs) -> Tensor:
-        """Return Z of raw features; a generator runs only if a row needs it."""
-        inputs = self.standardise(features, available)
+        """Return Z of raw features."""
+        return self._embed(self.standardise(features, available), available)
+
+    def _embed(self, inputs: Inputs, available: Inputs) -> Tensor:
+        """Return Z of standardised inputs; a generator runs only if a row needs it."""
         needed = [m for m in inputs if self.shape.reconstruction and not bool(available[m].all())]
         generated = {m: self.generate(m, inputs) for m in needed}
         return self.fuse(self.complete(inputs, available, generated), available)
 
     def forward(self, features: Inputs, available: Inputs) -> Tensor:
         """Return scores on the labels' own scale (n × 1), or logits (n × classes), of raw features."""
-        out: Tensor = self.head(self.embed(features, available)) * self.label_scale + self.label_mean
-        return out
+        inputs = self.standardise(features, available)
+        return self.to_labels(self.answer(self._embed(inputs, available), inputs, available))
+
+    def to_labels(self, answer: Tensor) -> Tensor:
+        """Return an answer on the labels' own scale."""
+        return answer * self.label_scale + self.label_mean
+
+
+def _others(modality: str, inputs: Inputs) -> Tensor:
+    """Return all inputs but one side by side; of a single modality a matrix of no columns."""
+    return torch.cat([inputs[modality][:, :0], *(x for m, x in inputs.items() if m != modality)], dim=1)

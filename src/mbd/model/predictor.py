@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from mbd.errors import DataError, UsageError
 from mbd.formats.features import Shape, lengths_of
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord
+from mbd.formats.model import JointSpec, LatticeSpec, ModelRecord, ModuleSpec, RecordedTraining, TensorRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import refuse_foreign
 from mbd.registry import BACKBONES, lazy
@@ -88,6 +88,11 @@ class Backbone:
     """`finetune(record, tensors, feature_set, params, *, epochs)`: trains further, `epochs` (a number, or `auto`)"""
     spec_without: Callable[[dict[str, Any], Collection[str]], dict[str, Any]] = lambda spec, _: spec
     """`spec_without(spec, gone)`: what `spec` in the record is when training never had the modalities `gone`"""
+    recorded: Callable[[dict[str, Any]], RecordedTraining] = RecordedTraining.of_plugin
+    """`recorded(spec)`: how a model with this `spec` in its record was trained"""
+    retrain: "Callable[..., tuple[dict[str, Array], dict[str, TensorRecord]]] | None" = None
+    """`retrain(modality, feature_set, record, tensors, params)`: trains again, on other recordings of the modality, the
+    tensors that have seen it; None: all of the model is trained again"""
     in_parts: bool = False
     """whether `train` also takes `part` and `join`: several machines train a part each, and one joins them"""
 
@@ -246,12 +251,15 @@ JOINT = Backbone(
     methods=("surgery", "certified", "exact"),
     separable=False,
     finetune=lazy("mbd.training.joint:finetune", "training", "train"),
+    recorded=lambda spec: JointSpec.model_validate(spec).recorded(),
 )
 LATTICE = Backbone(
     train=lazy("mbd.training.lattice:train_lattice", "training", "train"),
     load=lazy("mbd.model.lattice:from_tensors", "a lattice model", "train"),
     methods=("exact",),
     spec_without=lambda spec, gone: LatticeSpec.model_validate(spec).without(gone).to_plain(),
+    recorded=lambda spec: LatticeSpec.model_validate(spec).recorded(),
+    retrain=lazy("mbd.training.lattice:retrain", "training", "train"),
     in_parts=True,
 )
 MODULE = Backbone(
@@ -260,5 +268,6 @@ MODULE = Backbone(
     methods=("surgery", "certified", "exact"),
     separable=False,
     finetune=lazy("mbd.training.module:finetune", "training", "train"),
+    recorded=lambda spec: ModuleSpec.model_validate(spec).recorded(),
 )
 """any PyTorch module, by the import path of its factory"""

@@ -1,7 +1,8 @@
 """Step `compare`: the three kinds of guarantee side by side, for one modality of the same data.
 
 The deletion that was made is one column; the other methods are carried out beside it, as far as model and data allow:
-exact on a lattice (trained for it if the model is not a lattice), certified and surgery on the model itself.
+exact on a separable model (a lattice, trained for it if the model is not separable), certified and surgery on the model
+itself.
 
     comparison.json    every column
     comparison.txt     the table, 100 columns wide
@@ -24,6 +25,7 @@ from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
+from mbd.registry import BACKBONES
 from mbd.report.page.audit import leaks
 from mbd.report.page.words import proven
 from mbd.report.text import table
@@ -35,7 +37,6 @@ NAME = "compare"
 COMPARISON = "comparison.json"
 TABLE = "comparison.txt"
 METHODS = ("exact", "certified", "surgery")
-_LATTICE = "lattice"
 _WIDTH = 100
 _LOG = logging.getLogger(__name__)
 
@@ -149,13 +150,14 @@ def _others(
     """Carry out and attack the methods that the deletion was not made by; enter those that cannot be in `left_out`."""
     backbone, gone = load_model(model, verify=False)[0].backbone, made.request.modalities
     for method in METHODS:
-        own, folder, on_lattice = _settings(params, method, work / method), work / method, method == "exact"
+        folder, kind = work / method, _separable(backbone) if method == "exact" else backbone
+        own = _settings(params, method, kind, folder)
         if method == made.method:
             continue
-        _LOG.info("for comparison: %s on %s", method, _LATTICE if on_lattice else backbone)
+        _LOG.info("for comparison: %s on %s", method, kind)
         base, beside = model, reference
         try:
-            if on_lattice and backbone != _LATTICE:
+            if kind != backbone:
                 base, beside = folder / "model", folder / "reference"
                 train.run(own, features, base)
                 train.run(own, features, beside, without=gone)
@@ -164,7 +166,12 @@ def _others(
             left_out[method] = error.problem
 
 
-def _settings(params: Params, method: str, folder: Path) -> Params:
+def _separable(backbone: str) -> str:
+    """Return the backbone if exact deletion drops parts of it; else the built-in one of which that is true."""
+    return next(name for name in (backbone, *BACKBONES.builtin) if BACKBONES.get(name).separable)
+
+
+def _settings(params: Params, method: str, backbone: str, folder: Path) -> Params:
     sections: dict[str, Any] = {
         "deletion": params.deletion.model_copy(update={"method": method, "ledgers": str(folder / "ledgers")}),
         "attacks": params.attacks.model_copy(
@@ -172,7 +179,7 @@ def _settings(params: Params, method: str, folder: Path) -> Params:
         ),
     }
     if method == "exact":
-        sections["model"] = params.model.model_copy(update={"backbone": _LATTICE})
+        sections["model"] = params.model.model_copy(update={"backbone": backbone})
     return params.model_copy(update=sections)
 
 

@@ -6,8 +6,12 @@ nothing new at test time.
 Border cases need no special treatment: a modality that is constant, or that no train row has, is zero once
 standardised and adds nothing; with one class, or with equal train labels, the model learns to predict just that.
 
-Fine-tuning continues from given weights with the same objective and draws; the scaling of inputs and labels is fitted
-again to the data given.
+The linear map beside the networks is computed before the first epoch (:mod:`mbd.training.linear`), and stays. The
+networks learn the labels by themselves, not what the map leaves over, because its errors on train rows are too small;
+so is their epoch chosen by themselves. The squared error of a mean of predictors is at most the mean of their errors.
+
+Fine-tuning continues from given weights with the same objective and draws; the linear map and the scaling of inputs and
+labels are fitted again to the data given.
 """
 
 from collections.abc import Mapping
@@ -15,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from mbd.features.contract import FeatureSet
 from mbd.formats.model import JointSpec, ModelRecord, recorded_training
@@ -25,6 +30,7 @@ from mbd.tensors import Array
 from mbd.training.data import RawRows, TrainingRows, initial_scaling, rows_with_something
 from mbd.training.distributed import ProcessGroup, join_group
 from mbd.training.draws import initial_weights, steps_of_epoch
+from mbd.training.linear import linear_map
 from mbd.training.loop import TrainingRun, as_tensors, finetuning, mean_of_terms
 from mbd.training.objective import TERMS, forward, objective
 from mbd.training.optimiser import Optimiser
@@ -65,19 +71,27 @@ class JointRun(TrainingRun):
 
     def __init__(self, feature_set: FeatureSet, params: Params, group: ProcessGroup) -> None:
         feature_set.require_vectors("joint")
-        manifest, train = feature_set.manifest, rows_with_something(feature_set, "train")
+        train, valid = (rows_with_something(feature_set, split) for split in ("train", "valid"))
+        manifest, classes = feature_set.manifest, len(feature_set.manifest.classes)
         task, training, self.shape = manifest.task, params.training, params.model.joint
         device = choose_device(training.device, group.local_rank)
-        network = _new_network(feature_set.modalities, max(len(manifest.classes), 1), params)
-        network.load_state_dict(as_tensors(initial_scaling(train, task)), strict=False)
+        network = _new_network(feature_set.modalities, max(classes, 1), params)
+        scaling = initial_scaling(train, task)
+        fitted = linear_map(train, valid, scaling, classes) if self.shape.linear_share else {}
+        network.load_state_dict(as_tensors(scaling | fitted), strict=False)
         network.to(device)
+        for name in network.in_closed_form():
+            network.get_parameter(name).requires_grad_(False)
         self.steps_per_epoch = -(-len(train) // training.batch_size)
         properties = [f"modality.{m}.property" for m in manifest.modalities]
         optimiser = Optimiser(network, training, self.steps_per_epoch * training.epochs, properties)
-        valid = RawRows.of(rows_with_something(feature_set, "valid"), task, device)
-        super().__init__(network, optimiser, valid, task, training, group)
+        super().__init__(network, optimiser, RawRows.of(valid, task, device), task, training, group)
         self.rows = TrainingRows.of(train, network, task, device)
         self.snapshot_key = self.key(params_digest(self.shape), feature_set)
+
+    def answers(self, rows: RawRows) -> Tensor:
+        """Return what the networks answer without the linear map, which is the same in every epoch."""
+        return self.network.to_labels(self.network.head(self.network.embed(rows.features, rows.available)))
 
     def epoch(self, number: int) -> dict[str, float]:
         """Train one epoch; return the mean of every term over its rows."""
@@ -127,7 +141,7 @@ def finetune(
     model = params.model.model_copy(update={"joint": JointSpec.model_validate(record.spec).settings})
     with reproducible(training.threads):
         run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), ProcessGroup())
-        weights = {name: tensors[name] for name, _ in run.network.named_parameters()}
+        weights = {name: tensors[name] for name, p in run.network.named_parameters() if p.requires_grad}
         run.network.load_state_dict(as_tensors(weights), strict=False)
         run.finetune(epochs)
     return run.state.best or to_tensor_dict(run.network), run.state.history

@@ -118,8 +118,13 @@ class TrainingRun(ABC):
             raise _not_finite(f"the error on the valid split ({self.criterion})", f"after epoch {epoch}", score)
         return score
 
-    def _errors(self, rows: RawRows) -> Tensor:
+    def answers(self, rows: RawRows) -> Tensor:
+        """Return what is compared with the labels of valid rows."""
         output: Tensor = self.network(rows.features, rows.available)
+        return output
+
+    def _errors(self, rows: RawRows) -> Tensor:
+        output = self.answers(rows)
         if self.task == "classification":
             return task_loss(output, rows.labels, self.task)
         return (output[:, 0] - rows.labels).abs()

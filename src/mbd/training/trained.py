@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import DataRecord, JointSpec, LatticeSpec, ModelRecord, ModuleSpec
+from mbd.formats.model import DataRecord, ModelRecord
 from mbd.params import Params
-from mbd.params.learning import LatticeSettings, ModelSettings, TrainingSettings
+from mbd.params.learning import ModelSettings, TrainingSettings
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
@@ -17,28 +17,14 @@ T = TypeVar("T")
 
 def training_is_recorded(record: ModelRecord) -> bool:
     """Whether the record holds all settings that the bytes of the model depend on."""
-    closed_form = record.backbone == "lattice" and not record.spec.get("member")
-    return closed_form or bool(record.spec.get("training"))
+    return BACKBONES.get(record.backbone).recorded(record.spec).complete
 
 
 def recorded_params(record: ModelRecord, params: Params) -> Params:
     """Return the parameters with architecture, settings of the training (where recorded) and seed of a model."""
-    known: dict[str, object] = {}
-    if record.backbone == "lattice":
-        lattice = LatticeSpec.model_validate(record.spec)
-        known = lattice.training
-        own = {name: getattr(lattice, name) for name in LatticeSettings.model_fields}
-        model = ModelSettings(backbone=record.backbone, lattice=LatticeSettings.model_validate(own))
-    elif BACKBONES.is_path(record.backbone):
-        module = ModuleSpec.model_validate(record.spec)
-        known = module.training
-        branches = {m: names for m, names in module.branches.items() if m in module.shapes}
-        model = ModelSettings(backbone=record.backbone, options=module.options, branches=branches)
-    else:
-        joint = JointSpec.model_validate(record.spec)
-        known = joint.training
-        model = ModelSettings(backbone=record.backbone, joint=joint.settings)
-    training = {**params.training.model_dump(), **known, "seed": int(record.seed)}
+    known = BACKBONES.get(record.backbone).recorded(record.spec)
+    model = ModelSettings.model_validate({"backbone": record.backbone, **known.model})
+    training = {**params.training.model_dump(), **known.training, "seed": int(record.seed)}
     return params.model_copy(update={"model": model, "training": TrainingSettings.model_validate(training)})
 
 

@@ -40,15 +40,17 @@ def _joint(record: ModelRecord, outputs: int, _: Mapping[str, Shape]) -> Iterato
     modalities, spec = record.modalities, JointSpec.model_validate(record.spec)
     total = sum(modalities.values())
     for modality, dim in modalities.items():
-        yield from _pathway(f"modality.{dotless(modality)}", dim, total - dim, spec)
+        yield from _pathway(f"modality.{dotless(modality)}", dim, total - dim, outputs, spec)
     if spec.fusion:
         yield from _perceptron("fusion", total, spec.hidden, spec.embedding)
     yield from _linear("head", spec.embedding, outputs)
+    if spec.linear_share:
+        yield from _linear("linear", total, outputs)
     yield "label_mean", (1,)
     yield "label_scale", (1,)
 
 
-def _pathway(name: str, dim: int, dim_of_others: int, spec: JointSpec) -> Iterator[tuple[str, Shape]]:
+def _pathway(name: str, dim: int, dim_of_others: int, outputs: int, spec: JointSpec) -> Iterator[tuple[str, Shape]]:
     d_p = spec.property_dim
     yield f"{name}.mean", (dim,)
     yield f"{name}.scale", (dim,)
@@ -61,6 +63,8 @@ def _pathway(name: str, dim: int, dim_of_others: int, spec: JointSpec) -> Iterat
         yield from _perceptron(f"{name}.back_translation", spec.embedding, spec.hidden, d_p)
     if not spec.fusion:
         yield from _linear(f"{name}.projection", dim, spec.embedding)
+    if spec.linear_share:
+        yield f"{name}.beside.weight", (outputs, dim_of_others)
 
 
 def _lattice(record: ModelRecord, outputs: int, present: Mapping[str, Shape]) -> Iterator[tuple[str, Shape]]:

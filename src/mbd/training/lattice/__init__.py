@@ -10,6 +10,7 @@ modalities have found alone (:class:`FittedModalities`) is still what training w
 """
 
 import os
+import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -98,6 +99,24 @@ def train_lattice(
         sha256="",
     )
     return Trained(record, tensors, report)
+
+
+def retrain(
+    modality: str, retained: FeatureSet, record: ModelRecord, tensors: Mapping[str, Array], params: Params
+) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
+    """Train all modules that hold the modality; projections and strengths of the others come from `tensors`."""
+    spec, seed = LatticeSpec.model_validate(record.spec), int(record.seed)
+    if spec.member:
+        from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
+
+        settings = params.training
+        training = Training(retained.folder, retained.manifest, spec, seed, settings.processes, settings.device)
+        tags = [tag for tag in chosen_tags(spec, record.modalities) if modality in tag]
+        with tempfile.TemporaryDirectory() as work:
+            return train_networks(training, tags, work=Path(work))[:2]
+    found = FittedModalities.in_model(tensors, [m for m in record.modalities if m != modality])
+    rows = training_rows(retained, spec)
+    return train_modules(rows, spec, seed=seed, classes=len(record.classes), only=modality, found=found)[:2]
 
 
 def _spec(feature_set: FeatureSet, params: Params) -> tuple[LatticeSpec, list[Tag]]:
