@@ -27,7 +27,7 @@ from tests.golden.certificates.cases import HERE, GoldenCase, write_case
 from tests.golden.certificates.faults import FAULTS, Workshop
 
 _GOOD = {
-    "subjects": "the audio of one subject forgotten by a lattice, bit for bit",  # first: its model still takes audio
+    "subjects": "the audio of one subject forgotten by a lattice, bit for bit",
     "surgery": "audio cut out of a joint model; the guarantee is empirical",
     "certified": "audio deleted from a joint model within (ε, δ)",
     "exact": "audio dropped from a lattice, bit for bit",
@@ -96,7 +96,8 @@ def _good(authority: CertificateAuthority, kind: str, why: str, out: Path) -> No
             ["audio"],
             leakage,
         )
-    authority.publish(kind, leakage=leakage)
+    # The other models have heard the subject, so they cannot be released under the same name.
+    authority.publish(kind, leakage=leakage, model="assistant" if kind == "subjects" else "sentiment")
     keep(authority, kind, out)
     write_case(out, GoldenCase(why=why, at=now() + timedelta(days=1), decision="authentic"))
 
