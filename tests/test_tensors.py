@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save_file
@@ -119,6 +119,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, max_dims=2, max_side=6), elements=st.floats(width=32)),
     st.integers(1, 23),
 )
+@example(np.array(0x7FFFFFFF, np.uint32).view(np.float32), 1)  # NaN with all bits set
 def test_rounding_keeps_the_nearest_number_of_so_many_bits(array: Array, bits: int) -> None:
     rounded = round_mantissa(array, bits)
     assert (rounded.dtype, rounded.shape) == (array.dtype, array.shape)

@@ -214,8 +214,9 @@ def round_mantissa(array: Array, bits: int) -> Array:
     low, one = integer((1 << (mantissa - bits)) - 1), integer(1)
     up = (low >> one) + ((raw >> integer(mantissa - bits)) & one)
     rounded = ((raw + up) & ~low).view(array.dtype)
-    # The largest numbers would become infinite; infinity and NaN have a mantissa of their own.
-    return np.where(np.isfinite(rounded), rounded, np.where(np.isfinite(array), (raw & ~low).view(array.dtype), array))
+    # The largest numbers would become infinite; infinity and NaN have a mantissa of their own, which may overflow.
+    nearest = np.where(np.isfinite(rounded), rounded, (raw & ~low).view(array.dtype))
+    return np.where(np.isfinite(array), nearest, array)
 
 
 def within_mantissa(array: Array, bits: int) -> bool:

@@ -72,7 +72,7 @@ def test_list_shows_the_state_of_every_certificate(workspace: CertificateWorkspa
         workspace.run("certificate", "list", workspace.store)
     (workspace.folder / "store").mkdir()
     assert "no certificate" in workspace.run("certificate", "list", workspace.store).output
-    states = {workspace.certified("subjects"): "outdated", workspace.certified("surgery"): "valid"}
+    states = {workspace.certified("subjects"): "outdated", workspace.certified("exact"): "valid"}
     shown = workspace.run("certificate", "list", workspace.store).output
     assert all(digest[:16] in shown for digest in states)
     assert "audio of some subjects" in shown

@@ -2,6 +2,7 @@
 
 import gc
 import os
+from itertools import pairwise
 from pathlib import Path
 
 from mbd.certificate.envelope import PAYLOAD_TYPE, sign
@@ -62,6 +63,7 @@ def test_memory_stays_flat_over_many_requests(tmp_path: Path) -> None:
             gc.collect()
             return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-        before = ask(300)
-        after = ask(1000)
-    assert after - before < 1000 * 1024, f"{(after - before) / 1000:.0f} bytes for each request"
+        sizes = [ask(500) for _ in range(4)]
+    # A leak grows all the time; what the process sets aside once, for whatever ran in it before, does not.
+    grown = min(after - before for before, after in pairwise(sizes)) / 500
+    assert grown < 1024, f"{grown:.0f} bytes for each request"
