@@ -355,6 +355,20 @@ def test_a_missing_certificate_is_an_error(authority: CertificateAuthority, tmp_
         authority.verify_in_store("0" * 64, tmp_path)
 
 
+def test_a_store_without_weights_says_nothing_about_any(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
+    authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
+    published = authority.publish("exact")
+    digests = statement_in(published).digests
+    objects = tmp_path / "authority" / "store" / "objects" / "sha256"
+    (objects / digests[WEIGHTS]).unlink()
+    verdict = authority.verify_in_store(sha256_file(published / CERTIFICATE), tmp_path / "there")
+    assert (verdict.decision, verdict.model) == ("verified", None)
+    assert digest_name(WEIGHTS) in outcomes(verdict, "not checkable")
+    (objects / digests[MODEL]).unlink()
+    verdict = authority.verify_in_store(sha256_file(published / CERTIFICATE), tmp_path / "again")
+    assert outcomes(verdict, "failed") == {digest_name(MODEL)}
+
+
 def test_an_object_that_was_exchanged_in_the_store_is_named(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
     authority = CertificateAuthority.make(model_workspace, tmp_path / "authority")
     published = authority.publish("exact")

@@ -77,7 +77,10 @@ def from_store(store: Store, digest: str, folder: Path, model: Path | None = Non
         try:
             store.fetch(object_name(sha256), folder / name, sha256=sha256)
             files[name] = [folder / name]
-        except (NotThereError, VerificationError) as error:
+        except NotThereError as error:
+            if name != WEIGHTS:  # a server need not give them away: then nothing is said about any weights
+                broken[name] = error.problem
+        except VerificationError as error:
             broken[name] = error.problem
     _add_model(files, broken, model)
     places = {name: tuple(found) for name, found in files.items()}
