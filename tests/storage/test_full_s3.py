@@ -9,6 +9,8 @@ from mbd.storage import open_store
 from mbd.storage.store import NotWritableError, Store, StoreError
 from tests.storage.s3_server import BUCKET, CREDENTIALS, Refusal, S3Server, s3_server
 
+pytest.importorskip("boto3")
+
 URL = f"s3://{BUCKET}/mbd"
 
 
