@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
+import boto3  # noqa: F401 -- without it this module is left out
 import pytest
 
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import NotWritableError, Store, StoreError
 from tests.storage.s3_server import BUCKET, CREDENTIALS, Refusal, S3Server, s3_server
-
-pytest.importorskip("boto3")
 
 URL = f"s3://{BUCKET}/mbd"
 
