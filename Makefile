@@ -68,7 +68,7 @@ differential: $(STAMP) ## 10,000 changed certificates for mbd verify, and for th
 
 test-services: $(STAMP) ## tests against real servers (installs them with apt, starts them on loopback)
 	tests/integration/install-servers
-	pytest -n 2 --dist loadfile -m services tests/integration
+	pytest -n 2 --dist loadfile --no-loadscope-reorder -m services tests/integration
 
 cluster: $(STAMP) ## a real Kubernetes on this machine, in a network of its own, until Ctrl-C (compiles it once; needs Go)
 	tests/cluster/prepare
