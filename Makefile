@@ -3,8 +3,6 @@ VENV   ?= .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# One process more than there are cores, because some tests wait.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
 STAGES := dvc.yaml compare/dvc.yaml release/dvc.yaml
 # Debian installs servers in sbin, which is not always in the path.
 export PATH := $(abspath $(VENV))/bin:$(PATH):/usr/sbin:/sbin
@@ -51,7 +49,7 @@ demo: $(STAMP) ## the story over HTTP: a server, a worker and a client on this m
 	@python deploy/demo.py
 
 test: $(STAMP) ## all tests that need no server
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n $(WORKERS) --dist worksteal -m 'not services and not cluster'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto --dist worksteal -m 'not services and not cluster'
 
 test-bare: ## the auditor's install, without torch, kfp, dvc and boto3: certificates, storage, golden files
 	$(PYTHON) -m venv $(VENV)-bare
