@@ -1,10 +1,11 @@
 """Threads in the background: each does one thing until it is stopped, and can be woken from a pause."""
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 
-class Background:
+class Background(ABC):
     """One thread; a subclass says in :meth:`_run` what it does.
 
     Args:
@@ -38,8 +39,9 @@ class Background:
         if self.alive:
             self._thread.join(self._stop_seconds)
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """Do the thread's work until it is stopped."""
 
     def _repeat(self, work: Callable[[], object], seconds: float) -> None:
         """Do something again and again, with pauses of so many seconds, which :meth:`wake` ends."""

@@ -23,8 +23,8 @@ def rows_of(seed: int, n: int = 240, classes: int = 4, skew: float = 1.0) -> Log
     """Rows whose first columns tell the class, the first class being the most frequent."""
     draw = np.random.default_rng(seed)
     x = on_grid(draw.standard_normal((n, sum(BLOCKS))))
-    told = x[:, :classes] - skew * np.log1p(np.arange(classes)) + draw.gumbel(size=(n, classes))
-    return LogisticRows(in_columns(x), np.eye(classes)[told.argmax(1)], draw.integers(0, 5, n))
+    scores = x[:, :classes] - skew * np.log1p(np.arange(classes)) + draw.gumbel(size=(n, classes))
+    return LogisticRows(in_columns(x), np.eye(classes)[scores.argmax(1)], draw.integers(0, 5, n))
 
 
 def in_columns(x: Array) -> Columns:

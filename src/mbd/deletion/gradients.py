@@ -215,7 +215,7 @@ class _Layout:
 def _copied_parameters(call: _Call, batch: Batch, names: Collection[str]) -> dict[str, Axes]:
     """Return which of these parameters every sample can be given a copy of, and how the copies lie."""
     samples = _samples(batch)
-    if not names or samples < 2:  # one sample cannot be told from the next
+    if not names or samples < 2:  # with one sample nothing shows that samples are kept apart
         return {}
     with torch.no_grad():
         values = {size: call(_part(batch, slice(size))) for size in (samples, samples - 1)}

@@ -101,9 +101,8 @@ class MlflowRegistry:
 
     def versions(self) -> list[Version]:
         """Return all versions of the model `mlflow.model`."""
-        quoted = (self.settings.model or "").replace("'", "\\'")
         with _reported(self.where):
-            return [self._version(one) for one in _all(self._client.search_model_versions, f"name='{quoted}'")]
+            return [self._version(one) for one in _all(self._client.search_model_versions, _named(self.settings.model))]
 
     def other_locations(self, versions: Sequence[Version]) -> Iterator[str]:
         """Yield where the runs and logged models lie of the experiments that the versions, and what is pushed, are in.
@@ -147,7 +146,7 @@ class MlflowRegistry:
         name, release = self._model, tags[RELEASE]
         wanted = {file.name: sha256_file(file) for file in folder.iterdir()}
         with _reported(self.where):
-            if not self._client.search_registered_models(f"name='{name}'"):
+            if not self._client.search_registered_models(_named(name)):
                 self._client.create_registered_model(name)
         same = [one for one in self.versions() if one.tags.get(RELEASE) == release]
         version = next((one for one in same if self._holds(one, wanted)), None)
@@ -216,6 +215,12 @@ class MlflowRegistry:
 
 _ALL_RUNS = 3
 """ViewType.ALL: deleted ones, too"""
+
+
+def _named(model: str | None) -> str:
+    """Return the filter for a registered model of this name."""
+    quoted = (model or "").replace("'", "\\'")
+    return f"name='{quoted}'"
 
 
 def _imported() -> Any:  # noqa: ANN401 -- the package
