@@ -3,9 +3,9 @@
 1. Saliency in closed form takes at most 1/20 of vmap(grad) and of a loop over the rows, and at most twice one forward
    and backward pass over the same rows.
 2. At the size of MOSEI (`--mosei`) surgery is more than 270 times faster than training again without the modality (the
-   paper's figure), and exact deletion at least 1,000 times at any size. A certified deletion is mostly its fine-tuning.
-   To forget three subjects exactly, the modules that have seen the modality (4 of 7) are trained again: always faster
-   than training everything, by how much depends on the modality.
+   paper's figure), and exact deletion at least 1,000 times at any size. A certified deletion is mostly its fine-tuning,
+   and at least 3 times faster. To forget three subjects exactly, the modules that have seen the modality (4 of 7) are
+   trained again: always faster than training everything, by how much depends on the modality.
 3. From 1× to 8× the width the cost of a parameter stays flat, and peak memory grows with the parameters, not the rows.
 """
 
@@ -138,12 +138,14 @@ def compare_retraining(features_folder: Path, params: Params, original: ModelBef
         None, [f"deletion.surgery.{s}" for s in ("cut=false", "order=importance", "threshold=absolute")]
     )
     as_printed = median_seconds(lambda: surgery.delete(REQUEST, original, printed))
-    noising = seconds(lambda: certified.delete(REQUEST, original, params))
-    epochs = f"{params.deletion.certified.finetune_epochs} of {params.training.epochs} epochs"
+    start = time.process_time()
+    outcome = certified.delete(REQUEST, original, params)
+    noising = time.process_time() - start
+    epochs = f"{outcome.facts['finetuning']['epochs']} of {params.training.epochs} epochs"
     print(f"training again without {GONE}: {again:.1f} s")
     print(f"surgery: {operation:.2f} s; ratio {again / operation:.0f} (claim: more than 270 at MOSEI size)")
     print(f"surgery as printed, without the cut: {as_printed:.2f} s; ratio {again / as_printed:.0f}")
-    print(f"certified: {noising:.2f} s; ratio {again / noising:.1f} (fine-tuning takes {epochs})")
+    print(f"certified: {noising:.2f} s; ratio {again / noising:.1f} (claim: at least 3; fine-tuning takes {epochs})")
     return again
 
 

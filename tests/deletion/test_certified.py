@@ -21,6 +21,7 @@ from mbd.model.predictor import Model
 from mbd.params import Params, load_params
 from mbd.privacy.gaussian import delta_of, epsilon_by_paper, zcdp
 from mbd.privacy.noise import NoiseKey, commit
+from mbd.registry import BACKBONES
 from mbd.tensors import Array
 from mbd.training.joint import train_joint
 from tests.features.build import synthetic_set
@@ -233,6 +234,12 @@ def test_automatic_fine_tuning_stops_when_the_error_on_valid_rows_does(before: M
     assert int(np.argmin(errors)) == len(errors) - 1 - 5
     few = params("deletion.certified.finetune_epochs=auto", "training.epochs=3")
     assert delete(AUDIO, before, few, key=key()).facts["finetuning"]["epochs"] == 3
+
+
+def test_without_a_number_the_backbone_says_how_long_fine_tuning_takes(before: ModelBefore) -> None:
+    facts = delete(AUDIO, before, load_params(None, SMALL), key=key()).facts["finetuning"]
+    assert (facts["asked"], facts["epochs"]) == (BACKBONES.get("joint").finetune_epochs, 5)
+    assert BACKBONES.get("mbd.model.examples.late_fusion:LateFusion").finetune_epochs == "auto"
 
 
 def test_deleting_again_and_deleting_two(before: ModelBefore) -> None:

@@ -67,10 +67,11 @@ def delete(
     with phases.phase("fine-tuning"):
         retained = _without(before.data, record.revoked)
         start = tensors | _start(record, noised, sigma, params.training.seed)
-        finetune = BACKBONES.get(record.backbone).finetune
-        if finetune is None:
+        backbone, asked = BACKBONES.get(record.backbone), settings.certified.finetune_epochs
+        if backbone.finetune is None:
             raise PluginError(f"the backbone {record.backbone} cannot be fine-tuned", key="deletion.method")
-        tensors, history = finetune(record, start, retained, params, epochs=settings.certified.finetune_epochs)
+        epochs = backbone.finetune_epochs if asked is None else asked
+        tensors, history = backbone.finetune(record, start, retained, params, epochs=epochs)
     guarantee = _guarantee(record, sensitivity, settings)
     record = record.model_copy(update={"data": data_record(retained), "guarantee": guarantee})
     return DeletionOutcome(
@@ -89,7 +90,7 @@ def delete(
             "noised_parameters": sum(array.size for array in exposed.values()),
             "tensors_without_noise": sorted(set(tensors) - set(exposed)),
             "finetuning": {
-                "asked": settings.certified.finetune_epochs,
+                "asked": epochs,
                 "epochs": len(history),
                 "history": history,
             },

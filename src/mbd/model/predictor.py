@@ -7,7 +7,7 @@ was revoked, or that the model never had, is refused, not ignored.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -86,6 +86,8 @@ class Backbone:
     """of `model.options`; built-in backbones have sections of their own"""
     finetune: "Callable[..., tuple[dict[str, Array], list[dict[str, float]]]] | None" = None
     """`finetune(record, tensors, feature_set, params, *, epochs)`: trains further, `epochs` (a number, or `auto`)"""
+    finetune_epochs: int | Literal["auto"] = "auto"
+    """how long `finetune` trains where the parameters do not say"""
     spec_without: Callable[[dict[str, Any], Collection[str]], dict[str, Any]] = lambda spec, _: spec
     """`spec_without(spec, gone)`: what `spec` in the record is when training never had the modalities `gone`"""
     recorded: Callable[[dict[str, Any]], RecordedTraining] = RecordedTraining.of_plugin
@@ -251,6 +253,7 @@ JOINT = Backbone(
     methods=("surgery", "certified", "exact"),
     separable=False,
     finetune=lazy("mbd.training.joint:finetune", "training", "train"),
+    finetune_epochs=5,  # by folds of the train split: python -m studies.finetuning
     recorded=lambda spec: JointSpec.model_validate(spec).recorded(),
 )
 LATTICE = Backbone(

@@ -42,8 +42,8 @@ class CertifiedSettings(Settings):
 
     radius: Positive = 1.0
     """C, the norm to which all shared weights are clipped (sensitivity 2C)"""
-    finetune_epochs: Annotated[int, Field(ge=0)] | Literal["auto"] = 10
-    """epochs of fine-tuning without the deleted modality; auto: until the error on valid rows has stopped falling"""
+    finetune_epochs: Annotated[int, Field(ge=0)] | Literal["auto"] | None = None
+    """epochs of fine-tuning; auto: until the error on valid rows has stopped falling; null: joint 5, a module auto"""
     escrow: str | None = None
     """file (mode 0600) that keeps the noise keys for an auditor; null: keys are destroyed"""
 
