@@ -123,6 +123,21 @@ def test_utility_is_judged_within_its_margins_and_beside_the_model_before() -> N
     assert keys(with_first("utility", to_before=None)) == ["utility"]
 
 
+def test_an_audit_that_could_have_found_nothing_is_too_weak() -> None:
+    blind = tuple(a.model_copy(update={"blind": a.attack != "pathway"}) for a in STRONG.attacks)
+    (shortfall,) = shortfalls(STRONG.model_copy(update={"attacks": blind}), "empirical")
+    assert "no attack would have found audio in the model before" in shortfall.problem
+    sharp = (*blind[:-1], blind[-1].model_copy(update={"blind": False}))
+    assert keys(STRONG.model_copy(update={"attacks": sharp})) == []
+
+
+def test_an_audit_that_could_have_found_no_loss_is_too_weak() -> None:
+    unseen = tuple(measured.model_copy(update={"detectable": None}) for measured in STRONG.utility)
+    (shortfall,) = shortfalls(STRONG.model_copy(update={"utility": unseen}), "empirical")
+    assert "no loss of utility" in shortfall.problem
+    assert keys(with_first("utility", detectable=None)) == []
+
+
 def test_the_files_are_checked_as_the_kind_of_guarantee_demands() -> None:
     assert keys(STRONG, kind="exact") == keys(STRONG, kind="certified") == ["invariants"]
     assert keys(with_first("invariants", decision="informational")) == ["invariants"]
