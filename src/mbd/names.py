@@ -10,6 +10,7 @@ A relative path consists of file names separated by `/`; these may also start wi
 
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -26,6 +27,7 @@ _PUNCTUATION = frozenset("_-. ")
 _LONGEST_LINE = 200
 
 
+@lru_cache
 def problem_with(name: str) -> str | None:
     """Return why a text is not a name, or None if it is one."""
     unknown = next((c for c in name if not (c in _PUNCTUATION or unicodedata.category(c)[0] in "LMN")), None)

@@ -88,10 +88,14 @@ def invalid(
     file: Path | str | None = None,
     hint: str | None = None,
     kind: type[MbdError] = DataError,
+    skip: int = 0,
 ) -> MbdError:
-    """Return the error for a record that does not follow its schema: the first problem, and the key that has it."""
+    """Return the error for a record that does not follow its schema: the first problem, and the key that has it.
+
+    `skip`: how many parts the key's path begins with that are none.
+    """
     first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in first["loc"]) or None
+    key = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in first["loc"][skip:]) or None
     return kind(f"the {what} is not valid: {first['msg'].removeprefix('Value error, ')}", file=file, key=key, hint=hint)
 
 

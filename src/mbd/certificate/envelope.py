@@ -8,15 +8,14 @@ name. Which signatures count is decided by :mod:`mbd.certificate.reader`.
 """
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-import rfc8785
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import to_json
 from securesystemslib.signer import Signer
 
 from mbd.certificate.trust import key_id, public_pem
@@ -26,29 +25,36 @@ from mbd.records import Digest, Record, invalid
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
-def _strict_base64(text: str) -> str:
+_BYTES = TypeAdapter(bytes, config=ConfigDict(val_json_bytes="base64"))  # four times as fast as the standard library
+
+
+def _plain(text: str) -> bytes:
+    """Return what base64 encodes; ValueError unless it is the one text that does."""
     try:
-        plain = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
+        plain = _BYTES.validate_json(to_json(text))
+    except ValueError as error:
         raise ValueError("not base64") from error
-    if base64.b64encode(plain).decode() != text:
+    groups = len(plain) // 3  # of three bytes in four letters; what follows them could be written in several ways
+    if "-" in text or "_" in text or _base64(plain[3 * groups :]) != text[4 * groups :]:
         raise ValueError("not canonical base64")
-    return text
-
-
-Base64 = Annotated[str, AfterValidator(_strict_base64)]
+    return plain
 
 
 class EnvelopeSignature(Record):
     """A signature and the key that is said to have made it."""
 
     keyid: Digest
-    sig: Base64
+    sig: str
 
-    @property
+    @cached_property
     def value(self) -> bytes:
         """The signature's bytes."""
-        return base64.b64decode(self.sig)
+        return _plain(self.sig)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        _ = self.value
+        return self
 
 
 class Envelope(Record):
@@ -56,12 +62,13 @@ class Envelope(Record):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    payload: Base64
+    payload: str
     payload_type: str = Field(alias="payloadType")
     signatures: tuple[EnvelopeSignature, ...]
 
     @model_validator(mode="after")
-    def _each_key_once_and_in_order(self) -> Self:
+    def _one_form(self) -> Self:
+        _ = self.content
         ids = [signature.keyid for signature in self.signatures]
         if not ids or ids != sorted(set(ids)):
             raise ValueError("an envelope has at least one signature, each key's once, in the order of the key ids")
@@ -70,7 +77,7 @@ class Envelope(Record):
     @cached_property
     def content(self) -> bytes:
         """The payload's bytes."""
-        return base64.b64decode(self.payload)
+        return _plain(self.payload)
 
     @property
     def signed(self) -> bytes:
@@ -78,8 +85,8 @@ class Envelope(Record):
         return pae(self.payload_type, self.content)
 
     def to_bytes(self) -> bytes:
-        """Return the one stored form."""
-        return rfc8785.dumps(self.model_dump(mode="json", by_alias=True))
+        """Return the one stored form: canonical, because it is made of texts, and the keys are declared in order."""
+        return to_json(self, by_alias=True)
 
     @property
     def digest(self) -> str:
@@ -90,15 +97,15 @@ class Envelope(Record):
     def parse(cls, data: bytes) -> Self:
         """Return the envelope in `data`; VerificationError for anything but the one stored form of one."""
         try:
-            envelope = cls.model_validate(json.loads(data, object_pairs_hook=_without_duplicates))
-            stored = envelope.to_bytes()
+            envelope = cls.model_validate_json(data)
+            if envelope.to_bytes() == data:
+                return envelope
+            json.loads(data, object_pairs_hook=_without_duplicates)
         except ValidationError as error:
             raise invalid(error, "signed envelope", kind=VerificationError) from error
         except (ValueError, RecursionError) as error:
             raise _no_envelope(str(error)) from error
-        if stored != data:
-            raise _no_envelope("it is not in canonical form")
-        return envelope
+        raise _no_envelope("it is not in canonical form")
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:

@@ -283,7 +283,7 @@ class History:
         releases: tuple[Release, ...] = (*self.certificates.values(), *self.registrations.values())
         return {one.digest: one.index for one in releases} | {one.digest: one.index for one in self.statements}
 
-    @property
+    @cached_property
     def blocking(self) -> tuple[EntryFinding, ...]:
         """The entries because of which no state can be known."""
         return tuple(one for one in self.findings if one.blocks)
@@ -302,10 +302,10 @@ class History:
             return f"entry {first.index} of the log cannot be read ({first.reason}){rest}: it could be about this one"
         if max_age is None or self.head is None:
             return None
-        time = f"{self.head.time:%Y-%m-%d %H:%M:%SZ}"
         if self.head.time > at + CLOCKS_DIFFER_BY:
-            return f"the log's checkpoint is of a time in the future, {time}"
+            return f"the log's checkpoint is of a time in the future, {self.head.time:%Y-%m-%d %H:%M:%SZ}"
         if at - self.head.time > max_age:
+            time = f"{self.head.time:%Y-%m-%d %H:%M:%SZ}"
             return f"the log's checkpoint is of {time}, older than {max_age.days} days: it may hide later statements"
         return None
 

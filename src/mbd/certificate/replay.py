@@ -10,6 +10,7 @@ together with the head it was made from: the next replay reads only entries afte
 continue it. Entries that could not be read are tried again.
 """
 
+import gc
 import hashlib
 import logging
 import os
@@ -59,6 +60,7 @@ from mbd.formats.statement import (
 from mbd.storage.store import Store
 
 _THREADS = 16
+_PART = 16  # entries that a thread or a process takes at once
 _MANY = 1000  # entries from which on it pays to start processes
 _log = logging.getLogger(__name__)
 
@@ -230,12 +232,16 @@ class _Entries:
         entries = self._log.entries(self._edge.size)
         many = self._log.size - self._edge.size >= _MANY
         with ThreadPoolExecutor(_THREADS) as readers, _judges(self._trust, processes if many else 1) as judged:
+            waiting = deque[Iterable[_Judged]]()
             while block := list(islice(entries, WIDTH)):
                 pause()
                 for _, leaf in block:
                     self._grow(leaf)
-                for found in judged(list(readers.map(self._fetch, block))):
-                    self._keep(found)
+                waiting.append(judged(self._fetch_all(block, readers)))
+                if len(waiting) > 1:  # so that a block is read while the one before it is verified
+                    self._keep(waiting.popleft())
+            for found in waiting:
+                self._keep(found)
         if self._log.size and self._edge.root != self._log.head.root:
             raise _rewritten(self._seen) if self._seen.size else _damaged()
 
@@ -269,6 +275,13 @@ class _Entries:
         if self._edge.size == self._seen.size and self._edge.root != self._seen.root:
             raise _rewritten(self._seen)
 
+    def _fetch_all(self, block: list[tuple[int, bytes]], readers: ThreadPoolExecutor) -> list["_Fetched"]:
+        """Return the envelopes of entries; every thread reads a part of them."""
+        parts = [block[start : start + _PART] for start in range(0, len(block), _PART)]
+        for _ in readers.map(lambda part: [self._log.kept_checkpoint(index + 1) for index, _ in part], parts):
+            pass  # each of them is then known to the entries before it
+        return [one for part in readers.map(lambda part: [self._fetch(entry) for entry in part], parts) for one in part]
+
     def _fetch(self, entry: tuple[int, bytes]) -> "_Fetched":
         """Return the envelope of an entry, or why there is none."""
         index, digest = entry[0], entry[1].hex()
@@ -278,19 +291,20 @@ class _Entries:
             return _Fetched(index, digest, EntryFinding(index, digest, error.problem, blocks=True))
         return _Fetched(index, digest, data, Logged(index, self._log.first_checkpoint_with(index).time))
 
-    def _keep(self, found: "_Judged") -> None:
-        self.read += 1
-        index, digest, said = found.index, found.digest, found.said
-        if isinstance(said, EntryFinding):
-            self._findings.append(said)
-        elif isinstance(said, CertificateFacts):
-            self._certificates.setdefault(digest, said)
-        elif isinstance(said, RegistrationFacts):
-            self._registrations.setdefault(digest, said)
-        if found.statement is not None:
-            for about in subject_certificates(found.statement):
-                certificate = self._certificates.get(about)
-                self._statements.append(statement_facts(index, digest, found.statement, about, certificate))
+    def _keep(self, found: Iterable["_Judged"]) -> None:
+        for one in found:
+            self.read += 1
+            index, digest, said = one.index, one.digest, one.said
+            if isinstance(said, EntryFinding):
+                self._findings.append(said)
+            elif isinstance(said, CertificateFacts):
+                self._certificates.setdefault(digest, said)
+            elif isinstance(said, RegistrationFacts):
+                self._registrations.setdefault(digest, said)
+            if one.statement is not None:
+                for about in subject_certificates(one.statement):
+                    certificate = self._certificates.get(about)
+                    self._statements.append(statement_facts(index, digest, one.statement, about, certificate))
 
 
 @dataclass(frozen=True)
@@ -339,8 +353,8 @@ def _judges(trust: Trust, processes: int) -> Iterator[Callable[[list[_Fetched]],
     if processes == 1:
         yield lambda entries: map(judge, entries)
         return
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield lambda entries: pool.map(judge, entries, chunksize=-(-len(entries) // processes))
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=gc.disable) as pool:
+        yield lambda entries: pool.map(judge, entries, chunksize=_PART)
 
 
 def _rewritten(seen: _Seen) -> VerificationError:

@@ -25,6 +25,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -281,6 +282,7 @@ def default_scheme(pem: str) -> str:
     return scheme
 
 
+@lru_cache
 def to_key(pem: str, scheme: str) -> SSlibKey:
     """Return the key as `securesystemslib` uses it; ValueError if it is not a key of this scheme."""
     key = SSlibKey.from_crypto(load_pem_public_key(pem.encode()), keyid=key_id(pem), scheme=scheme)
@@ -288,6 +290,7 @@ def to_key(pem: str, scheme: str) -> SSlibKey:
     return key
 
 
+@lru_cache
 def raw_ed25519(pem: str) -> bytes:
     """Return the 32 bytes of an Ed25519 key; ValueError for any other."""
     key = load_pem_public_key(pem.encode())

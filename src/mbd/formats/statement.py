@@ -17,13 +17,11 @@ JSON (RFC 8785) of a statement.
 
 import json
 import re
-from itertools import islice
-from operator import ge
 from typing import Annotated, Any, Final, Literal
 
 import rfc8785
-from pydantic import ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import from_json
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import from_json, to_json
 
 from mbd.errors import VerificationError
 from mbd.formats.deletion import INDICES
@@ -241,16 +239,7 @@ AnyStatement = (
 AboutCertificate = (
     SupersessionStatement | RevocationStatement | ReauditStatement | PurgeStatement | NothingHeldStatement
 )
-_KINDS: dict[str, type[AnyStatement]] = {
-    DELETION_TYPE: DeletionStatement,
-    SUPERSESSION_TYPE: SupersessionStatement,
-    REVOCATION_TYPE: RevocationStatement,
-    REAUDIT_TYPE: ReauditStatement,
-    PURGE_TYPE: PurgeStatement,
-    REGISTRATION_TYPE: RegistrationStatement,
-    REINSTATEMENT_TYPE: ReinstatementStatement,
-    NOTHING_HELD_TYPE: NothingHeldStatement,
-}
+_ANY: TypeAdapter[AnyStatement] = TypeAdapter(Annotated[AnyStatement, Field(discriminator="predicateType")])
 
 
 def subject_certificates(statement: AnyStatement) -> tuple[str, ...]:
@@ -278,76 +267,81 @@ def to_payload(statement: AnyStatement) -> bytes:
 def parse_payload(payload: bytes) -> AnyStatement:
     """Return the statement in signed bytes; VerificationError if there is none."""
     try:
-        value = from_json(payload)
-    except ValueError as error:
-        raise _no_json() from error
-    said = value.get("predicateType") if isinstance(value, dict) else None
-    kind = _KINDS.get(said) if isinstance(said, str) else None
-    if kind is None:
+        return _ANY.validate_json(payload, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            raise VerificationError("the signed content is not JSON") from error
+        if first["loc"]:  # it begins with the predicateType
+            raise invalid(error, "statement", kind=VerificationError, skip=1) from error
         raise VerificationError(
             "the signed content is not a statement that this version knows",
             key="predicateType",
-            value=said,
+            value=first.get("ctx", {}).get("tag"),
             hint="a certificate of a later format needs a later version of mbd",
-        )
-    try:
-        return kind.model_validate_json(payload, strict=True)
-    except ValidationError as error:
-        raise invalid(error, "statement", kind=VerificationError) from error
+        ) from error
 
 
 def is_canonical(payload: bytes) -> bool:
     """Whether bytes are the canonical form of the JSON that they hold.
 
-    They are if they are JSON, every token is in its canonical form with nothing between tokens, and the keys of every
-    object ascend. What is not seen to be so at once is compared with its canonical form.
+    They are compared with what pydantic writes for it, which is the canonical form of values that are *plain*
+    (:func:`_is_plain`) once numbers from 1e-6 to 1e-5 have no exponent. Where that does not show it, they are compared
+    with what the standard's own implementation writes.
     """
     try:
-        text = payload.decode("utf-8")
-        if _TOKENS.fullmatch(text):
-            json.loads(text, object_pairs_hook=_ascending, parse_float=_shortest)
+        value = from_json(payload, allow_inf_nan=False)
+        if _without_exponents(to_json(value)) == payload and _is_plain(value, payload):
             return True
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     try:
-        return rfc8785.dumps(_parse_json(payload)) == payload
-    except (VerificationError, rfc8785.CanonicalizationError, ValueError, RecursionError):
+        return rfc8785.dumps(json.loads(payload.decode("utf-8"), parse_int=_number)) == payload
+    except (ValueError, RecursionError):
         return False
 
 
-_TOKENS = re.compile(
-    r'(?:"(?:[^"\\\x00-\x1f\ud800-\U0010ffff]++|\\["\\bfnrt]|\\u00(?:0[0-7be-f]|1[0-9a-f]))*+"|[\[\]{},:]'
-    r"|(?:0|-?[1-9][0-9]{0,14}+)(?![0-9.eE])"  # every reader reads them alike
-    r"|-?[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++)|true|false|null)*+"
-)
-"""texts in which only what must be escaped is, and numbers; fractions are left to :func:`_shortest`
-
-Characters below the surrogates sort as their UTF-16 does, which orders keys.
-"""
+_MANTISSA = re.compile(rb"[0-9](?:\.[0-9]{1,16})?\Z")
+_LONGEST_MANTISSA = 18
+_FIRST_OF_FOUR = bytes(range(0xF0, 0xF5))
 
 
-def _shortest(digits: str) -> None:
-    number = float(digits)
-    usual = repr(number) == digits and "e" not in digits and not number.is_integer()
-    if not usual and rfc8785.dumps(number) != digits.encode():
-        raise ValueError("not the canonical form of a number")
+def _without_exponents(written: bytes) -> bytes:
+    """Return JSON as pydantic writes it, with 0.0000015 in the place of 1.5e-6.
+
+    Where a text holds such digits, they are changed as well: the result is then longer than any form of the same text.
+    """
+    *parts, last = written.split(b"e-6")
+    for place, following in enumerate([*parts[1:], last][: len(parts)]):
+        part = parts[place]
+        digits = None if following[:1].isdigit() else _MANTISSA.search(part[-_LONGEST_MANTISSA:])
+        if digits is None:
+            parts[place] = part + b"e-6"
+        else:
+            parts[place] = part[: -len(digits[0])] + b"0.00000" + digits[0].replace(b".", b"")
+    return b"".join((*parts, last))
 
 
-def _ascending(pairs: list[tuple[str, Any]]) -> None:
-    keys = [key for key, _ in pairs]
-    if any(map(ge, keys, islice(keys, 1, None))):
-        raise ValueError("keys are not in ascending order, or one occurs twice")
+def _is_plain(value: Any, written: bytes) -> bool:  # noqa: ANN401 -- any JSON
+    """Whether the keys of all objects ascend, integers are below 2⁵³, and no other number is whole (1.0, 1e21).
 
-
-def _parse_json(payload: bytes) -> Any:  # noqa: ANN401 -- any JSON
-    try:
-        return json.loads(payload.decode("utf-8"), parse_int=_number)
-    except (ValueError, RecursionError) as error:
-        raise _no_json() from error
-
-
-def _no_json() -> VerificationError:
-    return VerificationError("the signed content is not JSON")
+    Keys ascend in UTF-16: the order of their characters where none is beyond U+FFFF, which takes four bytes of UTF-8.
+    """
+    values, orders = [value], set[tuple[str, ...]]()
+    for one in values:
+        kind = type(one)
+        if kind is float:
+            if one.is_integer():
+                return False
+        elif kind is dict:
+            orders.add(tuple(one))
+            values += one.values()
+        elif kind is list:
+            values += one
+        elif kind is int and not -_EXACT_INTEGERS < one < _EXACT_INTEGERS:
+            return False
+    ascending = all(list(keys) == sorted(keys) for keys in orders)
+    return ascending and not any(first in written for first in _FIRST_OF_FOUR)
 
 
 def _number(digits: str) -> int | float:

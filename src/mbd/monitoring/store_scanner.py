@@ -40,8 +40,8 @@ _THREADS = 8
 _BATCH = 256
 
 Fact = TypeVar("Fact")
-Fingerprint = tuple[tuple[str, int, float], ...]
-"""name, size and modification time of the objects that a fact was read from"""
+Fingerprint = tuple[int, float]
+"""size and modification time of the object that a fact was read from"""
 
 
 class ScanStoppedError(Exception):
@@ -134,7 +134,7 @@ class StoreScanner:
         self._check_trust()
         self._check_there()
         listed = _by_digest(self._store.list(f"{CERTIFICATES}/"))
-        requests = {stored.name: (_fingerprint(stored),) for stored in self._private.list(REQUESTS)}
+        requests = {stored.name: _fingerprint(stored) for stored in self._private.list(REQUESTS)}
         before = self._history.indices.keys()
         problem, read = self._read_log(stopped)
         new = set(self._history.indices.keys() - before)
@@ -276,10 +276,9 @@ def _by_digest(listed: Iterator[StoredObject]) -> dict[str, Fingerprint]:
     for stored in listed:
         _, digest, file = (*stored.name.split("/"), "", "")[:3]
         if file == CERTIFICATE:
-            found[digest] = (_fingerprint(stored),)
+            found[digest] = _fingerprint(stored)
     return found
 
 
-def _fingerprint(stored: StoredObject) -> tuple[str, int, float]:
-    file = stored.name.rpartition("/")[2]
-    return file, stored.size, stored.modified.timestamp() if stored.modified else 0.0
+def _fingerprint(stored: StoredObject) -> Fingerprint:
+    return stored.size, stored.modified.timestamp() if stored.modified else 0.0

@@ -113,10 +113,15 @@ class FolderStore:
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
         """See :meth:`mbd.storage.store.Store.list`."""
-        start, _, _ = prefix.rpartition("/")
-        parts = tuple(start.split("/")) if start else ()
+        base = prefix[: prefix.rfind("/") + 1]
+        parts = tuple(base.split("/")[:-1])
         if all(_may_be_part(part) for part in parts):
-            yield from self._below(parts, prefix, after)
+            with (
+                self._store_errors(base),
+                suppress(FileNotFoundError, NotADirectoryError),
+                self._tree.folder(parts) as folder,
+            ):
+                yield from self._below(folder, base, prefix, after)
 
     def versions(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects: a folder has no versions."""
@@ -152,29 +157,27 @@ class FolderStore:
             for left in self.unfinished():
                 self.abort(left)
 
-    def _below(self, parts: Parts, prefix: str, after: str) -> Iterator[StoredObject]:
-        base = "".join(f"{part}/" for part in parts)
-        with (
-            self._store_errors(base),
-            suppress(FileNotFoundError, NotADirectoryError),
-            self._tree.folder(parts) as folder,
-        ):
-            # A folder sorts like the prefix of its objects: `a-b` < `a/b` < `a0`.
-            with os.scandir(folder) as entries:
-                names = sorted(
-                    entry.name + "/" * entry.is_dir(follow_symlinks=False)
-                    for entry in entries
-                    if _may_be_part(entry.name)
-                    and (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))
-                )
-            for name in names:
-                whole = base + name
-                if name.endswith("/"):
-                    if whole.startswith(prefix[: len(whole)]) and (whole > after or after.startswith(whole)):
-                        yield from self._below((*parts, name[:-1]), prefix, after)
-                elif whole.startswith(prefix) and whole > after:
-                    with suppress(FileNotFoundError):
+    def _below(self, folder: int, base: str, prefix: str, after: str) -> Iterator[StoredObject]:
+        # A folder sorts like the prefix of its objects: `a-b` < `a/b` < `a0`.
+        names = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if _may_be_part(name := entry.name):
+                    if entry.is_file(follow_symlinks=False):
+                        names.append(name)
+                    elif entry.is_dir(follow_symlinks=False):
+                        names.append(f"{name}/")
+        for name in sorted(names):
+            whole = base + name
+            try:
+                if not name.endswith("/"):
+                    if whole.startswith(prefix) and whole > after:
                         yield _stored(whole, os.stat(name, dir_fd=folder, follow_symlinks=False), "")
+                elif whole.startswith(prefix[: len(whole)]) and (whole > after or after.startswith(whole)):
+                    with self._tree.within(folder, name[:-1]) as below:
+                        yield from self._below(below, whole, prefix, after)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it was removed in the meantime
 
     @contextmanager
     def _store_errors(self, name: str) -> Iterator[None]:

@@ -63,6 +63,15 @@ class Tree:
             os.close(handle)
 
     @contextmanager
+    def within(self, folder: int, name: str) -> Iterator[int]:
+        """Open a folder in an open one."""
+        handle = os.open(name, _FOLDER, dir_fd=folder)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+    @contextmanager
     def opened(self, parts: Parts) -> Iterator[io.BufferedReader]:
         """Open a file for reading."""
         with self.folder(parts[:-1]) as folder:

@@ -9,11 +9,13 @@ the text, which is how a note gets a date.
 import base64
 import binascii
 import hashlib
+import re
 from dataclasses import dataclass
 
 PLAIN, DATED = 0x01, 0x04
 _DASH = "— "
 _MOST_SIGNATURES = 32
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def dated(text: str, seconds: int) -> bytes:
 def parse_note(note: str) -> tuple[str, list[NoteSignature]]:
     """Return text and signatures of a note; ValueError if it is not a note in canonical form."""
     text, gap, lines = note.rpartition("\n\n")
-    if not gap or any(ord(letter) < 0x20 and letter != "\n" for letter in note):
+    if not gap or _CONTROL.search(note):
         raise ValueError("a text, an empty line and signatures are expected")
     if not lines.endswith("\n"):
         raise ValueError("the last line is cut off")

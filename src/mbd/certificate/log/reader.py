@@ -55,6 +55,7 @@ class Log:
         self._trust = trust
         self._head = read_head(store, trust)[0] if head == "newest" else head
         self._tiles: dict[Tile, Sequence[bytes]] = {}
+        self._kept: dict[int, Checkpoint | None] = {}
 
     @property
     def head(self) -> Checkpoint:
@@ -102,18 +103,18 @@ class Log:
 
     def first_checkpoint_with(self, place: int) -> Checkpoint:
         """Return the oldest checkpoint that has an entry and that can still be trusted."""
-        for size in range(place + 1, min(place + MOST_AT_ONCE, self.size) + 1):  # a renewed head has an older one, too
+        sizes = range(place + 1, min(place + MOST_AT_ONCE, self.size) + 1)  # a renewed head has an older one, too
+        return next(filter(None, map(self.kept_checkpoint, sizes)), self.head)
+
+    def kept_checkpoint(self, size: int) -> Checkpoint | None:
+        """Return the checkpoint that was kept of a size, read once; None if there is none that can be trusted."""
+        if size not in self._kept:
             try:
-                note = self._store.read(old_checkpoint_name(size))
-            except NotThereError:
-                continue
-            try:
-                found = verify_checkpoint(_decoded(note), self._trust)
-            except VerificationError:
-                continue  # of a key that is revoked by now: a later checkpoint has the entry as well
-            if found.size == size:
-                return found
-        return self.head
+                found = verify_checkpoint(_decoded(self._store.read(old_checkpoint_name(size))), self._trust)
+                self._kept[size] = found if found.size == size else None
+            except (NotThereError, VerificationError):
+                self._kept[size] = None  # its key may be revoked by now: a later checkpoint has the entries as well
+        return self._kept[size]
 
     def consistency(self, older: Checkpoint) -> list[bytes]:
         """Return the proof that this log continues an older one; VerificationError if it does not."""
