@@ -100,8 +100,8 @@ def _draw_networks(members: int, inputs: int, draw: np.random.Generator) -> Tens
 def _parts(weights: Tensor) -> tuple[Tensor, ...]:
     """Return a, b, W_in, W_1, W_2 and w_out of all members."""
     inputs = weights.shape[1] - 2 - 2 * _WIDTH**2 - _WIDTH
-    a, b, *matrices, last = weights.split((1, 1, inputs, _WIDTH**2, _WIDTH**2, _WIDTH), dim=1)
-    return a, b, *(matrix.unflatten(1, (-1, _WIDTH)) for matrix in matrices), last[..., None]
+    a, b, *matrices, last = torch.split_with_sizes(weights, (1, 1, inputs, _WIDTH**2, _WIDTH**2, _WIDTH), dim=1)
+    return a, b, *(matrix.reshape(len(weights), -1, _WIDTH) for matrix in matrices), last[..., None]
 
 
 def _layers(network: tuple[Tensor, ...], x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
