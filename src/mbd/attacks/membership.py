@@ -81,9 +81,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
 def population(attack_context: AttackContext) -> Population:
     """Return members and non-members of a context; all target models share them."""
     draw, m = attack_context.draw(NAME), attack_context.modality
-    train, outside = attack_context.train, attack_context.rows
-    if len(train) > attack_context.params.rows:
-        train = train.take(np.sort(draw.permutation(len(train))[: attack_context.params.rows]))
+    train, outside = attack_context.train_rows(draw), attack_context.rows
     rows = Rows.joined([train, outside])
     outside_fit = np.isin(np.arange(len(outside)), attack_context.fit)
     fit = np.concatenate([_half(train.groups, draw), outside_fit])
