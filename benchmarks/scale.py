@@ -84,13 +84,18 @@ def steps(folder: Path) -> dict[str, tuple[str, ...]]:
     """Return the command of each step."""
     data, lattice, joint = (str(folder / name) for name in ("features", "lattice", "joint"))
     given = ("--features", data)
-    short = ("--set", "training.epochs=1")
+    short, exact = ("--set", "training.epochs=1"), ("--set", "model.backbone=lattice", "--set", "deletion.method=exact")
+    reference, deleted = str(folder / "reference"), str(folder / "deleted")
+    models = ("--before", lattice, "--after", deleted, "--reference", reference)
     return {
         "features": ("features", "--out", data, "--set", f"features.source.path={folder / 'rows.npz'}"),
         "train lattice": ("train", *given, "--out", lattice, "--set", "model.backbone=lattice"),
         "train joint, 1 epoch": ("train", *given, "--out", joint, "--set", "model.backbone=joint", *short),
         "evaluate": ("evaluate", *given, "--model", lattice, "--out", str(folder / "evaluation")),
         "predict lattice": ("predict", *given, "--model", lattice, "--split", "train", "--out", str(folder / "p.csv")),
+        "train reference": ("train", *given, "--out", reference, *exact, "--without", "audio"),
+        "delete": ("delete", *given, "--model", lattice, "--modality", "audio", "--out", deleted, *exact),
+        "attack": ("attack", *given, *models, "--modality", "audio", "--out", str(folder / "leakage")),
         "predict joint": ("predict", *given, "--model", joint, "--split", "train", "--out", str(folder / "q.csv")),
     }
 

@@ -36,7 +36,7 @@ def test_every_attacked_row_has_the_modality_and_something_else(tmp_path: Path) 
     assert 0 < len(attack_context.rows) < 107
     assert attack_context.rows.available["audio"].all()
     assert (attack_context.rows.available["text"] | attack_context.rows.available["visual"]).all()
-    assert len(attack_context.train) == len(attack_context.rows)
+    assert len(attack_context.train_rows(np.random.default_rng(0))) == len(attack_context.rows)
 
 
 def test_a_modality_that_is_deleted_as_well_is_closed(model_workspace: Path) -> None:

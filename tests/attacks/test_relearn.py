@@ -120,6 +120,14 @@ def test_a_model_that_says_the_same_of_all_rows_teaches_nothing(model_workspace:
         assert evidence.value == evidence.chance
 
 
+def test_rows_of_one_class_teach_nothing(model_workspace: Path) -> None:
+    attack_context = context_of(model_workspace, relearn_rows=(8,))
+    attack_context.attribute.values[attack_context.fit] = 0
+    noise = np.random.default_rng(0).standard_normal((len(attack_context.rows), 6))
+    found = by_name(relearn.attack(thinking(model_workspace, {"place": noise}), attack_context))
+    assert found["accuracy from 8 rows of audio"] == 0.5
+
+
 def test_few_rows_give_few_shots(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace, relearn_rows=(8, 4000, 5000))
     names = [evidence.measure for evidence in relearn.attack(target_of(model_workspace, "reference"), attack_context)]
@@ -165,7 +173,7 @@ def test_few_shot_is_ridge_with_the_strength_of_least_leave_one_out_error() -> N
         errors.append(np.mean(np.square(left_out)))
     strength = relearn._STRENGTHS[int(np.argmin(errors))]
     expected = across @ np.linalg.solve(kernel + strength * np.eye(20), y)
-    assert few_shot(kernel[None], across[None], y[None])[0] == pytest.approx(expected)
+    assert few_shot(kernel[None], across[None], y[None])[0][0] == pytest.approx(expected)
 
 
 def test_hits_count_the_same_for_both_sides() -> None:

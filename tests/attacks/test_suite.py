@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.audit_input import open_audit
+from mbd.attacks.context import AttackContext
 from mbd.attacks.suite import run_suite
+from mbd.attacks.target_model import Role, TargetModel
 from mbd.errors import DataError
 from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
@@ -113,6 +116,22 @@ def test_an_exact_deletion_of_two_modalities_passes(model_workspace: Path, tmp_p
     assert {i.name: i.decision for i in record.invariants}["exact"] == "passed"
     assert record.lower_bound
     assert (record.lower_bound.epsilon, record.lower_bound.claimed) == (0, 0)
+
+
+def test_models_of_the_same_bytes_are_attacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = models.audited(tmp_path, *models.LATTICE, method="exact")
+    attacked: list[Role] = []
+    blackbox = ATTACKS.get("blackbox")
+
+    def counting(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
+        attacked.append(target_model.role)
+        return blackbox.run(target_model, attack_context)
+
+    monkeypatch.setitem(ATTACKS._loaded, "blackbox", Attack(counting, blackbox.asks))
+    record = audit(folder, folder / "deleted")
+    assert attacked == ["before", "after", "after", "after"]  # as released, after rounding, after pruning
+    assert all(a.after == a.reference for a in record.attacks if a.decision != "informational")
+    assert record.decision == "passed"
 
 
 def test_weights_that_are_no_model_are_named(model_workspace: Path, tmp_path: Path) -> None:

@@ -122,3 +122,16 @@ def test_of_many_masks_a_sample_is_taken_with_single_modalities_and_everything()
     assert len(set(masks)) == len(masks) <= 64
     assert set(masks[:11]) == {(m,) for m in names}
     assert masks[-1] == names
+
+
+def test_models_of_the_same_bytes_have_the_same_digest_and_no_others(tmp_path: Path) -> None:
+    folder = audited(tmp_path, *LATTICE, method="exact")
+    before, after, reference = (target_of(folder, name) for name in ("model", "deleted", "reference"))
+    assert after.digest == reference.digest != before.digest
+    name = next(name for name, x in after.tensors.items() if x.dtype == np.float32 and x.ndim == 2)
+    moved = np.array(after.tensors[name])
+    moved[0, 0] += 1e-6
+    assert after.with_tensors({**after.tensors, name: moved}).digest != after.digest
+    assert target_of(folder, "model").digest == before.digest
+    refusing = before.record.model_copy(update={"revoked": ("audio",)})
+    assert TargetModel.of("after", refusing, before.tensors).digest != before.digest

@@ -9,6 +9,7 @@ that intervals, and differences between two models on the same rows, come from o
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Statistic = Callable[[Array, Array], Array]
 """(rows n × k, weights b × n) → b values: the measure under b weightings of the rows (all ones: the measure itself)"""
+
+_FEWEST_GROUPS = 8
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,19 @@ class AttackEvidence:
     """how much each class (the first column) counts where a measure is taken class by class: ½ in a mean of two, 1 in
     pairs of one row from each; None: all rows count alike"""
 
-    @property
+    @cached_property
     def value(self) -> float:
         """The measure."""
         return float(self.statistic(self.rows, np.ones((1, len(self.rows))))[0])
+
+    @cached_property
+    def unit_of_row(self) -> Array:
+        """The number of what is drawn together with each row: its group, or the row itself if there are few groups."""
+        found = self.groups if self.groups is None else np.unique(self.groups, return_inverse=True)[1].reshape(-1)
+        numbers: Array = np.arange(len(self.rows)) if found is None or found.max() + 1 < _FEWEST_GROUPS else found
+        return numbers.astype(np.int64)
+
+    @cached_property
+    def units(self) -> int:
+        """How many there are of them."""
+        return int(self.unit_of_row.max()) + 1

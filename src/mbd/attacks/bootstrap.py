@@ -25,14 +25,13 @@ from functools import lru_cache
 import numpy as np
 from scipy.stats import norm, t
 
-from mbd.attacks.attack import AttackEvidence
+from mbd.attacks.attack import AttackEvidence, Statistic
 from mbd.formats.leakage import Interval
 from mbd.params import AttacksSettings
 from mbd.privacy.audit import proportion_bounds
 from mbd.randomness import stream
 from mbd.tensors import Array
 
-_FEWEST_GROUPS = 8
 _FEWEST_UNLIKE = 10
 """differing groups from which on resampling is trusted, or half of all groups"""
 
@@ -48,26 +47,25 @@ def resample_weights(groups: Array, resamples: int, draw: np.random.Generator) -
 
 def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
     """Return the measure of each resample; those of two models on the same rows are paired."""
-    return evidence.statistic(evidence.rows, _weights(evidence, params))
+    rows = np.ascontiguousarray(evidence.rows, np.float64)
+    units = evidence.unit_of_row.tobytes()
+    return _resampled(evidence.statistic, rows.tobytes(), len(rows), units, params.resamples, params.seed)
 
 
-def _weights(evidence: AttackEvidence, params: AttacksSettings) -> Array:
-    units = np.unique(_unit_of_row(evidence), return_inverse=True)[1].reshape(-1)
-    return _drawn(units.astype(np.int64).tobytes(), params.resamples, params.seed)
+@lru_cache(maxsize=128)  # a model that m* cannot reach has the same evidence in several measures and variants
+def _resampled(statistic: Statistic, rows: bytes, n: int, units: bytes, resamples: int, seed: int) -> Array:
+    values = statistic(np.frombuffer(rows).reshape(n, -1), _weights(units, resamples, seed))
+    values.setflags(write=False)
+    return values
 
 
 @lru_cache(maxsize=2)  # most measures are of the same rows, and to draw costs more than to measure
-def _drawn(units: bytes, resamples: int, seed: int) -> Array:
+def _weights(units: bytes, resamples: int, seed: int) -> Array:
     # The same stream whatever the evidence: two pieces about the same rows get the same weights.
     draw = stream(seed, "attacks", "bootstrap")
     weights = resample_weights(np.frombuffer(units, np.int64), resamples, draw)
     weights.setflags(write=False)
     return weights
-
-
-def units(evidence: AttackEvidence) -> int:
-    """Return the number of units drawn in a resample: groups, or rows if there are too few groups."""
-    return len(np.unique(_unit_of_row(evidence)))
 
 
 def measure_interval(evidence: AttackEvidence, values: Array, params: AttacksSettings) -> Interval:
@@ -87,13 +85,13 @@ def difference_interval(
     value, alpha = one.value - other.value, 1 - params.confidence
     tail = alpha / (2 * max(judged, 1))
     low, high = _spread(value, values, one, alpha / 2)
-    stretch = float(t.ppf(1 - tail, max(units(one) - 1, 1)) / norm.ppf(1 - alpha / 2))
+    stretch = _quantile_ratio(tail, alpha / 2, one.units)
     low, high = value + stretch * (low - value), value + stretch * (high - value)
     unlike = (one.rows != other.rows).any(1)
     if low == high:  # every row says the same, be it 0 or not
         rare = unseen(one, None, tail)
         low, high = value - rare, value + rare
-    elif (differing := _count(_unit_of_row(one)[unlike])) < _FEWEST_UNLIKE and 2 * differing < units(one):
+    elif (differing := _count(one.unit_of_row[unlike])) < _FEWEST_UNLIKE and 2 * differing < one.units:
         most = max(unseen(one, unlike, tail), abs(value))
         low, high = -most, most
     widest = _range(one)
@@ -123,12 +121,11 @@ def unseen(evidence: AttackEvidence, unlike: Array | None, tail: float) -> float
         tail: Probability that the bound does not hold.
 
     """
-    names, unlike = _unit_of_row(evidence), np.zeros(len(evidence.rows), bool) if unlike is None else unlike
+    names, unlike = evidence.unit_of_row, np.zeros(len(evidence.rows), bool) if unlike is None else unlike
     weight = evidence.class_weight
     kinds = [np.ones(len(names), bool)] if weight is None else [evidence.rows[:, 0] == c for c in _classes(evidence)]
     shares = [
-        float(proportion_bounds(_count(names[kind & unlike]), _count(names[kind]), 1 - tail / len(kinds))[1])
-        for kind in kinds
+        _largest_share(_count(names[kind & unlike]), _count(names[kind]), 1 - tail / len(kinds)) for kind in kinds
     ]
     return min(sum(shares) * (weight or 1.0), 1.0) * (_range(evidence) if np.isfinite(_range(evidence)) else 1.0)
 
@@ -145,16 +142,20 @@ def _range(evidence: AttackEvidence) -> float:
     return evidence.limits[1] - evidence.limits[0]
 
 
-def _unit_of_row(evidence: AttackEvidence) -> Array:
-    """Return what is drawn together with each row: its group, or the row itself if there are too few groups."""
-    groups = evidence.groups
-    return np.arange(len(evidence.rows)) if groups is None or _count(groups) < _FEWEST_GROUPS else groups
+@lru_cache
+def _quantile_ratio(tail: float, resampled_tail: float, count: int) -> float:
+    """Return by how much an interval from resampled quantiles is stretched to reach another tail of Student's t."""
+    return float(t.ppf(1 - tail, max(count - 1, 1)) / norm.ppf(1 - resampled_tail))
+
+
+@lru_cache
+def _largest_share(some: int, of: int, confidence: float) -> float:
+    return float(proportion_bounds(some, of, confidence)[1])
 
 
 def _spread(value: float, values: Array, evidence: AttackEvidence, tail: float) -> tuple[float, float]:
     """Return the quantiles of resampled `values`, widened around the measure."""
-    count = units(evidence)
-    widen = np.sqrt(count / max(count - 1, 1))
+    widen = np.sqrt(evidence.units / max(evidence.units - 1, 1))
     # A resample may lack a class altogether; it is left out.
     low, high = np.nanquantile(values, [tail, 1 - tail]) if np.isfinite(values).any() else (value, value)
     return min(value + float(low - value) * widen, value), max(value + float(high - value) * widen, value)
@@ -205,7 +206,10 @@ def _by_score(rows: Array, weights: Array) -> tuple[Array, Array]:
     truth, score = rows[order, 0] > 0, rows[order, 1]
     starts = np.flatnonzero(np.r_[True, score[1:] != score[:-1]])
     ordered = weights[:, order]
-    return np.add.reduceat(ordered * truth, starts, axis=1), np.add.reduceat(ordered * ~truth, starts, axis=1)
+    found = ordered * truth, ordered * ~truth
+    if len(starts) == len(score):
+        return found
+    return np.add.reduceat(found[0], starts, axis=1), np.add.reduceat(found[1], starts, axis=1)
 
 
 def _ratio(above: Array, below: Array) -> Array:

@@ -4,6 +4,7 @@ The attacker has the data including m*: otherwise no guess could be scored. The 
 modality, and were not trained on. Attacks fit on `fit` and score on `score`; no group (speaker, video) is in both.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -79,10 +80,9 @@ class AttackContext:
         """The group of each scored row."""
         return self.rows.groups[self.score]
 
-    @cached_property
-    def train(self) -> Rows:
-        """The rows of the train split that have m* and another modality."""
-        return _usable(self.data, "train", self.modality, self.retained)
+    def train_rows(self, draw: np.random.Generator) -> Rows:
+        """Return train rows that have m* and another modality; of more than `attacks.rows`, so many that are drawn."""
+        return _usable(self.data, ("train",), self.modality, self.retained, self.params.rows, draw)
 
     def standardise(self, matrix: Array) -> Array:
         """Return vectors of m* on the scale of the fit rows."""
@@ -134,11 +134,8 @@ def make_context(
 
 
 def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params: AttacksSettings) -> Rows:
-    parts = [_usable(data, split, modality, retained) for split in params.splits]
-    rows = Rows.joined(parts)
-    if len(rows) > params.rows:
-        chosen = stream(params.seed, "attacks", "rows").permutation(len(rows))[: params.rows]
-        rows = rows.take(np.sort(chosen))
+    draw = stream(params.seed, "attacks", "rows")
+    rows = _usable(data, params.splits, modality, retained, params.rows, draw)
     if len(rows) < _FEWEST_ROWS:
         raise DataError(
             f"only {len(rows)} rows of {', '.join(params.splits)} have {modality} and another modality",
@@ -148,11 +145,27 @@ def _attacked(data: FeatureSet, modality: str, retained: tuple[str, ...], params
     return rows
 
 
-def _usable(data: FeatureSet, split: str, modality: str, retained: tuple[str, ...]) -> Rows:
-    """Return the rows that have m* and a retained modality; all other modalities are made absent."""
-    found = data.split(split)
-    bits = found.available
-    rows = found.take(bits[modality] & np.any([bits[m] for m in retained], axis=0))
+def _usable(
+    data: FeatureSet,
+    splits: Sequence[str],
+    modality: str,
+    retained: tuple[str, ...],
+    most: int,
+    draw: np.random.Generator,
+) -> Rows:
+    """Return the rows that have m* and a retained modality, or `most` of them; all other modalities are made absent.
+
+    Rows are chosen before they are read: a split may be larger than memory.
+    """
+    found = [data.split(name) for name in splits]
+    bits = [split.available for split in found]
+    usable = np.concatenate([b[modality] & np.any([b[m] for m in retained], axis=0) for b in bits])
+    chosen = np.flatnonzero(usable)
+    if len(chosen) > most:
+        chosen = chosen[np.sort(draw.permutation(len(chosen))[:most])]
+    ends = np.cumsum([0, *map(len, found)])
+    parts = np.split(chosen, np.searchsorted(chosen, ends[1:-1]))
+    rows = Rows.joined([split.take(own - start) for split, own, start in zip(found, parts, ends, strict=False)])
     closed = [m for m in rows.features if m not in (modality, *retained)]
     features = {m: np.zeros_like(x) if m in closed else x for m, x in rows.features.items()}
     return replace(rows, features=features, available={m: x & (m not in closed) for m, x in rows.available.items()})

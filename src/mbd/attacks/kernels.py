@@ -6,12 +6,16 @@ than a narrow one. What the attacker itself fed (`input.NAME`) may be in a view 
 for all layers together, and for every strength λ in one batch:
 
     f(i) = Σ_j k(i, j) α_j,   α = (K + λ I)⁻¹ y
+
+or, where a kind has few columns Φ (K = Φ Φᵀ), the same from the smaller of both matrices: f = Φ (Φᵀ Φ + λ I)⁻¹ Φᵀ y.
+
+Several attacks look at the same layers of a model for different targets, and every model is given the same inputs: what
+was computed of a kind is kept for the next one, for all targets at once.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -42,19 +46,69 @@ class KernelRidge:
     """the same, scored rows × fit rows"""
 
 
-def fit_kernels(view: View, targets: Tensor, weights: Tensor, attack_context: AttackContext) -> KernelRidge | None:
-    """Fit `targets` of the fit rows (n × t), whose errors count by `weights`; None if nothing varies in the view."""
-    found = _kernels(view, attack_context)
-    if not found:
+ATTRIBUTE = slice(0, 1)
+"""of the targets: the private attribute, centred, so that 0 lies between both values however common they are"""
+OWN = slice(1, None)
+"""of the targets: the part of m* that the retained modalities do not predict"""
+
+
+def fit_kernels(view: View, wanted: slice, weights: Tensor, attack_context: AttackContext) -> KernelRidge | None:
+    """Fit some targets of the fit rows, whose errors count by `weights`; None if nothing varies in the view."""
+    kinds = _kinds(view, attack_context)
+    if not kinds:
         return None
-    stacked = torch.stack(list(found.values()))
-    fitted = stacked[:, attack_context.fit]
-    predicted = _out_of_fold(fitted, targets, attack_context.folds)
-    kind, strength = _choose(((predicted - targets) ** 2).sum(-1) * weights, list(found))
-    centre = targets.mean(0)
-    ridge = _STRENGTHS[strength] * torch.eye(len(targets))
-    scored = stacked[kind, attack_context.score] @ torch.linalg.solve(fitted[kind] + ridge, targets - centre) + centre
-    return KernelRidge(predicted[kind, strength], scored, fitted[-1], stacked[-1, attack_context.score])
+    predicted, targets = [kind.out_of_fold[..., wanted] for kind in kinds.values()], _targets(attack_context)[:, wanted]
+    losses = torch.stack([((one - targets) ** 2).sum(-1) * weights for one in predicted])
+    chosen, strength = _choose(losses, list(kinds))
+    kind, whole, fit = list(kinds.values())[chosen], kinds[list(kinds)[-1]], np.arange(len(targets))
+    scored = kind.predict(fit, attack_context.score, targets, _STRENGTHS[strength : strength + 1])[0]
+    fitted, across = whole.kernel[attack_context.fit], whole.kernel[attack_context.score]
+    return KernelRidge(predicted[chosen][strength], scored, fitted, across)
+
+
+@lru_cache(maxsize=1)
+def _targets(attack_context: AttackContext) -> Tensor:
+    """Return everything that is fitted, of the fit rows (n × t)."""
+    truth = attack_context.attribute.values[attack_context.fit]
+    both = np.column_stack([2 * (truth - truth.mean()), attack_context.own[attack_context.fit]])
+    return torch.from_numpy(both).float()
+
+
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """The kernel of one kind of layer, or of all."""
+
+    layers: int
+    """how many layers vary"""
+    kernel: Tensor
+    """rows × fit rows"""
+    columns: Tensor | None
+    """rows × columns, if these are few: their products are the kernel"""
+    attack_context: AttackContext
+
+    @cached_property
+    def out_of_fold(self) -> Tensor:
+        """The prediction of each target for each fit row from the other folds (strengths × n × t)."""
+        folds, targets = self.attack_context.folds, _targets(self.attack_context)
+        predicted = torch.zeros(len(_STRENGTHS), *targets.shape)
+        for fold in np.unique(folds):
+            held, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+            predicted[:, held] = self.predict(others, self.attack_context.fit[held], targets[others], _STRENGTHS)
+        return predicted
+
+    def predict(self, fitted: Array, rows: Array, targets: Tensor, strengths: tuple[float, ...]) -> Tensor:
+        """Return the predictions for some rows (strengths × n × t), `fitted` on these positions of the fit rows."""
+        centre, known = targets.mean(0), self.attack_context.fit[fitted]
+        right = targets - centre
+        if self.columns is None:
+            square, left = self.kernel[known][:, fitted], self.kernel[rows][:, fitted]
+        else:
+            square, left = self.columns[known].T @ self.columns[known], self.columns[rows]
+            right = self.columns[known].T @ right
+        systems = square.repeat(len(strengths), 1, 1)
+        systems.diagonal(dim1=1, dim2=2).add_(torch.tensor(strengths)[:, None])
+        solved = torch.cholesky_solve(right.expand(len(strengths), -1, -1), torch.linalg.cholesky(systems))
+        return left @ solved + centre
 
 
 def _choose(losses: Tensor, kinds: list[str]) -> tuple[int, int]:
@@ -80,54 +134,56 @@ def significantly_less(losses: Tensor, than: Tensor) -> Tensor:
     return significant
 
 
-def _kernels(view: View, attack_context: AttackContext) -> dict[str, Tensor]:
-    """Return the kernel (rows × fit rows) of each kind of layer, and that of all layers; empty if nothing varies."""
-    sums: dict[str, Tensor] = {}
-    layers: Counter[str] = Counter()
+def _kinds(view: View, attack_context: AttackContext) -> dict[str, _Kind]:
+    """Return each kind of layer, and all layers together as the last; empty if nothing varies."""
+    matrices: dict[str, list[Array]] = {}
     for name, matrix in view.items():
-        known = matrix is attack_context.known.get(name)
-        kernel = _known(attack_context, name) if known else _kernel(matrix, attack_context.fit)
-        if kernel is not None:
-            kind = _kind(name)
-            sums[kind] = sums.get(kind, 0) + kernel
-            layers[kind] += 1
-    if len(sums) > 1:
-        sums["all layers"] = torch.stack(list(sums.values())).sum(0)
-        layers["all layers"] = layers.total()
-    return {kind: kernel / layers[kind] for kind, kernel in sums.items()}
+        matrices.setdefault(_kind(name), []).append(matrix)
+    all_kinds = {kind: _of_kind(_Matrices(found), attack_context) for kind, found in matrices.items()}
+    kinds = {name: kind for name, kind in all_kinds.items() if kind is not None}
+    if len(kinds) > 1:
+        layers = sum(kind.layers for kind in kinds.values())
+        kernel = torch.stack([kind.kernel * (kind.layers / layers) for kind in kinds.values()]).sum(0)
+        kinds["all layers"] = _Kind(layers, kernel, None, attack_context)
+    return kinds
 
 
-@lru_cache(maxsize=4)  # every model is given the same inputs
-def _known(attack_context: AttackContext, name: str) -> Tensor | None:
-    return _kernel(attack_context.known[name], attack_context.fit)
+class _Matrices(tuple[Array, ...]):
+    """Matrices that equal others if they are the same objects."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Matrices) and [*map(id, self)] == [*map(id, other)]
 
 
-def _kernel(matrix: Array, fit: Array) -> Tensor | None:
-    """Return the kernel of one matrix; None if nothing varies in it."""
+@lru_cache(maxsize=24)  # the inputs, and all kinds of layers of a model with m* fed and not fed
+def _of_kind(matrices: _Matrices, attack_context: AttackContext) -> _Kind | None:
+    """Return the kernel of layers of one kind; None if nothing varies in them."""
+    found = [x for matrix in matrices if (x := _standardised(matrix, attack_context.fit)) is not None]
+    if not found:
+        return None
+    columns = torch.cat([x / (x.shape[1] * len(found)) ** 0.5 for x in found], dim=1)
+    narrow = 2 * columns.shape[1] < len(attack_context.fit)
+    return _Kind(len(found), columns @ columns[attack_context.fit].T, columns if narrow else None, attack_context)
+
+
+def _standardised(matrix: Array, fit: Array) -> Tensor | None:
+    """Return the columns of a matrix that vary, on the scale of the fit rows; None if none does."""
     x = torch.from_numpy(np.asarray(matrix, np.float32)).flatten(1)
-    mean, deviation = x[fit].mean(0), x[fit].std(0)
+    deviation, mean = torch.std_mean(x[fit], dim=0)
     varies = deviation > _CONSTANT * (mean.abs() + deviation)
     if not varies.any():
         return None
-    x = ((x[:, varies] - mean[varies]) / deviation[varies]).clamp(-_REACH, _REACH)
-    return x @ x[fit].T / x.shape[1]
+    if not varies.all():
+        x, mean, deviation = x[:, varies], mean[varies], deviation[varies]
+    return ((x - mean) / deviation).clamp_(-_REACH, _REACH)
 
 
 def _kind(name: str) -> str:
     """Return the kind of a layer: `modality.audio.generator.hidden` is a generator's, `fusion.hidden` F's."""
     parts = name.split(".")
     return parts[2] if parts[0] == "modality" and len(parts) > 2 else parts[0]
-
-
-def _out_of_fold(fitted: Tensor, targets: Tensor, folds: Array) -> Tensor:
-    """Return the prediction of ridge for each row from the other folds (kinds × strengths × n × t)."""
-    predicted = fitted.new_zeros(len(fitted), len(_STRENGTHS), *targets.shape)
-    for fold in np.unique(folds):
-        held, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        inside = fitted[:, others][:, None, :, others]
-        ridges = torch.stack([strength * torch.eye(len(others)) for strength in _STRENGTHS])
-        centre = targets[others].mean(0)
-        factor = torch.linalg.cholesky(inside + ridges)
-        solved = torch.cholesky_solve((targets[others] - centre).expand(*factor.shape[:2], -1, -1), factor)
-        predicted[:, :, held] = fitted[:, held][:, None, :, others] @ solved + centre
-    return predicted

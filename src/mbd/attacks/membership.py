@@ -26,7 +26,7 @@ from mbd.attacks.attack import Attack, AttackEvidence, Statistic
 from mbd.attacks.bootstrap import auc, tpr_at_fpr
 from mbd.attacks.context import AttackContext
 from mbd.attacks.target_model import TargetModel
-from mbd.evaluation.ridge import fit_ridge
+from mbd.evaluation.ridge import DEVIATION_FLOOR, fit_gram, fit_ridge
 from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
 from mbd.tensors import Array
@@ -46,6 +46,8 @@ class Population:
     rows: Rows
     member: Array
     fit: Array
+    target: Array
+    """m*, standardised"""
     own: Array
     """whitened, of length one (n × d)"""
     whiten: Array
@@ -79,9 +81,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
 def population(attack_context: AttackContext) -> Population:
     """Return members and non-members of a context; all target models share them."""
     draw, m = attack_context.draw(NAME), attack_context.modality
-    train, outside = attack_context.train, attack_context.rows
-    if len(train) > attack_context.params.rows:
-        train = train.take(np.sort(draw.permutation(len(train))[: attack_context.params.rows]))
+    train, outside = attack_context.train_rows(draw), attack_context.rows
     rows = Rows.joined([train, outside])
     outside_fit = np.isin(np.arange(len(outside)), attack_context.fit)
     fit = np.concatenate([_half(train.groups, draw), outside_fit])
@@ -100,6 +100,7 @@ def population(attack_context: AttackContext) -> Population:
         rows=rows,
         member=np.arange(len(rows)) < len(train),
         fit=fit,
+        target=target,
         own=_unit(own @ whiten),
         whiten=whiten,
         surprise=labels - _predicted(everything, labels, fit),
@@ -138,8 +139,13 @@ def _reconstructions(target_model: TargetModel, attack_context: AttackContext, p
     if not inside:
         return []
     known = attack_context.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS]
-    target = attack_context.standardise(as_vectors(people.rows).features[attack_context.modality])
-    return [_predicted(np.hstack(list(inside.values())), target, known)]
+    x = np.hstack(list(inside.values()))
+    x -= x[known].mean(0, dtype=np.float64).astype(x.dtype)
+    x /= np.maximum(np.sqrt(np.square(x[known]).mean(0)), DEVIATION_FLOOR)
+    fitted, target = x[known], people.target[known] - people.target[known].mean(0)
+    # Products of so many columns in single precision, what is solved in double.
+    weights, _ = fit_gram((fitted @ fitted.T).astype(np.float64), target)
+    return [x @ (fitted.T @ weights.astype(x.dtype))]
 
 
 def _effects(target_model: TargetModel, attack_context: AttackContext, people: Population) -> tuple[Array, Array]:
@@ -148,9 +154,10 @@ def _effects(target_model: TargetModel, attack_context: AttackContext, people: P
     if not target_model.entries(rows, m):
         nothing = np.zeros_like(people.surprise)
         return nothing, nothing
-    swapped = [rows.swapped(m, index) for index in people.swapped]
-    (complete, alone), *others = (target_model.answers(given, m) for given in (rows, *swapped))
-    return complete - np.mean([other[0] for other in others], axis=0), alone - np.mean([o[1] for o in others], axis=0)
+    complete, alone = (target_model.answers(rows, m, alone=alone) for alone in (False, True))
+    others = [target_model.answers(rows.swapped(m, index), m, alone=False) for index in people.swapped]
+    # Given m* alone, a row that has the m* of another is that other row.
+    return complete - np.mean(others, axis=0), alone - np.mean([alone[index] for index in people.swapped], axis=0)
 
 
 def _predicted(inputs: Array, targets: Array, fit: Array) -> Array:

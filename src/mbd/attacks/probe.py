@@ -10,8 +10,7 @@ counts, the first unless a later one is significantly better, and the members' m
 values of the attribute have the same weight, so a guess without information is right for half.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mbd.attacks.context import AttackContext
-from mbd.attacks.kernels import KernelRidge, View, fit_kernels, significantly_less
+from mbd.attacks.kernels import ATTRIBUTE, KernelRidge, View, fit_kernels, significantly_less
 from mbd.tensors import Array
 
 _COMPONENTS = 16
@@ -34,8 +33,7 @@ def guess(views: Sequence[View], attack_context: AttackContext, name: str) -> li
     """Return the prediction of the probe for the scored rows of each view: above 0 for the attribute 1, else for 0."""
     truth = torch.from_numpy(attack_context.attribute.values[attack_context.fit]).float()
     weights = truth / (2 * truth.mean()) + (1 - truth) / (2 * (1 - truth.mean()))
-    targets = 2 * (truth - truth.mean())[:, None]  # centred, so that 0 lies between both values however common they are
-    starts = [fit_kernels(view, targets, weights, attack_context) for view in views]
+    starts = [fit_kernels(view, ATTRIBUTE, weights, attack_context) for view in views]
     informed = [start for start in starts if start is not None]
     found = iter(_residual(informed, truth, weights, attack_context, name) if informed else ())
     return [np.ones(len(attack_context.score)) if start is None else next(found) for start in starts]
@@ -57,41 +55,25 @@ def _residual(
     )
     inside = (~folds).repeat(n, 1) * weights
     inside = inside / inside.sum(1, keepdim=True)
-    network = _network(n * k, x.shape[2], attack_context.draw("probe", name))
-    descend = _adam(list(network.values()))
-    first, best = torch.zeros(0), torch.full((n,), torch.inf)
-    kept = torch.zeros(n, x_scored.shape[1])
+    weights_of_all = _draw_networks(n * k, x.shape[2], attack_context.draw("probe", name))
+    moments = torch.zeros_like(weights_of_all), torch.zeros_like(weights_of_all)
+    first, best, kept = torch.zeros(0), torch.full((n,), torch.inf), weights_of_all.clone()
     for step in range(_STEPS + 1):
-        said = _forward(network, x, f)
+        network = _parts(weights_of_all)
+        layers = _layers(network, x)
+        said = _output(network, layers[-1], f)
         losses = functional.binary_cross_entropy_with_logits(said, truth.expand_as(said), reduction="none")
-        with torch.no_grad():
-            now = (losses.view(n, k, -1) * folds).sum(1) * weights
-            first = first if step else now
-            better = (now.mean(1) < best) & (significantly_less(now, first) | (step == 0))
-            if better.any():
-                scores = _forward(network, x_scored, f_scored).view(n, k, -1).mean(1)
-                best, kept = torch.where(better, now.mean(1), best), torch.where(better[:, None], scores, kept)
-        decay = torch.stack([(value**2).sum() for key, value in network.items() if key.startswith("w")]).sum()
-        descend((losses * inside).sum() + _DECAY * decay)
-    return [np.asarray(scores.numpy(), np.float64) for scores in kept]
-
-
-def _adam(weights: list[Tensor]) -> Callable[[Tensor], None]:
-    """Return what takes one step of Adam down the gradient of a loss (torch's own loads its compiler first: 2 s)."""
-    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
-    steps = count(1)
-
-    def descend(loss: Tensor) -> None:
-        step = next(steps)
-        rate = _RATE * (1 - 0.999**step) ** 0.5 / (1 - 0.9**step)
-        gradients = torch.autograd.grad(loss, weights)
-        with torch.no_grad():
-            for w, g, m, v in zip(weights, gradients, first, second, strict=True):
-                m.lerp_(g, 0.1)
-                v.lerp_(g * g, 0.001)
-                w.addcdiv_(m, v.sqrt().add_(1e-8), value=-rate)
-
-    return descend
+        now = (losses.view(n, k, -1) * folds).sum(1) * weights
+        first = first if step else now
+        better = (now.mean(1) < best) & (significantly_less(now, first) | (step == 0))
+        best = torch.where(better, now.mean(1), best)
+        kept = torch.where(better.repeat_interleave(k)[:, None], weights_of_all, kept)
+        gradient = _gradient(network, x, f, layers, (said.sigmoid() - truth) * inside)
+        gradient[:, 2:] += 2 * _DECAY * weights_of_all[:, 2:]
+        _adam(weights_of_all, moments, gradient, step + 1)
+    network = _parts(kept)
+    scores = _output(network, _layers(network, x_scored)[-1], f_scored).view(n, k, -1).mean(1)
+    return [np.asarray(row.numpy(), np.float64) for row in scores]
 
 
 def _components(start: KernelRidge) -> tuple[Tensor, Tensor]:
@@ -104,25 +86,63 @@ def _components(start: KernelRidge) -> tuple[Tensor, Tensor]:
     return functional.pad(vectors * used, pad), functional.pad(scored * used, pad)
 
 
-def _network(members: int, inputs: int, draw: np.random.Generator) -> dict[str, Tensor]:
+def _draw_networks(members: int, inputs: int, draw: np.random.Generator) -> Tensor:
     """Return the weights of all members; the last layer begins at zero, so that training starts at the linear probe."""
 
     def normal(*shape: int) -> Tensor:
         values = draw.standard_normal((members, *shape)) / np.sqrt(shape[0])
-        return torch.from_numpy(values.astype(np.float32)).requires_grad_()
+        return torch.from_numpy(values.astype(np.float32)).flatten(1)
 
-    return {
-        "a": torch.full((members, 1), 2.0).requires_grad_(),
-        "b": torch.zeros(members, 1).requires_grad_(),
-        "w_in": normal(inputs, _WIDTH),
-        "w_1": normal(_WIDTH, _WIDTH),
-        "w_2": normal(_WIDTH, _WIDTH),
-        "w_out": torch.zeros(members, _WIDTH, 1).requires_grad_(),
-    }
+    hidden = [normal(inputs, _WIDTH), normal(_WIDTH, _WIDTH), normal(_WIDTH, _WIDTH)]
+    return torch.cat([torch.tensor([2.0, 0.0]).expand(members, 2), *hidden, torch.zeros(members, _WIDTH)], dim=1)
 
 
-def _forward(network: Mapping[str, Tensor], x: Tensor, f: Tensor) -> Tensor:
-    h = x @ network["w_in"]
-    h = h + torch.relu(h @ network["w_1"]) @ network["w_2"]
-    said: Tensor = network["a"] * f + network["b"] + (h @ network["w_out"])[..., 0]
+def _parts(weights: Tensor) -> tuple[Tensor, ...]:
+    """Return a, b, W_in, W_1, W_2 and w_out of all members."""
+    inputs = weights.shape[1] - 2 - 2 * _WIDTH**2 - _WIDTH
+    a, b, *matrices, last = torch.split_with_sizes(weights, (1, 1, inputs, _WIDTH**2, _WIDTH**2, _WIDTH), dim=1)
+    return a, b, *(matrix.reshape(len(weights), -1, _WIDTH) for matrix in matrices), last[..., None]
+
+
+def _layers(network: tuple[Tensor, ...], x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return h, relu(h W_1), and their sum behind W_2."""
+    _, _, w_in, w_1, w_2, _ = network
+    h = x @ w_in
+    rectified = torch.relu(h @ w_1)
+    return h, rectified, h + rectified @ w_2
+
+
+def _output(network: tuple[Tensor, ...], last: Tensor, f: Tensor) -> Tensor:
+    a, b, *_, w_out = network
+    said: Tensor = a * f + b + (last @ w_out)[..., 0]
     return said
+
+
+def _gradient(
+    network: tuple[Tensor, ...], x: Tensor, f: Tensor, layers: tuple[Tensor, Tensor, Tensor], error: Tensor
+) -> Tensor:
+    """Return the gradient by all weights, where `error` is the derivative of the loss by the output.
+
+    Written out: of networks this small, to record it costs more than to compute it.
+    """
+    (_, _, _, w_1, w_2, w_out), (h, rectified, last) = network, layers
+    of_last = error[..., None] * w_out.mT
+    of_rectified = (of_last @ w_2.mT) * rectified.sign()
+    parts = [
+        (error * f).sum(1, keepdim=True),
+        error.sum(1, keepdim=True),
+        x.mT @ (of_last + of_rectified @ w_1.mT),
+        h.mT @ of_rectified,
+        rectified.mT @ of_last,
+        last.mT @ error[..., None],
+    ]
+    return torch.cat([part.flatten(1) for part in parts], dim=1)
+
+
+def _adam(weights: Tensor, moments: tuple[Tensor, Tensor], gradient: Tensor, step: int) -> None:
+    """Take one step of Adam (torch's own loads its compiler first: 2 s)."""
+    mean, square = moments
+    mean.lerp_(gradient, 0.1)
+    square.lerp_(gradient * gradient, 0.001)
+    rate = _RATE * (1 - 0.999**step) ** 0.5 / (1 - 0.9**step)
+    weights.addcdiv_(mean, square.sqrt().add_(1e-8), value=-rate)

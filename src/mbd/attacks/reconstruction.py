@@ -16,7 +16,7 @@ from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import mean, r_squared
 from mbd.attacks.context import AttackContext
 from mbd.attacks.extraction import Extraction
-from mbd.attacks.kernels import fit_kernels
+from mbd.attacks.kernels import OWN, fit_kernels
 from mbd.attacks.target_model import TargetModel
 from mbd.tensors import Array
 
@@ -78,7 +78,7 @@ def _offered(target_model: TargetModel, attack_context: AttackContext) -> Array:
 def _learnt(seen: Extraction, attack_context: AttackContext) -> Array:
     """Return the prediction of ridge from activations for m*'s own part of the scored rows, scaled to fit."""
     truth = torch.from_numpy(attack_context.own[attack_context.fit]).float()
-    found = fit_kernels(seen.activations, truth, torch.ones(len(truth)), attack_context)
+    found = fit_kernels(seen.activations, OWN, torch.ones(len(truth)), attack_context)
     if found is None:
         return np.zeros((len(attack_context.score), truth.shape[1]))
     return _scale(found.out_of_fold.numpy(), truth.numpy()) * found.scored.numpy().astype(np.float64)

@@ -36,8 +36,9 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     evidence = []
     for k, chosen, (kernel, across) in zip(counts, shots, kernels(layers, attack_context, shots), strict=True):
         known = attack_context.fit[chosen]
-        attributes, guessed = (few_shot(kernel, across, target[known]) for target in (attribute, attack_context.own))
-        hits = ((attributes > 0) == (truth > 0)).mean(0)
+        attributes, guessed = few_shot(kernel, across, attribute[known], attack_context.own[known])
+        # k rows of one class teach nothing, and the prediction is 0 but for rounding: a guess without information.
+        hits = ((attributes > _ROUNDING) == (truth > 0)).mean(0)
         errors = ((guessed - own) ** 2).sum(2).mean(0)
         evidence += [
             AttackEvidence(
@@ -73,47 +74,51 @@ def kernels(
     layers: Sequence[Array], attack_context: AttackContext, shots: Sequence[Array]
 ) -> list[tuple[Array, Array]]:
     """Return for each array of shots the kernel of its rows (draws × k × k), and of scored rows with them."""
-    found = [
-        (np.zeros((len(chosen), k, k)), np.zeros((len(chosen), len(attack_context.score), k)))
-        for chosen in shots
-        for k in chosen.shape[1:]
-    ]
+    fit, score = attack_context.fit, attack_context.score
+    found = [(np.zeros((*c.shape, c.shape[1])), np.zeros((len(score), *c.shape))) for c in shots]
     for layer in layers:
-        middle = layer[attack_context.fit].mean(0, dtype=np.float64)
-        fit, score = ((layer[part] - middle).astype(np.float32) for part in (attack_context.fit, attack_context.score))
-        gram, cross = fit @ fit.T, score @ fit.T
+        middle = layer[fit].mean(0, dtype=np.float64)
+        centred = layer - middle.astype(np.float32)
+        gram, cross = centred[fit] @ centred[fit].T, centred[score] @ centred[fit].T
         # A layer that is constant over rows has no information; dividing by its rounding errors would amplify them.
         floor = _ROUNDING * float(middle @ middle)
         for chosen, sums in zip(shots, found, strict=True):
             known = gram[chosen[:, :, None], chosen[:, None, :]].astype(np.float64)
-            other = cross[:, chosen].swapaxes(0, 1).astype(np.float64)
-            # Both centred on the mean of the shots.
-            other += known.mean((1, 2), keepdims=True) - known.mean(1, keepdims=True) - other.mean(2, keepdims=True)
-            known += known.mean((1, 2), keepdims=True) - known.mean(1, keepdims=True) - known.mean(2, keepdims=True)
-            size = np.trace(known, axis1=1, axis2=2)[:, None, None] / chosen.shape[1]
+            size = (np.trace(known, axis1=1, axis2=2) - known.sum((1, 2)) / known.shape[1]) / known.shape[1]
             unit = np.divide(1 / len(layers), size, out=np.zeros_like(size), where=size > floor)
-            for total, part in zip(sums, (known, other), strict=True):
-                total += unit * part  # noqa: PLW2901 -- in place
-    return found
+            sums[0][:] += unit[:, None, None] * known
+            sums[1][:] += unit[:, None] * np.take(cross, chosen, axis=1)
+    return [_centred(kernel, across.swapaxes(0, 1)) for kernel, across in found]
 
 
-def few_shot(kernel: Array, across: Array, targets: Array) -> Array:
-    """Return the predictions of ridge for the other rows (draws × n × t), fitted on `targets` (draws × k × t).
+def _centred(kernel: Array, across: Array) -> tuple[Array, Array]:
+    """Return both kernels centred on the mean of the shots."""
+    columns, whole = kernel.mean(1, keepdims=True), kernel.mean((1, 2), keepdims=True)
+    across = across - across.mean(2, keepdims=True) - columns + whole
+    return kernel - kernel.mean(2, keepdims=True) - columns + whole, across
+
+
+def few_shot(kernel: Array, across: Array, *targets: Array) -> list[Array]:
+    """Return the predictions of ridge for the other rows (draws × n × t) for each of the targets (draws × k × t).
 
     Targets are known to be around 0: without information the prediction is 0, not the mean of a few rows.
     """
     values, vectors = np.linalg.eigh(kernel)
-    values = np.maximum(values, 0)[:, :, None]
-    projected = vectors.swapaxes(1, 2) @ targets
-    errors = []
-    for strength in _STRENGTHS:
-        kept = values / (values + strength)
-        residual = targets - vectors @ (kept * projected)
-        leverage = vectors**2 @ kept
-        errors.append(((residual / np.maximum(1 - leverage, 1e-6)) ** 2).mean((1, 2)))
-    strength = _STRENGTHS[np.argmin(errors, axis=0)][:, None, None]
-    guess: Array = across @ (vectors @ (projected / (values + strength)))
-    return guess
+    values, squared = np.maximum(values, 0)[:, :, None], vectors**2
+    kept = [values / (values + strength) for strength in _STRENGTHS]
+    leverages = [squared @ share for share in kept]
+
+    def predicted(known: Array) -> Array:
+        projected = vectors.swapaxes(1, 2) @ known
+        errors = [
+            (((known - vectors @ (share * projected)) / np.maximum(1 - leverage, 1e-6)) ** 2).mean((1, 2))
+            for share, leverage in zip(kept, leverages, strict=True)
+        ]
+        strength = _STRENGTHS[np.argmin(errors, axis=0)][:, None, None]
+        guess: Array = across @ (vectors @ (projected / (values + strength)))
+        return guess
+
+    return [predicted(known) for known in targets]
 
 
 def balanced_hits(rows: Array, weights: Array) -> Array:

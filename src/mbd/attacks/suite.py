@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -77,7 +78,7 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
     """Attack the models of an audit and judge the results."""
     target_models = {role: _target_model(role, stored) for role, stored in audit.models.items()}
     contexts = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
-    runs = 1 + len(params.variants) * len(_ALTERED)
+    runs = len(target_models) + len(params.variants) * len(_ALTERED)
     jobs = 3 + len(contexts) * (len(_attacks(params)) * runs + ("before" in target_models))
     with reproducible(1), threadpool_limits(1), progress_bar(total=jobs, shown=progress, unit="part") as bar:
         clock = _Clock(bar)
@@ -127,23 +128,50 @@ def _target_model(role: Role, stored: StoredModel) -> TargetModel:
 
 def _attack(target_models: TargetModels, attack_context: AttackContext, clock: _Clock) -> Iterator[GateFinding]:
     """Yield every measure of every attack on one modality."""
-    released: dict[str, dict[Role, list[AttackEvidence]]] = {}
-    for name in _attacks(attack_context.params):
-        with clock.part(name):
-            released[name] = {role: _run(name, model, attack_context) for role, model in target_models.items()}
-        yield from _findings(released[name], attack_context, "as released")
+    runs = _Runs(clock)
+    released = {role: runs.attack(model, attack_context, "as released") for role, model in target_models.items()}
+    yield from _findings(released, attack_context, "as released")
     for variant in attack_context.params.variants:
-        altered = {role: _run_changed(target_models[role], variant, attack_context, clock) for role in _ALTERED}
-        for name in _attacks(attack_context.params):
-            found = {role: measured[name] for role, measured in altered.items()}
-            yield from _findings(found, attack_context, variant)
+        # One by one: a changed model is in memory only while it is attacked.
+        altered = {
+            role: runs.attack(changed(target_models[role], variant, attack_context.params), attack_context, variant)
+            for role in _ALTERED
+        }
+        yield from _findings(altered, attack_context, variant)
     if "before" not in target_models:
         return
     with clock.part(diff.NAME):
-        revived = diff.attack(target_models["before"], target_models["after"], attack_context)
-    whole = [evidence for name in diff.ATTACKS for evidence in released[name]["before"]]
+        attacks = [partial(runs.evidence, name) for name in diff.ATTACKS]
+        revived = diff.attack(target_models["before"], target_models["after"], attack_context, attacks)
+    whole = [evidence for name in diff.ATTACKS for evidence in released["before"][name]]
     named = [replace(old, attack=diff.NAME, measure=new.measure) for old, new in zip(whole, revived, strict=True)]
-    yield from _findings({"before": named, "after": revived}, attack_context, "as released")
+    yield from _findings({"before": {diff.NAME: named}, "after": {diff.NAME: revived}}, attack_context, "as released")
+
+
+@dataclass
+class _Runs:
+    """Attacks on one modality; models of the same bytes give the same evidence, so each is attacked once."""
+
+    clock: _Clock
+    found: dict[tuple[str, str], list[AttackEvidence]] = field(default_factory=dict)
+
+    def attack(
+        self, target_model: TargetModel, attack_context: AttackContext, variant: Variant
+    ) -> dict[str, list[AttackEvidence]]:
+        """Return the evidence of every attack on one model."""
+        found = {}
+        for name in _attacks(attack_context.params):
+            with self.clock.part(name if variant == "as released" else f"{name}, {variant}"):
+                found[name] = self.evidence(name, target_model, attack_context)
+        return found
+
+    def evidence(self, name: str, target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
+        """Return the evidence of one attack on one model."""
+        key = name, target_model.digest
+        if key not in self.found:
+            measured = ATTACKS.get(name).run(target_model, attack_context)
+            self.found[key] = [replace(evidence, attack=name) for evidence in measured]
+        return self.found[key]
 
 
 def _attacks(params: AttacksSettings) -> tuple[str, ...]:
@@ -151,27 +179,13 @@ def _attacks(params: AttacksSettings) -> tuple[str, ...]:
     return (*ATTACKS.builtin, *params.also)
 
 
-def _run(name: str, target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
-    return [replace(evidence, attack=name) for evidence in ATTACKS.get(name).run(target_model, attack_context)]
-
-
-def _run_changed(
-    target_model: TargetModel, variant: WeightChange, attack_context: AttackContext, clock: _Clock
-) -> dict[str, list[AttackEvidence]]:
-    """Run every attack on a model after quantisation or pruning, which is in memory only while this runs."""
-    altered, found = changed(target_model, variant, attack_context.params), {}
-    for name in _attacks(attack_context.params):
-        with clock.part(f"{name}, {variant}"):
-            found[name] = _run(name, altered, attack_context)
-    return found
-
-
 def _findings(
-    found: Mapping[Role, list[AttackEvidence]], attack_context: AttackContext, variant: Variant
+    found: Mapping[Role, Mapping[str, list[AttackEvidence]]], attack_context: AttackContext, variant: Variant
 ) -> Iterator[GateFinding]:
-    roles = list(found)
-    for measures in zip(*found.values(), strict=True):
-        yield GateFinding(attack_context.modality, variant, dict(zip(roles, measures, strict=True)))
+    """Yield each measure of each attack (role → attack → measures) of all models."""
+    measures = [[evidence for measured in of_role.values() for evidence in measured] for of_role in found.values()]
+    for same in zip(*measures, strict=True):
+        yield GateFinding(attack_context.modality, variant, dict(zip(found, same, strict=True)))
 
 
 def _added(params: AttacksSettings) -> dict[str, dict[str, str]]:

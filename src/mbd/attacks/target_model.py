@@ -7,8 +7,10 @@ another name. A model without such an input cannot be fed m*, and feeding it cha
 Outputs and activations are extracted once for each set of rows and shared by all attacks.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +20,7 @@ from mbd.attacks import extraction
 from mbd.attacks.extraction import Extraction
 from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
+from mbd.files import canonical_digest
 from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.predictor import LoadedBackbone
@@ -46,6 +49,18 @@ class TargetModel:
         """Return the same model with other weights of the same names and shapes (rounded, pruned …)."""
         return TargetModel.of(self.role, self.record, tensors)
 
+    @cached_property
+    def digest(self) -> str:
+        """Of the weights and of what running them depends on: models with the same digest give the same evidence."""
+        of = self.record
+        described = [of.backbone, of.spec, of.task, of.classes, of.label_range]
+        inputs = [[name, dim, name in of.inputs] for name, dim in of.modalities.items()]
+        tensors = {
+            name: [str(x.dtype), x.shape, hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()]
+            for name, x in self.tensors.items()
+        }
+        return canonical_digest([described, inputs, tensors])
+
     def entries(self, rows: Rows, modality: str) -> tuple[str, ...]:
         """Return the inputs of the model by which m* can be fed: m* itself, and any that the data does not know."""
         return tuple(m for m in self.record.modalities if m == modality or m not in rows.features)
@@ -71,11 +86,10 @@ class TargetModel:
         """Return the activations alone, computed again and not cached."""
         return extraction.activations(self.backbone, self._feeding(rows, modality, fed=fed), rows)
 
-    def answers(self, rows: Rows, modality: str) -> tuple[Array, Array]:
-        """Return the outputs with m* fed (n × outputs): for all modalities of the rows, and for m* alone."""
+    def answers(self, rows: Rows, modality: str, *, alone: bool) -> Array:
+        """Return the outputs with m* fed (n × outputs): for m* alone, or for all modalities of the rows."""
         feeding = self._feeding(rows, modality, fed=True)
-        both = extraction.answers(self.backbone, feeding, rows, (feeding.retained, ()))
-        return both[:, 0], both[:, 1]
+        return extraction.answers(self.backbone, feeding, rows, [() if alone else feeding.retained])[:, 0]
 
     def reconstruct(self, rows: Rows, modality: str) -> dict[str, Array]:
         """Return the model's own reconstruction of m* of each row when m* is missing, as vectors in the units of m*.

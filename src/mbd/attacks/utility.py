@@ -5,6 +5,7 @@ Pearson's r; classification: WA and UA (mean recall). The second metric of each 
 first would flatter if classes are uneven. The gate judges all retained modalities together; subsets are informational.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,9 +15,10 @@ from mbd.attacks.attack import AttackEvidence, Statistic
 from mbd.attacks.audit_input import AuditInput
 from mbd.attacks.bootstrap import accuracy
 from mbd.attacks.target_model import Role, TargetModel
+from mbd.blocks import in_blocks
 from mbd.errors import DataError
 from mbd.features.availability import fixed_patterns
-from mbd.features.rows import Rows
+from mbd.features.contract import Split
 from mbd.model.predictor import Model
 from mbd.params import AttacksSettings
 from mbd.params.features import Task
@@ -38,16 +40,15 @@ def utility(
     audit: AuditInput, target_models: Mapping[Role, TargetModel], params: AttacksSettings
 ) -> list[UtilityMeasurement]:
     """Measure the utility of the models on the test rows."""
-    test, task = audit.data.split("test").load(), audit.data.manifest.task
+    test, task = audit.data.split("test"), audit.data.manifest.task
     utilities = []
     for pattern in sorted(fixed_patterns(audit.retained), key=len, reverse=True):
-        rows = test.take(np.any([test.available[m] for m in pattern], axis=0))
+        rows = np.flatnonzero(np.any([test.available[m] for m in pattern], axis=0))
         if not len(rows):
             continue
-        given = rows.inputs(pattern), {m: rows.available[m] for m in pattern}
-        outputs = {role: Model(s.record, s.backbone).predict(*given) for role, s in target_models.items()}
+        outputs, labels, groups = _outputs(target_models, test, rows, pattern), test.labels[rows], test.groups[rows]
         for metric, (statistic, margin) in _metrics(task, params).items():
-            found = {role: _evidence(metric, task, rows, output, statistic) for role, output in outputs.items()}
+            found = {r: _evidence(metric, task, labels, groups, output, statistic) for r, output in outputs.items()}
             utilities.append(UtilityMeasurement(metric, "+".join(pattern), margin, pattern == audit.retained, found))
     if not any(measured_utility.decides for measured_utility in utilities):
         raise DataError(
@@ -58,14 +59,28 @@ def utility(
     return utilities
 
 
+def _outputs(
+    target_models: Mapping[Role, TargetModel], split: Split, rows: Array, pattern: tuple[str, ...]
+) -> dict[Role, Array]:
+    """Return what each model predicts for some rows, of which a block is in memory at a time."""
+    models = {role: Model(target.record, target.backbone) for role, target in target_models.items()}
+    parts: dict[Role, list[Array]] = {role: [] for role in models}
+    for own in in_blocks(rows, sum(math.prod(x.shape[1:]) for x in split.features.values())):
+        given = split.take(own)
+        for role, model in models.items():
+            parts[role].append(model.predict(given.inputs(pattern), {m: given.available[m] for m in pattern}))
+    return {role: np.concatenate(found) for role, found in parts.items()}
+
+
 def _metrics(task: Task, params: AttacksSettings) -> dict[str, tuple[Statistic, float]]:
     if task == "classification":
         return {"wa": (_percent_right, params.utility_margin), "ua": (_percent_recall, params.utility_margin)}
     return {"acc2": (_percent_right, params.utility_margin), "corr": (correlation, params.correlation_margin)}
 
 
-def _evidence(metric: str, task: Task, rows: Rows, output: Array, statistic: Statistic) -> AttackEvidence:
-    truth = rows.labels
+def _evidence(
+    metric: str, task: Task, truth: Array, groups: Array, output: Array, statistic: Statistic
+) -> AttackEvidence:
     if task == "classification":
         pairs = np.stack([truth, output.argmax(1)], axis=1)
     elif metric == "acc2":
@@ -74,7 +89,7 @@ def _evidence(metric: str, task: Task, rows: Rows, output: Array, statistic: Sta
         pairs = np.stack([truth, output], axis=1)
     limits = (-1.0, 1.0) if metric == "corr" else (0.0, 100.0)
     weight = 1 / len(np.unique(truth)) if metric == "ua" else None
-    return AttackEvidence("utility", metric, 0.0, pairs.astype(np.float64), statistic, rows.groups, limits, weight)
+    return AttackEvidence("utility", metric, 0.0, pairs.astype(np.float64), statistic, groups, limits, weight)
 
 
 def _percent_right(rows: Array, weights: Array) -> Array:

@@ -14,7 +14,7 @@ from mbd.blocks import Wide, in_blocks, row_by_row, spans
 from mbd.tensors import Array
 
 LAMBDAS = 10.0 ** np.arange(-1, 6, 0.5)
-_DEVIATION_FLOOR = 1e-6
+DEVIATION_FLOOR = 1e-6
 _LEFT_OUT = 20_000
 """rows whose leave-one-out error chooses λ, at most"""
 
@@ -60,7 +60,7 @@ class RidgeSums:
         features = np.asarray(features, np.float64) if isinstance(features, np.ndarray) else features
         mean = row_by_row(features) / len(targets)
         deviation = np.sqrt(row_by_row(features, lambda x: np.square(x - mean)) / len(targets))
-        return cls(features, targets, mean, np.maximum(deviation, _DEVIATION_FLOOR))
+        return cls(features, targets, mean, np.maximum(deviation, DEVIATION_FLOOR))
 
     @property
     def wide(self) -> bool:
@@ -81,30 +81,16 @@ class RidgeSums:
         shown = np.arange(0, len(self.targets), -(-len(self.targets) // _LEFT_OUT))
         for own in in_blocks(shown, len(chosen)):
             x = self._standardised(own)
-            errors += self._left_out((x if whole else x[:, chosen]) @ vectors, own, values, projected)
+            scores = (x if whole else x[:, chosen]) @ vectors
+            errors += _left_out(scores, self.targets[own] - self.offset, values, projected, len(self.targets))
         strength = float(LAMBDAS[errors.argmin()])
         return self._ridge(chosen, vectors @ (projected / (values + strength)[:, None]), strength)
 
     def _fit_wide(self, chosen: Array) -> Ridge:
-        rows, whole = slice(None), len(chosen) == self.features.shape[1]
-        x, y = self._standardised(rows), self.targets - self.offset
-        x = x if whole else x[:, chosen]
-        values, vectors = np.linalg.eigh(x @ x.T)
-        values = np.maximum(values, 0)
-        # Left singular vectors times singular values (n × k).
-        scores = vectors * np.sqrt(values)
-        strength = float(LAMBDAS[self._left_out(scores, rows, values, scores.T @ y).argmin()])
-        return self._ridge(chosen, x.T @ (vectors @ ((vectors.T @ y) / (values + strength)[:, None])), strength)
-
-    def _left_out(self, scores: Array, rows: Array | slice, values: Array, projected: Array) -> Array:
-        """Return Σ of the squared leave-one-out residuals of some rows, for each λ."""
-        y, squared, errors = self.targets[rows] - self.offset, scores**2, np.zeros(len(LAMBDAS))
-        for place, strength in enumerate(LAMBDAS):
-            shrink = 1 / (values + strength)
-            leverage = squared @ shrink + 1 / len(self.targets)
-            residual = (y - scores @ (shrink[:, None] * projected)) / np.maximum(1 - leverage, 1e-9)[:, None]
-            errors[place] = (residual**2).sum()
-        return errors
+        x = self._standardised(slice(None))
+        x = x if len(chosen) == self.features.shape[1] else x[:, chosen]
+        weights, strength = fit_gram(x @ x.T, self.targets - self.offset)
+        return self._ridge(chosen, x.T @ weights, strength)
 
     def _ridge(self, chosen: Array, weights: Array, strength: float) -> Ridge:
         return Ridge(self.mean[chosen], self.scale[chosen], weights, self.offset, strength)
@@ -130,3 +116,24 @@ class RidgeSums:
             gram += x.T @ x
             cross += x.T @ (self.targets[own] - self.offset)
         return gram, cross
+
+
+def fit_gram(gram: Array, targets: Array) -> tuple[Array, float]:
+    """Return α = (XXᵀ + λI)⁻¹y, so that w = Xᵀα, and λ, of XXᵀ and centred targets."""
+    values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, 0)
+    # Left singular vectors times singular values (n × k).
+    scores = vectors * np.sqrt(values)
+    strength = float(LAMBDAS[_left_out(scores, targets, values, scores.T @ targets, len(targets)).argmin()])
+    return vectors @ ((vectors.T @ targets) / (values + strength)[:, None]), strength
+
+
+def _left_out(scores: Array, y: Array, values: Array, projected: Array, fitted: int) -> Array:
+    """Return Σ of the squared leave-one-out residuals of some of the `fitted` rows, for each λ."""
+    squared, errors = scores**2, np.zeros(len(LAMBDAS))
+    for place, strength in enumerate(LAMBDAS):
+        shrink = 1 / (values + strength)
+        leverage = squared @ shrink + 1 / fitted
+        residual = (y - scores @ (shrink[:, None] * projected)) / np.maximum(1 - leverage, 1e-9)[:, None]
+        errors[place] = (residual**2).sum()
+    return errors
