@@ -1,10 +1,10 @@
 """`python -m studies.joint FEATURES …`: the settings of the joint backbone, compared by folds of the train split.
 
 Whole groups of train rows are left out, a fold after the other: the model is trained on the rest, chooses its epoch on
-the valid split, and is scored on the rows left out. Ridge for each set of modalities is fitted on the rest and valid,
-as in :mod:`studies.peers`. No test row is read. Each `--try` is one line of the table: settings as for `--set`, with
-blanks between them. ▲ and ▼ mark lines that are better or worse than ridge, by the 95 % interval of the difference over
-groups.
+the valid split, and is scored on the rows left out. Ridge for each set of modalities is fitted on the rest and, in a
+second line, on the rest and valid, as in :mod:`studies.peers`. No test row is read. Each `--try` is one line of the
+table: settings as for `--set`, with blanks between them. ▲ and ▼ mark lines that are better or worse than the second
+ridge, by the 95 % interval of the difference over groups.
 """
 
 import tempfile
@@ -29,7 +29,8 @@ from studies.peers import COLUMNS, METRICS, RATES, Predictor, cell, row_values
 
 SHARES = ("0", "0.3", "0.5", "0.7", "1")
 TRIED = tuple(f"model.joint.linear_share={share}" for share in SHARES)
-RIDGE = "ridge"
+RIDGES = {"ridge on train": ("train",), "ridge on train and valid": ("train", "valid")}
+BESIDE = tuple(RIDGES)[-1]
 
 
 def folds_of(data: FeatureSet, count: int, work: Path) -> Iterator[FeatureSet]:
@@ -70,8 +71,11 @@ def compare(folder: Path, tried: Sequence[str], folds: int) -> str:
         for part in folds_of(data, folds, Path(work)):
             plan = plan_evaluation(part.split("test").load(), task, settings)
             groups.append(plan.rows.groups)
-            known = Rows.joined([part.split(name).load() for name in ("train", "valid")])
-            methods: dict[str, Predictor] = {RIDGE: PatternRidge(known, classes).predict}
+            rows = {name: part.split(name).load() for name in ("train", "valid")}
+            methods: dict[str, Predictor] = {
+                line: PatternRidge(Rows.joined([rows[name] for name in names]), classes).predict
+                for line, names in RIDGES.items()
+            }
             for line in tried:
                 with tempfile.TemporaryDirectory() as own:
                     methods[line] = trained(part, line, Path(own))
@@ -79,7 +83,7 @@ def compare(folder: Path, tried: Sequence[str], folds: int) -> str:
                 for key, values in row_values(predict, plan).items():
                     found.setdefault(name, {}).setdefault(key, []).append(values)
     whole = {name: {key: np.concatenate(parts) for key, parts in own.items()} for name, own in found.items()}
-    every, ridge = np.concatenate(groups), whole[RIDGE]
+    every, ridge = np.concatenate(groups), whole[BESIDE]
     lines = [[name, *(cell(own[c], ridge[c], every, c[1]) for c in cells)] for name, own in whole.items()]
     header = [f"{data.manifest.name}, {len(every)} train rows", *(f"{c} {METRICS[task][m]}" for c, m in cells)]
     return table(header, lines)

@@ -8,6 +8,7 @@ lists which of its columns read which modality.
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -15,13 +16,17 @@ from torch import Tensor, nn
 
 from mbd.formats.model import ColumnRange, JointSpec, ModelRecord, TensorRecord
 from mbd.model.checkpoint import describe
+from mbd.model.folded_joint import fold
 from mbd.model.networks import JointNetwork
+from mbd.model.sets import Tag, answer_by_set
 from mbd.names import dotted
 from mbd.params.features import Task
 from mbd.params.learning import JointSettings
 from mbd.tensors import Array
 
 _SCALING = ("mean", "scale")
+_FOLDED = 64
+"""sets of modalities whose folded weights are kept"""
 
 
 class JointBackbone:
@@ -29,12 +34,20 @@ class JointBackbone:
 
     def __init__(self, network: JointNetwork, task: Task) -> None:
         self.network, self.task = network.eval(), task
+        self.folded = lru_cache(_FOLDED)(lambda present: fold(self.network, present))
 
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
-        """Return scores (n), or class probabilities (n × classes)."""
-        with torch.inference_mode():
-            output = self.network(*self.to_tensors(features, available))
-            return to_array(output.softmax(dim=1) if self.task == "classification" else output[:, 0])
+        """Return scores (n), or class probabilities (n × classes), as the network gives them up to rounding.
+
+        The weights are folded when a set of modalities is first seen; a network that changes needs a new backbone.
+        """
+        there = {m: available[m] for m in self.network.modalities}
+        outputs = answer_by_set(self._answer, features, there, self.network.head.out_features)
+        return outputs if self.task == "classification" else outputs[:, 0]
+
+    def _answer(self, present: Tag, features: Mapping[str, Array]) -> Array:
+        outputs = self.folded(present).predict(features)
+        return (outputs.softmax(dim=1) if self.task == "classification" else outputs).numpy()
 
     def embed(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
         """Return the fused embedding Z of each row."""

@@ -40,6 +40,7 @@ from mbd.errors import UsageError
 from mbd.formats.model import LatticeSpec, ModelRecord
 from mbd.model.coordinates import Projection, kernel_features
 from mbd.model.folded import Folded, fold
+from mbd.model.sets import Tag, answer_by_set
 from mbd.names import dotless, dotted
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
@@ -47,7 +48,6 @@ from mbd.tensors import Array
 _logger = logging.getLogger(__name__)
 _NEGLIGIBLE = 1e-3
 _MODULE = "module"
-Tag = tuple[str, ...]
 
 
 def chosen_tags(settings: LatticeSettings, modalities: Iterable[str]) -> list[Tag]:
@@ -219,16 +219,9 @@ class Blend(ABC, Generic[M]):
 
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
         """Return scores (n), or class probabilities (n × classes)."""
-        n = len(next(iter(features.values())))
-        out = np.zeros((n, max(self.classes, 1)))
-        names = sorted(self.modalities)
-        pattern = sum((np.asarray(available[m], np.int64) << place) for place, m in enumerate(names))
-        for code in np.unique(pattern):
-            present = tuple(m for place, m in enumerate(names) if code >> place & 1)
-            rows = np.flatnonzero(pattern == code)
-            whole = len(rows) == n
-            out[rows] = self.answer(present, features if whole else {name: x[rows] for name, x in features.items()})
-        return out.astype(np.float32) if self.classes else out[:, 0].astype(np.float32)
+        there = {m: available[m] for m in sorted(self.modalities)}
+        out = answer_by_set(self.answer, features, there, max(self.classes, 1))
+        return out if self.classes else out[:, 0]
 
     def answered(self, available: Mapping[str, Array]) -> Array:
         """Return which rows get a prediction: some sets of modalities are too rare to have a module."""

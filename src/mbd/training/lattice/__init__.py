@@ -27,7 +27,8 @@ from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord, recorded_t
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
 from mbd.model.coordinates import Projection, on_grid
-from mbd.model.lattice import Tag, chosen_tags, projection_name, read_projection, tensor_name
+from mbd.model.lattice import chosen_tags, projection_name, read_projection, tensor_name
+from mbd.model.sets import Tag
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array, release, scratch

@@ -7,7 +7,8 @@ import numpy as np
 
 from mbd.blocks import Columns
 from mbd.model.coordinates import Projection, kernel_features, on_grid
-from mbd.model.lattice import Tag, landmarks_name
+from mbd.model.lattice import landmarks_name
+from mbd.model.sets import Tag
 from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array

@@ -21,8 +21,9 @@ from mbd.formats.model import DataRecord, LatticeSpec, TensorRecord
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import RECORD, describe, load_model
 from mbd.model.deep_lattice import NETWORK, member_architecture, refuse_fixed_shape
-from mbd.model.lattice import Tag, module_tensors, tensor_name
+from mbd.model.lattice import module_tensors, tensor_name
 from mbd.model.module import ModuleBackbone
+from mbd.model.sets import Tag
 from mbd.params.learning import TrainingSettings
 from mbd.randomness import stream_seed
 from mbd.tensors import Array
