@@ -86,7 +86,7 @@ def test_columns_of_several_arrays_are_read_side_by_side() -> None:
     assert both.shape == (len(rows), 8)
     at = np.array([5, 0, 5])
     assert (both[at] == np.hstack([one, other])[rows[at]]).all()
-    assert (both.leading(2)[at] == np.hstack([one[:, :2], other[:, :2]])[rows[at]]).all()
+    assert (both.cut(slice(2))[at] == np.hstack([one[:, :2], other[:, :2]])[rows[at]]).all()
 
 
 @pytest.mark.usefixtures("small_blocks")
