@@ -27,7 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mbd.blocks import Columns, in_blocks, row_by_row, shards
-from mbd.errors import DataError, UsageError
+from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord, recorded_training
@@ -40,6 +40,7 @@ from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array, release
 from mbd.training.lattice.folds import assign_folds, refuse_too_few_groups
 from mbd.training.lattice.module import ModuleRows, TrainedModule, choose_strengths, train_module
+from mbd.training.lattice.parts import modules_in
 from mbd.training.lattice.ridge import FoldedRidge
 from mbd.training.lattice.sums import PatternSums
 from mbd.training.processes import Workers, workers
@@ -61,14 +62,14 @@ def train_lattice(
     part: Part | None = None,
     join: Sequence[Path] = (),
 ) -> Trained:
-    """Train on `feature_set`; in closed form it takes seconds, and nothing is kept in `work`.
+    """Train on `feature_set`; in closed form nothing is kept in `work`.
 
     Args:
         feature_set: The data.
         params: Parameters of model and training.
         work: Folder for what is finished.
         progress: Whether to show how far it is.
-        part: Train only this part of a lattice of networks.
+        part: Train only this part of the modules.
         join: Folders of parts that are trained; only what they lack is trained here.
 
     Raises:
@@ -77,30 +78,29 @@ def train_lattice(
     """
     manifest, seed = feature_set.manifest, params.training.seed
     spec, wanted = _spec(feature_set, params)
+    known = modules_in(join, spec, feature_set.modalities, seed, data_record(feature_set))
+    tags = part.of(sorted(wanted, key=len, reverse=True)) if part else wanted
+    processes = params.training.processes
     if spec.member:
-        # Imports torch.
-        from mbd.training.lattice.networks import Training, networks_in, train_networks  # noqa: PLC0415
+        from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
 
-        training = Training(feature_set.folder, manifest, spec, seed, params.training.processes, params.training.device)
-        known = networks_in(join, spec, seed, data_record(feature_set))
-        tags = part.of(sorted(wanted, key=len, reverse=True)) if part else wanted
-        tensors, provenance, report = train_networks(training, tags, work=work, known=known, progress=progress)
+        training = Training(feature_set.folder, manifest, spec, seed, processes, params.training.device)
+        tensors, provenance, report = train_networks(training, tags, work=work, known=known.modules, progress=progress)
     else:
-        if part or join:
-            raise UsageError(
-                "a lattice in closed form is trained in seconds, and not in parts",
-                key="model.lattice.member",
-                hint="leave --part and --join (on Kubeflow: platform.training_tasks) out",
-            )
         feature_set.require_vectors("lattice")
-        rows, classes = training_rows(feature_set, spec), len(manifest.classes)
         tensors, provenance, report = train_modules(
-            rows,
+            training_rows(feature_set, spec),
             spec,
             seed=seed,
-            classes=classes,
-            wanted=wanted,
-            processes=params.training.processes,
+            classes=len(manifest.classes),
+            wanted=tags,
+            found=FittedModalities.in_model(known.tensors, feature_set.modalities),
+            known={
+                tag: TrainedModule(tag, own, known.reports[tag])
+                for tag, own in known.modules.items()
+                if tag in known.reports
+            },
+            processes=processes,
             progress=progress,
         )
     record = ModelRecord(
@@ -177,7 +177,7 @@ class FittedModalities:
     @classmethod
     def in_model(cls, tensors: Mapping[str, Array], modalities: Iterable[str]) -> "FittedModalities":
         """Return what a model's tensors say of `modalities`; refuse a model that this version would train otherwise."""
-        names = {m: tensor_name((m,), _STRENGTHS) for m in modalities}
+        names = {m: tensor_name((m,), _STRENGTHS) for m in modalities if projection_name(m, "mean") in tensors}
         for m in names:
             if np.any(read_projection(tensors, m).directions * _DIRECTION_GRID % 1):
                 raise DataError(
@@ -200,21 +200,28 @@ def train_modules(
     wanted: Collection[Tag] | None = None,
     only: str | None = None,
     found: FittedModalities | None = None,
+    known: Mapping[Tag, TrainedModule] | None = None,
     processes: int = 1,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
     """Train the modules of `wanted` (default: as the specification says), or those of them that hold `only`.
 
-    `found` is known from an earlier training with the same rows of these modalities, and is not sought again.
+    `found` and the modules `known` come from a training with the same rows of these modalities, and are not sought
+    again.
     """
     chosen = chosen_tags(spec, rows.features) if wanted is None else wanted
     tags = [tag for tag in chosen if only is None or only in tag]
-    with threadpool_limits(limits=1), workers(processes) as shared:
-        state = _LatticeTraining(rows, spec, seed, classes, tags, found or FittedModalities(), shared)
-        modules = state.train(progress)
-    own = {m: p for m, p in state.projections.items() if only is None or only == m}
-    tensors, provenance = _named(modules, own)
-    return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in modules]
+    modules, fitted = dict(known or {}), found or FittedModalities()
+    projections = dict(fitted.projections)
+    if left := [tag for tag in tags if tag not in modules]:
+        with threadpool_limits(limits=1), workers(processes) as shared:
+            state = _LatticeTraining(rows, spec, seed, classes, left, fitted, shared)
+            modules |= state.train(progress)
+        projections |= state.projections
+    made = [modules[tag] for tag in tags if tag in modules]
+    used = [m for m in rows.features if (m == only if only else any(m in tag for tag in tags))]
+    tensors, provenance = _named(made, {m: projections[m] for m in used})
+    return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in made]
 
 
 def make_projection(matrix: Columns, components: int, shared: Workers) -> Projection:
@@ -296,8 +303,8 @@ class _LatticeTraining:
         needed = [*wanted, *((m,) for m in self.unknown)]
         self.sums = PatternSums.of(self.points, rows.available, self.targets, self.folds, needed, shared.mapped)
 
-    def train(self, progress: bool) -> list[TrainedModule]:
-        """Train the modules, smaller tags first in the result."""
+    def train(self, progress: bool) -> dict[Tag, TrainedModule]:
+        """Train the modules of those tags that enough rows have."""
         singles = [tag for tag in self.wanted if len(tag) == 1]
         larger = sorted((tag for tag in self.wanted if len(tag) > 1), key=lambda tag: -len(tag))  # a long task first
         trained: dict[Tag, TrainedModule] = {}
@@ -312,7 +319,7 @@ class _LatticeTraining:
                             self.strengths[tag[0]] = float(module.tensors[_STRENGTHS][0])
                 if batch is singles:
                     self.strengths |= zip(self.unknown, pool.map(self._strength, self.unknown), strict=True)
-        return [trained[tag] for tag in self.wanted if tag in trained]
+        return trained
 
     def _has(self, tag: Tag) -> Array:
         """Return which rows have a tag."""

@@ -67,8 +67,8 @@ class TrainedModule:
     """The tensors of a module, and how well it did out of fold."""
 
     tag: Tag
-    tensors: dict[str, Array]
-    report: dict[str, float]
+    tensors: Mapping[str, Array]
+    report: Mapping[str, float]
 
 
 def choose_strengths(ridge: FoldedRidge, start: Strengths = ()) -> Strengths:
