@@ -38,7 +38,7 @@ from mbd.model.lattice import Tag, chosen_tags, projection_name, read_projection
 from mbd.params import Params
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array, release
-from mbd.training.lattice.folds import assign_folds, refuse_too_few_groups
+from mbd.training.lattice.folds import assign_folds, fold_numbers, refuse_too_few_groups
 from mbd.training.lattice.module import ModuleRows, TrainedModule, choose_strengths, train_module
 from mbd.training.lattice.parts import modules_in
 from mbd.training.lattice.ridge import FoldedRidge
@@ -328,7 +328,7 @@ class _LatticeTraining:
 
     def _in_folds(self, tag: Tag) -> bool:
         """Say whether rows of two folds or more have a tag; others are not trained."""
-        return len(np.unique(self.folds[self._has(tag)])) > 1
+        return len(fold_numbers(self.folds[self._has(tag)])) > 1
 
     def _projected(self, found: FittedModalities, modality: str) -> tuple[Projection, Array]:
         """Return the projection of a modality, and p^m of each row; zero for those that lack it."""

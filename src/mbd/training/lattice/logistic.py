@@ -21,6 +21,7 @@ import numpy as np
 
 from mbd.blocks import Columns, Map, in_blocks, shards
 from mbd.tensors import Array
+from mbd.training.lattice.folds import fold_numbers
 from mbd.training.lattice.ridge import Fit, Strengths
 
 _GRID = 2.0**20
@@ -46,13 +47,13 @@ class LogisticRows:
 
     def left_out(self, strengths: Sequence[Strengths], steps: int) -> list[list[Fit]]:
         """Return, for each choice of strengths and each fold in order, the fit that left the fold out."""
-        folds = np.unique(self.folds)
+        folds = fold_numbers(self.folds)
         fits = self._fits(strengths, self.folds[:, None] != folds, steps)
         return [fits[start : start + len(folds)] for start in range(0, len(fits), len(folds))]
 
     def fit(self, strengths: Strengths, steps: int) -> tuple[Fit, list[Fit]]:
         """Return the fit to all rows, and for each fold in order the fit that left it out."""
-        used = np.hstack([np.ones((len(self.folds), 1), bool), self.folds[:, None] != np.unique(self.folds)])
+        used = np.hstack([np.ones((len(self.folds), 1), bool), self.folds[:, None] != fold_numbers(self.folds)])
         whole, *left_out = self._fits([strengths], used, steps)
         return whole, left_out
 

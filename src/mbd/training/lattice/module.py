@@ -12,6 +12,7 @@ from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 from mbd.training.lattice.classes import calibrate, train_logistic
+from mbd.training.lattice.folds import fold_numbers
 from mbd.training.lattice.logistic import LogisticRows
 from mbd.training.lattice.ridge import FoldedRidge, Strengths, out_of_fold
 
@@ -163,7 +164,7 @@ def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
 
 def _median_shift(errors: Array, folds: Array) -> float:
     """Return the median of the out-of-fold errors, brought nearer to zero by its standard error over folds."""
-    medians = [np.median(errors[folds == fold]) for fold in np.unique(folds)]
+    medians = [np.median(errors[folds == fold]) for fold in fold_numbers(folds)]
     median, standard_error = np.median(errors), np.std(medians, ddof=1) / np.sqrt(len(medians))
     return float(np.sign(median) * max(abs(median) - standard_error, 0.0))
 

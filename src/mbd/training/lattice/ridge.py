@@ -17,6 +17,7 @@ from scipy.linalg.lapack import dposv
 
 from mbd.blocks import Map, Shardable, Wide, in_blocks, shard_of, shards
 from mbd.tensors import Array
+from mbd.training.lattice.folds import fold_numbers
 
 Strengths = tuple[float, ...]
 """log₁₀ of λ, for each block"""
@@ -47,7 +48,7 @@ class FoldedRidge:
         cls, features: Array | Shardable, targets: Array, folds: Array, blocks: tuple[int, ...], mapped: Map = map
     ) -> "FoldedRidge":
         """Return the ridge of `targets` (n × t) on `features` (n × d)."""
-        return cls(grams(features, targets, [folds == fold for fold in np.unique(folds)], mapped), blocks)
+        return cls(grams(features, targets, [folds == fold for fold in fold_numbers(folds)], mapped), blocks)
 
     def leading(self, columns: int) -> "FoldedRidge":
         """Return the ridge on the first `columns` of each block, which takes a fraction of the time."""
@@ -163,7 +164,7 @@ def out_of_fold(features: Array | Shardable, folds: Array, fits: Sequence[Fit], 
     predicted = np.empty((len(folds), fits[0][1].size))
     cut = [
         (own, fit)
-        for fold, fit in zip(np.unique(folds), fits, strict=True)
+        for fold, fit in zip(fold_numbers(folds), fits, strict=True)
         for own in shards(np.flatnonzero(folds == fold))
     ]
     found = mapped(_predicted, (shard_of(features, own) for own, _ in cut), (fit for _, fit in cut))

@@ -16,6 +16,7 @@ import numpy as np
 from mbd.blocks import Columns, Map
 from mbd.model.lattice import Tag
 from mbd.tensors import Array
+from mbd.training.lattice.folds import fold_numbers
 from mbd.training.lattice.ridge import grams, with_columns
 
 _MOST_BYTES = 1 << 28
@@ -56,7 +57,7 @@ class PatternSums:
         each = sum(
             size(tag) * sum(len(own) for pattern, own in rows.items() if set(tag) <= set(pattern)) for tag in tags
         )
-        held = {pattern: np.unique(folds[own]).tolist() for pattern, own in rows.items()}
+        held = {pattern: fold_numbers(folds[own]).tolist() for pattern, own in rows.items()}
         memory = 8 * sum(len(held[pattern]) * size(pattern) for pattern in rows)
         if not rows or once > each or memory > _MOST_BYTES:
             return None
