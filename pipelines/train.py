@@ -47,7 +47,7 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                     part = _trained(train_part(**data, number=number, count=len(numbers)), platform)
                 parts["parts"] = dsl.Collected(part.outputs["part"])
             whole = _trained(train(**data, **parts), platform).outputs["model"]
-            # the networks of the references are among those of the model
+            # the modules of the references are among those of the model
             known = {"known": whole} if parts else {}
             with dsl.ParallelFor(items=made["Output"], name="each-modality") as modality:
                 never_exposed = _trained(reference(**data, **known, modality=modality), platform)

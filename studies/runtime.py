@@ -23,7 +23,7 @@ from mbd.files import STEP_FILE, read_json
 from mbd.formats.deletion import DeletionRecord
 from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import RECORD
-from mbd.steps.train import HISTORY
+from mbd.training.trained import HISTORY
 from studies import printed
 from studies.audits import Kind, kind_of
 from studies.cell import backbone_of

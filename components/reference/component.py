@@ -15,7 +15,7 @@ def reference(
     modality: str = "",
     known: dsl.Input[dsl.Model] = None,
 ) -> None:
-    """Train the model that never saw the modalities; networks of `known` that never saw them are taken from there."""
+    """Train the model that never saw the modalities; modules of `known` that never saw them are taken from there."""
     from mbd.kubeflow import tasks
 
     without, parts = modalities or [modality], [known] if known else []

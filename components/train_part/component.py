@@ -13,7 +13,7 @@ def train_part(
     count: int,
     part: dsl.Output[dsl.Model],
 ) -> None:
-    """Train one of several parts of a lattice of networks, side by side with the others."""
+    """Train some of the modules of a lattice, side by side with the others."""
     from mbd.kubeflow import tasks
 
     tasks.train_part(params, dataset, number, count, part)

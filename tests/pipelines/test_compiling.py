@@ -252,7 +252,7 @@ def test_an_unknown_pipeline_is_an_error() -> None:
         compiled("forget", PlatformSettings())
 
 
-def test_networks_of_a_lattice_are_trained_by_as_many_tasks_as_the_platform_has_for_it() -> None:
+def test_modules_of_a_lattice_are_trained_by_as_many_tasks_as_the_platform_has_for_it() -> None:
     assert "train-part" not in tasks(documents("train")[0])
     found = tasks(documents("train", PlatformSettings(training_tasks=3))[0])
     loop = next(task for task in found.values() if task["taskInfo"]["name"] == "each-part")

@@ -112,6 +112,28 @@ def test_training_registers_a_model_and_its_references_with_the_bytes_of_the_com
 
 
 @pytest.mark.long
+def test_two_tasks_train_a_lattice_in_closed_form_with_the_bytes_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ("model.backbone=lattice", "model.lattice.landmarks=8", "requests.revocable=[audio]")
+    given = ("--root", str(tmp_path / "kfp"))
+    done = run("pipeline", "run", "train", *given, settings=(*settings, "platform.training_tasks=2"))
+    assert done.exit_code == 0, (done.output[-3000:], done.exception)
+    outputs = only_run(tmp_path / "kfp")
+    modules = [
+        {name.split(".")[1] for name in read_json(part / "model.json")["tensors"] if name.startswith("module.")}
+        for part in outputs.glob("for-loop-*/train-part/part")
+    ]
+    assert sorted(map(len, modules)) == [3, 4]
+    assert run("features", "--out", "features", settings=settings).exit_code == 0
+    for made, without in (("train/model", ()), ("for-loop-*/*/reference", ("--without", "audio"))):
+        plain = run("train", "--features", "features", *without, "--out", "plain", settings=settings)
+        assert plain.exit_code == 0, plain.output
+        assert [path_digest(folder) for folder in outputs.glob(made)] == [path_digest(tmp_path / "plain")]
+
+
+@pytest.mark.long
 def test_a_deletion_starts_at_the_current_model_trains_nothing_and_ends_as_the_current_one(
     plain: Path, production: Path, tmp_path: Path
 ) -> None:

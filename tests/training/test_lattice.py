@@ -22,7 +22,7 @@ from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features
 from mbd.steps.train import test_metrics as step_metrics
-from mbd.training.lattice import FittedModalities, train_lattice, train_modules
+from mbd.training.lattice import FittedModalities, sums, train_lattice, train_modules
 from mbd.training.lattice.folds import assign_folds
 from mbd.training.lattice.module import _median_shift
 from mbd.training.trained import Trained
@@ -84,6 +84,49 @@ def test_blocks_of_rows_and_coordinates_in_files_give_the_same_bytes(
 
 
 @pytest.mark.parametrize("task", ["regression", "classes"])
+@pytest.mark.parametrize(("processes", "shard"), [(1, 64), (2, 64), (2, 192), (4, 16384)])
+def test_processes_that_share_rows_give_the_bytes_of_one(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, task: str, processes: int, shard: int
+) -> None:
+    folder, trained = ("data", "whole") if task == "regression" else ("classes", "whole_of_classes")
+    monkeypatch.setattr(blocks, "_SHARD", shard)
+    params = load_params(None, [*SMALL, f"training.processes={processes}"])
+    assert_same_bytes(train(request.getfixturevalue(folder), params=params), request.getfixturevalue(trained))
+
+
+def test_processes_without_a_modality_leave_the_bytes_of_all_others(classes: Path, whole_of_classes: Trained) -> None:
+    params = load_params(None, [*SMALL, "training.processes=2"])
+    never_exposed = train(classes, "audio", params=params)
+    for name, tensor in never_exposed.tensors.items():
+        assert tensor.tobytes() == whole_of_classes.tensors[name].tobytes(), name
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_rows_in_memory_with_gaps_are_summed_for_all_tags_as_for_each(
+    data: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    rows = with_gaps(FeatureSet.open(data).split("train").load())
+    together = train_modules(rows, PARAMS.model.lattice, seed=0, classes=0, processes=processes)
+    monkeypatch.setattr(sums, "_MOST_BYTES", 0)
+    each = train_modules(rows, PARAMS.model.lattice, seed=0, classes=0)
+    assert together[0].keys() == each[0].keys()
+    assert all(tensor.tobytes() == each[0][name].tobytes() for name, tensor in together[0].items())
+    assert together[1:] == each[1:]
+
+
+def with_gaps(rows: Rows) -> Rows:
+    place = np.arange(len(rows))
+    return replace(rows, available={"text": place % 5 != 0, "audio": place % 7 != 1, "visual": place % 3 != 2})
+
+
+def assert_same_bytes(found: Trained, expected: Trained) -> None:
+    assert found.tensors.keys() == expected.tensors.keys()
+    for name, tensor in found.tensors.items():
+        assert tensor.tobytes() == expected.tensors[name].tobytes(), name
+    assert found.history == expected.history
+
+
+@pytest.mark.parametrize("task", ["regression", "classes"])
 @pytest.mark.parametrize("without", WITHOUT, ids="+".join)
 def test_training_without_a_modality_gives_the_same_bytes_for_all_that_is_left(
     request: pytest.FixtureRequest, task: str, without: tuple[str, ...]
@@ -100,9 +143,8 @@ def test_training_without_a_modality_gives_the_same_bytes_for_all_that_is_left(
 def test_what_other_modalities_have_found_need_not_be_sought_again(tmp_path: Path) -> None:
     """Classes, and rows with gaps: when some of visual goes, only modules with visual are trained again."""
     rows = FeatureSet.open(synthetic_set(tmp_path / "set", "features.source.synthetic.classes=3")).split("train").load()
-    place = np.arange(len(rows))
-    available = {"text": place % 5 != 0, "audio": place % 7 != 1, "visual": place % 3 != 2}
-    fewer = {**available, "visual": available["visual"] & (place > 20)}
+    available = with_gaps(rows).available
+    fewer = {**available, "visual": available["visual"] & (np.arange(len(rows)) > 20)}
     spec = PARAMS.model.lattice
     before, after = (
         train_modules(replace(rows, available=bits), spec, seed=0, classes=3)[0] for bits in (available, fewer)

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Train the references of the model: one without each modality of requests.revocable, in OUT/MODALITY.",
 )
-@click.option(
-    "--part", metavar="K/N", help="Train the K-th of N parts of a lattice of networks (model.lattice.member)."
-)
+@click.option("--part", metavar="K/N", help="Train the K-th of N parts of a lattice: some of its modules.")
 @click.option(
     "--join",
     multiple=True,

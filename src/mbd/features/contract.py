@@ -85,13 +85,21 @@ def files_of(split: str, rows: Rows) -> Iterator[tuple[str, dict[str, Array]]]:
         yield f"splits/{split}/{modality}.safetensors", tensors
 
 
+# numpy makes a Python string of each name that it encodes or decodes, but casts ASCII as it is.
 def _to_bytes(names: Array) -> Array:
-    encoded = np.char.encode(names, "utf-8")
+    try:
+        encoded = names.astype(f"S{max(int(np.char.str_len(names).max(initial=0)), 1)}")
+    except UnicodeEncodeError:
+        encoded = np.char.encode(names, "utf-8")
     return encoded.view(np.uint8).reshape(len(encoded), encoded.dtype.itemsize)
 
 
 def _from_bytes(matrix: Array) -> Array:
-    return np.char.decode(np.ascontiguousarray(matrix).view(f"S{matrix.shape[1]}").ravel(), "utf-8")
+    encoded = np.ascontiguousarray(matrix).view(f"S{matrix.shape[1]}").ravel()
+    try:
+        return encoded.astype(np.str_)
+    except UnicodeDecodeError:
+        return np.char.decode(encoded, "utf-8")
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def train(
     without: Sequence[str] = (),
     parts: Sequence[Artifact] = (),
 ) -> None:
-    """Train, as if there were no modalities `without`. Networks that are in `parts` are not trained again."""
+    """Train, as if there were no modalities `without`. Modules that are in `parts` are not trained again."""
     from mbd.kubeflow.sealing import verified
     from mbd.steps import train as step
 
@@ -87,7 +87,7 @@ def train(
 
 @task
 def train_part(params: Artifact, dataset: Artifact, number: int, count: int, part: Artifact) -> None:
-    """Train the `number`-th (from 1) of `count` parts of a lattice of networks."""
+    """Train the `number`-th (from 1) of `count` parts of a lattice."""
     from mbd.steps import train as step
     from mbd.training.trained import Part
 

@@ -71,7 +71,7 @@ class PlatformSettings(Settings):
     """image of steps that train when gpu.limit is above 0"""
     gpu: GpuSettings = GpuSettings()
     training_tasks: Count = 1
-    """tasks of the pipeline `train` that train the networks of a lattice (model.lattice.member) side by side"""
+    """tasks of the pipeline `train` that train the modules of a lattice side by side"""
     cpu: str = "1"
     """CPU request of a step"""
     memory: str = "4Gi"

@@ -24,18 +24,18 @@ from statistics import mean, stdev
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import MbdError, MissingExtraError, UsageError
+from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
-from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
+from mbd.files import STEP_FILE, canonical_digest, read_step, to_json, write_file
 from mbd.model.checkpoint import WEIGHTS, save_model
 from mbd.model.predictor import Model, load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.revoked import read_revoked, revocable
-from mbd.steps.step import step_run
-from mbd.training.trained import Part, Trained
+from mbd.steps.step import step_run, versions
+from mbd.training.trained import HISTORY, Part, Trained
 
 NAME = "train"
 METRICS = "metrics.json"
@@ -148,6 +148,7 @@ def _run(
         step.inputs["features"] = {"path": str(features), "digest": digest, "without": list(without)}
         step.inputs["features"] |= {"left_out": list(read.left_out)} if read.left_out else {}
         for number, folder in enumerate(join, start=1):
+            _refuse_another_version(folder)
             step.read(f"part {number}", folder)
         trained = train(data, params, work=snapshots, progress=progress)
         record = save_model(step.folder, trained.record, trained.tensors)
@@ -182,10 +183,23 @@ def _training(backbone: str, part: Part | None, join: Sequence[Path]) -> Callabl
             "this model is not trained in parts",
             key="model.backbone",
             value=backbone,
-            hint="use model.backbone=lattice with model.lattice.member, or leave --part and --join (on Kubeflow: "
-            "platform.training_tasks) out",
+            hint="use model.backbone=lattice, or leave --part and --join (on Kubeflow: platform.training_tasks) out",
         )
     return partial(found.train, part=part, join=join)
+
+
+def _refuse_another_version(part: Path) -> None:
+    """Refuse a part that another version has trained: its bytes may not be those of a training here."""
+    there, here = read_step(part, NAME)["versions"], versions()
+    for package in ("mbd", "numpy", "torch"):
+        if there.get(package) != here.get(package):
+            raise DataError(
+                "the part was trained by another version",
+                file=part / STEP_FILE,
+                key=f"versions.{package}",
+                value=f"{there.get(package)}, here {here.get(package)}",
+                hint="train all parts with the same versions",
+            )
 
 
 def run_seeds(
@@ -250,7 +264,6 @@ def test_metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
     return metrics
 
 
-HISTORY = "history.csv"
 LIVE = "live"
 
 Row = Mapping[str, float | str]

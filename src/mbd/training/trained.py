@@ -13,6 +13,8 @@ from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
 T = TypeVar("T")
+HISTORY = "history.csv"
+"""in a model folder: how the training went, a line for each epoch or module"""
 
 
 def training_is_recorded(record: ModelRecord) -> bool:

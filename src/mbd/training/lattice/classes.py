@@ -45,10 +45,10 @@ def train_logistic(rows: LogisticRows, ridge_strengths: Strengths) -> tuple[Fit,
     """Return the logistic member of all rows, and its logits out of fold."""
     choices = [tuple(s + shift for s in ridge_strengths) for shift in _SHIFTS]
     few = rows.leading(_LEADING)
-    logits = [out_of_fold(few.features, few.folds, fits) for fits in few.left_out(choices, _FEW_STEPS)]
+    logits = [out_of_fold(few.features, few.folds, fits, rows.mapped) for fits in few.left_out(choices, _FEW_STEPS)]
     best = min(range(len(choices)), key=lambda k: _loss(rows.targets, logits[k]))
     whole, left_out = rows.fit(choices[best], _STEPS)
-    return whole, out_of_fold(rows.features, rows.folds, left_out)
+    return whole, out_of_fold(rows.features, rows.folds, left_out, rows.mapped)
 
 
 def calibrate(targets: Array, folds: Array, scores: Array, logits: Array) -> ClassCalibration:

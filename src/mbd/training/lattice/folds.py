@@ -19,9 +19,14 @@ def assign_folds(groups: Array, folds: int, seed: int) -> Array:
     return assigned
 
 
+def fold_numbers(folds: Array) -> Array:
+    """Return the folds that occur, in order."""
+    return np.flatnonzero(np.bincount(folds))
+
+
 def refuse_too_few_groups(folds: Array, groups: Array) -> None:
     """Refuse rows of one group alone: there are no out-of-fold errors."""
-    if len(np.unique(folds)) < 2:
+    if len(fold_numbers(folds)) < 2:
         raise DataError(
             "the train split has a single group, and out-of-fold errors need at least two",
             key="train",

@@ -8,17 +8,20 @@ Coordinates are principal directions, so the Hessian is nearly diagonal: steps a
 class frequencies, v_j π_k (1 − π_k) + λ_j. All problems share one product of the rows with their weights side by side.
 
 Weights, residuals softmax − y and log-likelihoods are rounded to a grid on which every sum over rows is exact in
-float64. As in :mod:`mbd.training.lattice.ridge`, neither the order of rows nor their batches change a bit.
+float64. As in :mod:`mbd.training.lattice.ridge`, neither the order of rows, nor their batches, nor the processes that
+share them change a bit.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 
-from mbd.blocks import Columns, in_blocks
+from mbd.blocks import Columns, Map, in_blocks, shards
 from mbd.tensors import Array
+from mbd.training.lattice.folds import fold_numbers
 from mbd.training.lattice.ridge import Fit, Strengths
 
 _GRID = 2.0**20
@@ -35,20 +38,22 @@ class LogisticRows:
     features: Columns
     targets: Array
     folds: Array
+    mapped: Map = map
+    """over shards of rows"""
 
     def leading(self, columns: int) -> "LogisticRows":
         """Return the same rows with the first `columns` of each block."""
-        return LogisticRows(self.features.leading(columns), self.targets, self.folds)
+        return replace(self, features=self.features.cut(slice(columns)))
 
     def left_out(self, strengths: Sequence[Strengths], steps: int) -> list[list[Fit]]:
         """Return, for each choice of strengths and each fold in order, the fit that left the fold out."""
-        folds = np.unique(self.folds)
+        folds = fold_numbers(self.folds)
         fits = self._fits(strengths, self.folds[:, None] != folds, steps)
         return [fits[start : start + len(folds)] for start in range(0, len(fits), len(folds))]
 
     def fit(self, strengths: Strengths, steps: int) -> tuple[Fit, list[Fit]]:
         """Return the fit to all rows, and for each fold in order the fit that left it out."""
-        used = np.hstack([np.ones((len(self.folds), 1), bool), self.folds[:, None] != np.unique(self.folds)])
+        used = np.hstack([np.ones((len(self.folds), 1), bool), self.folds[:, None] != fold_numbers(self.folds)])
         whole, *left_out = self._fits([strengths], used, steps)
         return whole, left_out
 
@@ -60,6 +65,7 @@ class LogisticRows:
             self.targets,
             np.tile(used, (1, len(strengths))),
             np.repeat(penalty, used.shape[1], axis=1),
+            self.mapped,
         )
         return [(weights[1:], weights[0]) for weights in np.moveaxis(_minimise(problems, steps), 2, 0).copy()]
 
@@ -70,12 +76,13 @@ class _Problems:
     Weights are (1 + d) × classes × problems: all of a class side by side, so that sums over classes run along columns.
     """
 
-    def __init__(self, features: Columns, targets: Array, used: Array, penalty: Array) -> None:
-        self._features, self._used, self._penalty = features, used, penalty[:, None]
-        self._classes, self._count = targets.argmax(1), used.sum(0).astype(np.float64)
+    def __init__(self, features: Columns, targets: Array, used: Array, penalty: Array, mapped: Map) -> None:
+        self._penalty, self._mapped = penalty[:, None], mapped
+        self._count, classes = used.sum(0).astype(np.float64), targets.argmax(1)
+        self._shards = [_Shard(features.shard(own), classes[own], used[own]) for own in shards(np.arange(len(used)))]
         frequency = (targets.T @ used.astype(np.float64) + 0.5) / (self._count + 0.5 * targets.shape[1])
         curvature = frequency * (1 - frequency)
-        variance = np.sum([np.einsum("ij,ij->j", x, x) for _, x in self._blocks()], axis=0) / len(targets)
+        variance = np.sum(list(mapped(_Shard.squares, self._shards)), axis=0) / len(targets)
         diagonal = variance[:, None, None] * curvature + self._penalty
         self.inverse_diagonal = 1 / np.concatenate([curvature[None], diagonal])
         self.start = np.zeros_like(self.inverse_diagonal)
@@ -84,35 +91,55 @@ class _Problems:
     def evaluate(self, weights: Array) -> tuple[Array, Array]:
         """Return the objective of each problem, and its gradient at `weights`."""
         likelihood, gradient = np.zeros(weights.shape[2]), np.zeros_like(weights)
-        batch = max(_BATCH // weights[0].size, 1)
-        for rows, features in self._blocks():
-            for start in range(0, len(rows), batch):
-                likelihoods, gradients = self._sums(
-                    rows[start : start + batch], features[start : start + batch], weights
-                )
-                likelihood += likelihoods
-                gradient += gradients
+        for likelihoods, gradients in self._mapped(_Shard.sums, self._shards, repeat(weights)):
+            likelihood += likelihoods
+            gradient += gradients
         gradient /= self._count
         gradient[1:] += self._penalty * weights[1:]
         penalty = (self._penalty * np.square(weights[1:])).sum((0, 1)) / 2
         return penalty - likelihood / self._count, gradient
 
+
+@dataclass(frozen=True)
+class _Shard:
+    """Some rows: features, class (a number), and which problems use them (n × problems)."""
+
+    features: Columns
+    classes: Array
+    used: Array
+
+    def squares(self) -> Array:
+        """Return the sum of squares of each column."""
+        found: Array = np.sum([np.einsum("ij,ij->j", x, x) for _, x in self._blocks()], axis=0)
+        return found
+
+    def sums(self, weights: Array) -> tuple[Array, Array]:
+        """Return log-likelihood and sum of residuals times inputs; both are exact."""
+        likelihood, gradient = np.zeros(weights.shape[2]), np.zeros_like(weights)
+        batch = max(_BATCH // weights[0].size, 1)
+        for rows, features in self._blocks():
+            for start in range(0, len(rows), batch):
+                own = slice(start, start + batch)
+                likelihoods, gradients = self._sums(rows[own], features[own], weights)
+                likelihood += likelihoods
+                gradient += gradients
+        return likelihood, gradient
+
     def _blocks(self) -> Iterator[tuple[Array, Array]]:
         """Yield positions and features of some rows at a time."""
-        rows, columns = self._features.shape
-        return ((own, self._features[own]) for own in in_blocks(np.arange(rows), columns))
+        rows, columns = self.features.shape
+        return ((own, self.features[own]) for own in in_blocks(np.arange(rows), columns))
 
     def _sums(self, rows: Array, x: Array, weights: Array) -> tuple[Array, Array]:
-        """Return log-likelihood and sum of residuals times inputs over some rows; both are exact."""
-        used, place = self._used[rows], np.arange(len(rows))
+        used, place = self.used[rows], np.arange(len(rows))
         logits = (x @ weights[1:].reshape(len(weights) - 1, -1)).reshape(len(x), *weights.shape[1:])
         logits += weights[0]
         logits -= logits.max(1, keepdims=True)
-        true = logits[place, self._classes[rows]]
+        true = logits[place, self.classes[rows]]
         residuals = np.exp(logits, out=logits)
         total = residuals.sum(1)
         residuals *= (used / total)[:, None]
-        residuals[place, self._classes[rows]] -= used
+        residuals[place, self.classes[rows]] -= used
         residuals *= _GRID
         np.rint(residuals, out=residuals)
         residuals /= _GRID

@@ -1,20 +1,21 @@
 """Training of one module, from the rows that have its tag and from strengths found for smaller tags only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mbd.blocks import Columns
-from mbd.model.coordinates import Projection, kernel_features, on_grid
+from mbd.blocks import Columns, Map
+from mbd.model.coordinates import Projection, mean_distances, on_grid, similarities
 from mbd.model.lattice import landmarks_name
 from mbd.model.sets import Tag
 from mbd.params.learning import LatticeSettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 from mbd.training.lattice.classes import calibrate, train_logistic
+from mbd.training.lattice.folds import fold_numbers
 from mbd.training.lattice.logistic import LogisticRows
-from mbd.training.lattice.ridge import FoldedRidge, out_of_fold
+from mbd.training.lattice.ridge import FoldedRidge, Strengths, out_of_fold
 
 _LEADING = 96  # principal directions of each modality with which strengths are chosen
 _FEW_LANDMARKS = 64  # with which the length and about which strength is chosen
@@ -29,27 +30,38 @@ class ModuleRows:
     points: Columns
     targets: Array
     folds: Array
+    mapped: Map = map
+    """over shards of them"""
 
 
 @dataclass(frozen=True)
 class KernelColumns:
-    """φ, a column for each landmark."""
+    """φ, a column for each length and landmark."""
 
     points: Mapping[str, Columns]
     landmarks: Mapping[str, Array]
     projections: Mapping[str, Projection]
-    length: float
+    lengths: tuple[float, ...]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """How many columns each of the lengths has."""
+        return (len(next(iter(self.landmarks.values()))),) * len(self.lengths)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows and columns."""
-        first = next(iter(self.points))
-        return self.points[first].shape[0], len(self.landmarks[first])
+        return next(iter(self.points.values())).shape[0], sum(self.blocks)
+
+    def shard(self, rows: Array) -> "KernelColumns":
+        """Return the rows at these positions, unread."""
+        return replace(self, points={m: columns.shard(rows) for m, columns in self.points.items()})
 
     def __getitem__(self, rows: Array | slice) -> Array:
         """Return the rows at these positions."""
         points = {m: columns[rows] for m, columns in self.points.items()}
-        return kernel_features(points, self.landmarks, self.projections, self.length)
+        distances = mean_distances(points, self.landmarks, self.projections)
+        return np.hstack([similarities(distances, length) for length in self.lengths])
 
 
 @dataclass(frozen=True)
@@ -57,32 +69,36 @@ class TrainedModule:
     """The tensors of a module, and how well it did out of fold."""
 
     tag: Tag
-    tensors: dict[str, Array]
-    report: dict[str, float]
+    tensors: Mapping[str, Array]
+    report: Mapping[str, float]
+
+
+def choose_strengths(ridge: FoldedRidge, start: Strengths = ()) -> Strengths:
+    """Return good strengths near `start`; of a single modality, which has none to start from, the best."""
+    few = ridge.leading(_LEADING)
+    return few.best_from(start) if start else few.best_alone()
 
 
 def train_module(
     tag: Tag,
     rows: ModuleRows,
+    ridge: FoldedRidge,
     projections: Mapping[str, Projection],
-    start: Mapping[str, float],
+    start: Strengths,
     params: LatticeSettings,
     *,
     seed: int,
     classes: int,
 ) -> TrainedModule:
-    """Train the module of `tag`; `start` holds the strengths of its single modalities, empty for a single one."""
-    points = rows.points
-    ridge = FoldedRidge.of(points, rows.targets, rows.folds, points.blocks)
-    few = ridge.leading(_LEADING)
-    strengths = few.best_from(tuple(start[m] for m in tag)) if start else few.best_alone()
+    """Train the module of `tag`, whose rows have the sums `ridge`; `start` holds the strengths of its modalities."""
+    strengths = choose_strengths(ridge, start)
     weights, offset = ridge.fit(strengths)
     tensors: dict[str, Array] = {
         "ridge.weights": weights,
         "ridge.offset": offset,
         "ridge.strengths": np.array(strengths),
     }
-    scores = out_of_fold(points, rows.folds, ridge.left_out(strengths))
+    scores = out_of_fold(rows.points, rows.folds, ridge.left_out(strengths), rows.mapped)
     report = {"rows": float(len(rows.folds)), "ridge_rmse": _rmse(rows.targets, scores)}
     if params.landmarks:
         kernel, kernel_scores = _train_kernel(tag, rows, projections, params, seed)
@@ -91,9 +107,9 @@ def train_module(
         scores = (1 - gamma) * scores + gamma * kernel_scores
         tensors |= kernel | {"gamma": np.array(gamma)}
     if classes:
-        logistic = LogisticRows(points, rows.targets, rows.folds)
+        logistic = LogisticRows(rows.points, rows.targets, rows.folds, rows.mapped)
         (weights, offset), logits = train_logistic(logistic, strengths)
-        calibration = calibrate(rows.targets, rows.folds, scores, logits)
+        (calibration,) = rows.mapped(calibrate, [rows.targets], [rows.folds], [scores], [logits])
         scores = calibration.probabilities(scores, logits)
         tensors |= {"logistic.weights": weights, "logistic.offset": offset}
         tensors |= {"calibration.scales": calibration.scales, "calibration.shift": calibration.shift}
@@ -116,25 +132,28 @@ def _train_kernel(
         for m, v in ((m, projections[m].variances[: params.kernel_components]) for m in tag)
     }
     points = {m: Columns((part,), rows.points.rows) for m, part in zip(tag, rows.points.parts, strict=True)}
-    leading = {m: columns.leading(params.kernel_components) for m, columns in points.items()}
+    leading = {m: columns.cut(slice(params.kernel_components)) for m, columns in points.items()}
+    # distances need no directions, which are large to send to other processes
+    scales = {m: replace(projections[m], directions=projections[m].directions[:0]) for m in tag}
 
-    def phi(length: float, count: int | None = None) -> KernelColumns:
-        return KernelColumns(leading, {m: drawn[:count] for m, drawn in landmarks.items()}, projections, length)
+    def phi(lengths: tuple[float, ...], count: int | None = None) -> KernelColumns:
+        return KernelColumns(leading, {m: drawn[:count] for m, drawn in landmarks.items()}, scales, lengths)
 
     def ridge(x: KernelColumns) -> FoldedRidge:
-        return FoldedRidge.of(x, rows.targets, rows.folds, (x.shape[1],))
+        return FoldedRidge.of(x, rows.targets, rows.folds, x.blocks, rows.mapped)
 
-    fits = {length: ridge(phi(length, _FEW_LANDMARKS)) for length in params.lengths}
+    few = ridge(phi(params.lengths, _FEW_LANDMARKS))
+    fits = {length: few.block(number) for number, length in enumerate(params.lengths)}
     tried = [(fit.error((s,)), length, s) for length, fit in fits.items() for s in _KERNEL_STRENGTHS]
     _, length, strength = min(tried)
-    x = phi(length)
+    x = phi((length,))
     fit = fits[length] if x.shape[1] <= _FEW_LANDMARKS else ridge(x)
     # more landmarks are more parameters: they want the same strength or the next
     strengths = fit.best_alone(tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1))
     weights, offset = fit.fit(strengths)
     tensors = {landmarks_name(m): drawn for m, drawn in landmarks.items()}
     tensors |= {"kernel.weights": weights, "kernel.offset": offset, "kernel.length": np.array(length)}
-    return tensors, out_of_fold(x, rows.folds, fit.left_out(strengths))
+    return tensors, out_of_fold(x, rows.folds, fit.left_out(strengths), rows.mapped)
 
 
 def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
@@ -146,7 +165,7 @@ def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
 
 def _median_shift(errors: Array, folds: Array) -> float:
     """Return the median of the out-of-fold errors, brought nearer to zero by its standard error over folds."""
-    medians = [np.median(errors[folds == fold]) for fold in np.unique(folds)]
+    medians = [np.median(errors[folds == fold]) for fold in fold_numbers(folds)]
     median, standard_error = np.median(errors), np.std(medians, ddof=1) / np.sqrt(len(medians))
     return float(np.sign(median) * max(abs(median) - standard_error, 0.0))
 

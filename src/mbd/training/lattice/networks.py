@@ -4,7 +4,7 @@ A tag has K + 1 trainings: without each fold in turn, which gives the out-of-fol
 and on all its rows, which gives the network that is kept. Each training draws from a stream of its own, named by tag
 and fold, reads no modality outside its tag, and runs in one process; so for every m, training without m gives the same
 bytes for every network that is left, whatever the number of processes. What is finished is kept in `work`: a killed run
-goes on with the rest. Several machines can train a part each (:func:`networks_in`).
+goes on with the rest. Several machines can train a part each (:mod:`mbd.training.lattice.parts`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.features import Manifest
-from mbd.formats.model import DataRecord, LatticeSpec, TensorRecord
+from mbd.formats.model import LatticeSpec, TensorRecord
 from mbd.logs import progress_bar
-from mbd.model.checkpoint import RECORD, describe, load_model
+from mbd.model.checkpoint import describe
 from mbd.model.deep_lattice import NETWORK, member_architecture, refuse_fixed_shape
-from mbd.model.lattice import module_tensors, tensor_name
+from mbd.model.lattice import tensor_name
 from mbd.model.module import ModuleBackbone
 from mbd.model.sets import Tag
 from mbd.params.learning import TrainingSettings
@@ -99,40 +99,6 @@ def train_networks(
         sizes = {"rows": float(found[tag]["rows"]), "rmse": float(found[tag]["sigma"])}
         report.append({"tag": "+".join(tag), **sizes})
     return tensors, provenance, report
-
-
-def networks_in(
-    parts: Sequence[Path], spec: LatticeSpec, seed: int, data: DataRecord
-) -> dict[Tag, Mapping[str, Array]]:
-    """Return the networks in model folders that hold parts of the lattice to be trained, or of a larger one.
-
-    Raises:
-        DataError: A part is of another training; it says what differs.
-
-    """
-    found: dict[Tag, Mapping[str, Array]] = {}
-    for folder in parts:
-        record, tensors = load_model(folder)
-        own = LatticeSpec.model_validate(record.spec) if record.spec.get("member") else LatticeSpec()
-        own = own.without(set(own.shapes) - set(spec.shapes))
-        files = {name: record.data.files.get(name) for name in data.files}
-        for what, here, there in (("architecture and training", spec, own), ("data", data.files, files)):
-            if here != there:
-                raise _other_training(folder, what)
-        if record.seed != str(seed):
-            raise _other_training(folder, "seed")
-        modules = module_tensors(record.modalities, tensors)
-        found |= {tag: module for tag, module in modules.items() if set(tag) <= set(spec.shapes)}
-    return found
-
-
-def _other_training(folder: Path, what: str) -> DataError:
-    return DataError(
-        "the part is of another training",
-        file=folder / RECORD,
-        value=f"its {what} differ" + "s" * (what in ("data", "seed")),
-        hint="train all parts with the same parameters, data and version",
-    )
 
 
 def _trained(training: Training, tags: Sequence[Tag], work: Path, progress: bool) -> dict[Tag, dict[str, Array]]:
