@@ -48,7 +48,7 @@ def every(**values: Sequence[float]) -> list[Setting]:
 
 GRIDS: Mapping[str, list[Setting]] = {
     "ridge": every(alpha=[10.0**power for power in range(6)]),
-    "gradient boosting": every(learning_rate=[0.05, 0.15], max_leaf_nodes=[4, 15]),
+    "gradient boosting": every(learning_rate=[0.1], max_leaf_nodes=[4, 15]),
     "support vectors": every(C=[0.1, 1.0, 10.0], width=[0.3, 1.0]),
     "logistic": every(C=[0.0003, 0.003, 0.03, 0.3, 3.0]),
 }

@@ -116,7 +116,9 @@ def opened(path: Path) -> Iterator[FeatureSet]:
         yield FeatureSet.open(path)
         return
     with tempfile.TemporaryDirectory() as work:
-        features.run(load_params(None, [f"features.source.path={path.resolve()}"]), Path(work) / "set")
+        # nothing is deleted here, so all rows are for training
+        settings = [f"features.source.path={path.resolve()}", "features.calibration.size=0"]
+        features.run(load_params(None, settings), Path(work) / "set")
         yield FeatureSet.open(Path(work) / "set")
 
 

@@ -19,7 +19,7 @@ _LEADING = 96  # principal directions of each modality with which strengths are 
 _FEW_LANDMARKS = 64  # with which the length and about which strength is chosen
 _KERNEL_STRENGTHS = (-4.0, -3.0, -2.0, -1.0, 0.0)
 _MOST_LANDMARKS = 8  # times as many as the settings say, doubled as long as the squared error falls enough
-_WORTH_LANDMARKS = 0.9
+_WORTH_LANDMARKS = 0.95
 _PULL = 0.05  # towards γ = ½, as a share of the labels' variance
 
 
@@ -134,7 +134,7 @@ def _train_kernel(
     choices = tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1)
     count = params.landmarks
     fit = fits[length] if count == few else ridge(phi(length, count))
-    if _doubling_pays(fit, count // 2, choices):
+    if _doubling_pays(fit, max(count // 2, 1), choices):
         fit = ridge(phi(length, most))
         while count < most and _doubling_pays(fit, count, choices):
             count *= 2
