@@ -89,8 +89,8 @@ lint: $(STAMP) ## ruff and mypy --strict
 bench: $(STAMP) ## the performance claims, as ratios measured in one run
 	@for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=$(CURDIR) python $$file || exit 1; done
 
-study: $(STAMP) ## the paper's tables and figures (NAME=ablation: one; DATA=FILE.npz: your data; REVOKED=voice)
-	@python -m studies $(NAME) $(if $(DATA),--data '$(DATA)') $(if $(REVOKED),--revoked '$(REVOKED)')
+study: $(STAMP) ## the paper's tables and figures (NAME=ablation: one; DATA=FILE.npz: your data, or several; REVOKED=voice)
+	@python -m studies $(NAME) $(if $(DATA),--data "$$DATA") $(if $(REVOKED),--revoked '$(REVOKED)')
 
 docs: $(STAMP) ## build the handbook into build/site, without a network
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet

@@ -3,15 +3,18 @@
 make study                      all, on synthetic data
 make study NAME=ablation        one
 make study DATA=FILE.npz        on your own data (REVOKED=voice: the modality that is deleted)
+make study DATA="A.npz B.npz"   the comparison with other methods (NAME=peers) on each of several files or FeatureSets
 """
 
 import os
+import shlex
 from pathlib import Path
 
 import click
 
 from mbd.cli import run_command
 from mbd.errors import UsageError
+from studies import peers
 from studies.layout import Layout
 from studies.plan import read_plan, using
 from studies.run import read_stages, run_stages
@@ -19,14 +22,35 @@ from studies.run import read_stages, run_stages
 ALL = "page"
 
 
+def paths(text: str) -> list[Path]:
+    """Return the paths that a text names: one that is there, else several with blanks between them, quoted as usual."""
+    if Path(text).exists():
+        return [Path(text)]
+    try:
+        return [Path(part) for part in shlex.split(text)]
+    except ValueError:  # a quotation mark that is part of a name
+        return [Path(text)]
+
+
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--data", type=click.Path(path_type=Path), help="An .npz file; synthetic data if not given.")
+@click.option("--data", multiple=True, help="A file, or several in quotes; synthetic data if not given.")
 @click.option("--revoked", help="The modality that is deleted [default: audio].")
 @click.option("--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True, help="Cells at a time.")
-def main(names: tuple[str, ...], data: Path | None, revoked: str | None, jobs: int) -> None:
+def main(names: tuple[str, ...], data: tuple[str, ...], revoked: str | None, jobs: int) -> None:
     """Make the paper's tables and figures: all of them, or those with these names."""
-    with using(data, revoked):
+    files = [path for text in data for path in paths(text)]
+    if len(files) > 1 or any(path.is_dir() for path in files):
+        if set(names) - {peers.NAME}:
+            raise UsageError(
+                "this study takes one .npz file",
+                key="DATA",
+                value=", ".join(map(str, files)),
+                hint=f"NAME={peers.NAME} takes several files and FeatureSets; name one file for the others",
+            )
+        peers.run(files)
+        return
+    with using(files[0] if files else None, revoked):
         _run(names, jobs)
 
 

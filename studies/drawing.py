@@ -101,3 +101,34 @@ def _styled(series: Sequence[Series]) -> list[Series]:
             style |= {"color": PRINTED[place % 3], "markerfacecolor": "white", "linewidth": 1.2}
         styled.append(Series(one.name, one.values, one.kind, style | one.style))
     return styled
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A metric: for each row its value and the ends of its interval."""
+
+    title: str
+    values: Sequence[tuple[float, float, float]]
+
+
+def intervals(rows: Sequence[str], panels: Sequence[Panel], *, title: str, across: int = 3) -> bytes:
+    """Draw a panel for each metric, a dot and its interval for each row; a band marks the interval of the first."""
+    down = -(-len(panels) // across)
+    with figure_png((3.0 * across, (0.9 + 0.24 * len(rows)) * down + 0.3)) as (figure, png):
+        grid = figure.subplots(down, across, sharey=True, squeeze=False)
+        places = np.arange(len(rows))
+        for panel, drawn in zip(grid.ravel(), panels, strict=False):
+            value, low, high = np.array(drawn.values).T
+            panel.axvspan(low[0], high[0], color="#f0f0f0", zorder=0)
+            for place in places:
+                colour = COLOURS[place % len(COLOURS)]
+                panel.plot([low[place], high[place]], [place, place], color=colour, linewidth=1.2)
+                panel.plot(value[place], place, "o", color=colour, markersize=5)
+            panel.grid(False, axis="y")
+            panel.set_title(drawn.title)
+            panel.set_ylim(len(rows) - 0.5, -0.5)
+            panel.set_yticks(places, rows)
+        for panel in grid.ravel()[len(panels) :]:
+            panel.set_axis_off()
+        figure.suptitle(title)
+    return png.getvalue()

@@ -20,7 +20,6 @@ import numpy as np
 from mbd.cli import run_command
 from mbd.deletion.certified import delete
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore
-from mbd.evaluation.regimes import plan_evaluation
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.logs import progress_bar
@@ -30,8 +29,8 @@ from mbd.params import Params, load_params
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
 from mbd.training.trained import Trained
-from studies.joint import folds_of
-from studies.peers import COLUMNS, METRICS, RATES, Predictor, cell, row_values
+from studies.comparison import Column, Predictor, columns, estimate, planned, row_values, title
+from studies.folds import folds_of
 
 EPSILONS = ("1", "8")
 EPOCHS = ("0", "1", "2", "5", "10", "auto")
@@ -46,10 +45,10 @@ Measured = tuple[str, Predictor, float]
 class Line:
     """What one model reaches over all folds."""
 
-    values: dict[tuple[str, str], list[Array]] = field(default_factory=lambda: defaultdict(list))
+    values: dict[Column, list[Array]] = field(default_factory=lambda: defaultdict(list))
     seconds: float = 0.0
 
-    def of(self, key: tuple[str, str]) -> Array:
+    def of(self, key: Column) -> Array:
         """Return the values of all rows for a regime and a metric."""
         return np.concatenate(self.values[key])
 
@@ -80,7 +79,6 @@ def compare(folder: Path, revoked: str, tried: Mapping[str, Params], params: Par
     """Return the table of one FeatureSet."""
     whole = FeatureSet.open(folder)
     task, found, groups = whole.manifest.task, defaultdict[str, Line](Line), list[Array]()
-    evaluation = params.evaluation.model_copy(update={"missing_rates": RATES})
     steps = folds * (len(tried) + 1)
     with (
         tempfile.TemporaryDirectory() as work,
@@ -88,7 +86,7 @@ def compare(folder: Path, revoked: str, tried: Mapping[str, Params], params: Par
     ):
         for data in folds_of(whole, folds, Path(work)):
             plain = FeatureSet.open(data.folder, without=(revoked,))
-            plan = plan_evaluation(plain.split("test").load(), task, evaluation)
+            plan = planned(plain.split("test").load(), task)
             groups.append(plan.rows.groups)
             for name, predict, seconds in lines_of(data, plain, tried, params):
                 found[name].seconds += seconds
@@ -96,17 +94,17 @@ def compare(folder: Path, revoked: str, tried: Mapping[str, Params], params: Par
                     found[name].values[key].append(values)
                 bar.update()
     every, beside = np.concatenate(groups), found[REFERENCE]
-    cells = [(c, m) for c in COLUMNS for m in METRICS[task] if (c, m) in beside.values]
+    cells = columns(task, beside.values)
     rows = [
         [
             name,
-            *(cell(line.of(c), beside.of(c), every, c[1]) for c in cells),
+            *(str(estimate(line.of(c), beside.of(c), every, c[1])) for c in cells),
             f"{line.seconds / beside.seconds:.2f}",
         ]
         for name, line in found.items()
     ]
-    title = f"{whole.manifest.name} without {revoked}, {len(every)} train rows"
-    return table([title, *(f"{c} {METRICS[task][m]}" for c, m in cells), "CPU time"], rows)
+    head = f"{whole.manifest.name} without {revoked}, {len(every)} train rows"
+    return table([head, *map(title, cells), "CPU time"], rows)
 
 
 @click.command()

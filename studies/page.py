@@ -173,7 +173,7 @@ def _section(plan: StudyPlan, study: Study) -> str:
         )
     return (
         f'<h2 id="{study.name}">{html.escape(study.title)}</h2>\n<p>{html.escape(study.question)}</p>\n'
-        + _reasons(study)
+        + (_reasons(study) if study.findings else "")
         + (f'\n<div class="figures">{figures}</div>\n' if figures else "")
         + f'<div class="tables">{"".join(tables)}</div>\n'
         + f'<p class="soft">Made by <code>{command_about(plan.name, study.command)}</code>.</p>'

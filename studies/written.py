@@ -22,8 +22,9 @@ ORDER = (
     "runtime",
     "proxy",
     "budget",
+    "peers",
 )
-"""the order of the paper: what the model is worth, then what its deletion is worth"""
+"""the order of the paper: what the model is worth, then what its deletion is worth; last what the paper leaves out"""
 VERDICTS: Sequence[Verdict] = ("holds", "does not hold", "not comparable")
 _PRINTED = " (printed in the paper)"
 

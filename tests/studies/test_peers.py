@@ -1,54 +1,87 @@
-"""The comparison with peers: the means are the metrics, intervals are of groups, and a page keeps what is around it."""
+"""The comparison with peers: every method in table and figure, and a page keeps what is around the tables."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from mbd.errors import UsageError
 from mbd.evaluation.baseline import PatternRidge
-from mbd.evaluation.regimes import Condition, evaluate_predictor, plan_evaluation
 from mbd.features.contract import FeatureSet
-from mbd.params import load_params
+from studies import __main__ as studies_command
 from studies import peers
-from tests.features.build import synthetic_set
+from studies.comparison import Predictor
+from studies.layout import Layout
+from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
 CLASSES = ("features.source.synthetic.classes=3", "features.source.synthetic.skew=0.5")
 
 
-@pytest.mark.parametrize("settings", [(), CLASSES], ids=["regression", "classes"])
-def test_means_of_row_values_are_the_metrics(tmp_path: Path, settings: tuple[str, ...]) -> None:
-    data = FeatureSet.open(synthetic_set(tmp_path / "set", *settings))
-    plan = plan_evaluation(data.split("test").load(), data.manifest.task, load_params(None).evaluation)
-    ridge = PatternRidge(data.split("train").load(), len(data.manifest.classes))
-    expected = evaluate_predictor(ridge.predict, plan)
-    found = peers.row_values(ridge.predict, plan)
-    assert len(found) == 6
-    for (column, metric), values in found.items():
-        assert values.mean() == pytest.approx(expected[Condition(column)][metric])
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two methods that are the same, in place of all."""
+
+    def ridge(data: FeatureSet) -> Iterator[tuple[str, Predictor]]:
+        for name in ("lattice", "ridge"):
+            yield name, PatternRidge(data.split("train").load(), len(data.manifest.classes)).predict
+
+    monkeypatch.setattr(peers, "methods", ridge)
 
 
-def test_an_interval_is_wider_where_rows_of_a_group_are_alike() -> None:
-    draw = np.random.default_rng(0)
-    groups = np.repeat(np.arange(40), 10)
-    alone, alike = draw.standard_normal(400), np.repeat(draw.standard_normal(40), 10)
-    narrow, wide = (np.subtract(*peers.interval(values, groups)[::-1]) for values in (alone, alike))
-    assert 0.15 < narrow < 0.25
-    assert wide > 2 * narrow
-
-
-def test_every_method_is_in_the_table_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, page = synthetic_set(tmp_path / "set", *CLASSES), tmp_path / "page.md"
+def test_tables_are_put_into_the_page_and_the_report_has_a_figure_for_each_set(tmp_path: Path) -> None:
+    folder, page = synthetic_set(tmp_path / "one set", *CLASSES), tmp_path / "page.md"
+    file = write_npz(tmp_path / "talks.npz", npz_arrays(small_collection()))
     page.write_text(f"before\n\n{peers.MARKS[0]}\nold\n{peers.MARKS[1]}\n\nafter\n", encoding="utf-8")
-    monkeypatch.setattr(peers, "ours", lambda data, _: PatternRidge(data.split("train").load(), 3).predict)
-    result = CliRunner().invoke(peers.main, [str(folder), "--write", str(page)], catch_exceptions=False)
+    arguments = [str(folder), str(file), "--write", str(page)]
+    result = CliRunner().invoke(peers.main, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n\n")
     assert text.endswith("\n\nafter\n")
     assert "old" not in text
-    names = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")]
-    assert names[2:] == ["lattice", "joint", "ridge", "gradient boosting", "support vectors", "logistic"]
-    lattice, joint = (line for line in text.splitlines() if "lattice" in line or "joint" in line)
-    assert "▲" not in joint
-    assert lattice.split("|")[2:] == joint.split("|")[2:]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert [line[0] for line in lines if "---" not in line[0]] == [
+        *("one set, 64 test rows", "lattice", "ridge"),
+        *("talks, 8 test rows", "lattice", "ridge"),
+    ]
+    assert lines[2][1:] == lines[3][1:]
+    assert "full ECE" in lines[0]
+    report = peers.ROOT / peers.NAME
+    assert "one set, 64 test rows" in (report / "report.md").read_text()
+    assert sorted(figure.name for figure in report.glob("*.png")) == ["peers-1.png", "peers-2.png"]
+
+
+def test_the_main_set_of_a_plan_is_compared(sentiment: Layout) -> None:
+    found = peers.study(sentiment)
+    assert [row[0] for row in found.tables[0].rows] == ["lattice", "ridge"]
+    assert len(found.figures) == 1
+
+
+def test_a_missing_file_is_named_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_npz(tmp_path / "talks.npz", npz_arrays(small_collection()))
+    monkeypatch.setattr(peers, "compare", lambda *_: pytest.fail("not before all files are there"))
+    with pytest.raises(UsageError, match="there is no such file") as failure:
+        peers.run([file, Path("no.npz")])
+    assert failure.value.value == Path("no.npz")
+
+
+def test_several_files_are_named_in_one_text_and_names_may_have_blanks(tmp_path: Path) -> None:
+    for name in ("my talks.npz", "b.npz"):
+        (tmp_path / name).write_bytes(b"")
+    spaced, plain = tmp_path / "my talks.npz", tmp_path / "b.npz"
+    assert studies_command.paths(str(spaced)) == [spaced]
+    assert studies_command.paths(f"'{spaced}' {plain}") == [spaced, plain]
+    assert studies_command.paths("rock'n'roll's.npz") == [Path("rock'n'roll's.npz")]
+
+
+def test_several_files_or_a_folder_are_for_this_study_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[Path]] = []
+    monkeypatch.setattr(peers, "run", seen.append)
+    run = CliRunner().invoke(studies_command.main, ["--data", "a.npz b.npz"], catch_exceptions=False)
+    assert run.exit_code == 0
+    CliRunner().invoke(studies_command.main, ["peers", "--data", str(tmp_path)], catch_exceptions=False)
+    assert seen == [[Path("a.npz"), Path("b.npz")], [tmp_path]]
+    with pytest.raises(UsageError, match="takes one") as failure:
+        CliRunner().invoke(studies_command.main, ["ablation", "--data", "a.npz b.npz"], catch_exceptions=False)
+    assert "NAME=peers" in str(failure.value.hint)

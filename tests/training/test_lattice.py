@@ -17,7 +17,7 @@ from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.coordinates import softmax
-from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, tags
+from mbd.model.lattice import LatticeBackbone, from_tensors, module_tensors, read_projection, tags
 from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features
@@ -26,7 +26,7 @@ from mbd.training.lattice import FittedModalities, sums, train_lattice, train_mo
 from mbd.training.lattice.folds import assign_folds
 from mbd.training.lattice.module import _median_shift
 from mbd.training.trained import Trained
-from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
+from tests.features.build import npz_arrays, small_collection, small_rows, synthetic_set, write_npz
 
 SKEWED = ("features.source.synthetic.classes=7", "features.source.synthetic.skew=0.8")
 WITHOUT = [c for size in (1, 2) for c in combinations(("text", "audio", "visual"), size)]
@@ -279,6 +279,24 @@ def test_the_common_class_is_not_answered_more_often_than_it_is_true(tmp_path: P
     assert found["ece"] < 5
     true, answered = (float((labels == 0).mean()) for labels in (test.labels, ours.argmax(1)))
     assert abs(answered - true) < 0.06 < (theirs.argmax(1) == 0).mean() - true
+
+
+def test_landmarks_are_doubled_where_that_pays_and_the_other_modules_keep_their_bytes(tmp_path: Path) -> None:
+    sizes = {"train": 600, "valid": 20, "test": 20}
+    arrays = npz_arrays(replace(small_collection(), splits={split: small_rows(split, n) for split, n in sizes.items()}))
+    for split in sizes:
+        wave = np.sin(2 * arrays[f"{split}_audio"][:, :2])  # no line fits it, nor do few bumps
+        arrays[f"{split}_labels"] = 3 * np.prod(wave, axis=1)
+    file = write_npz(tmp_path / "d.npz", arrays)
+    settings = ["features.source.kind=npz", f"features.source.path={file}", "features.calibration.size=0"]
+    features.run(load_params(None, settings), tmp_path / "set")
+    params = load_params(None, [*SMALL, "model.lattice.lengths=[0.5,1]"])
+    trained = train(tmp_path / "set", params=params)
+    modules = module_tensors(trained.record.modalities, trained.tensors)
+    assert [len(modules[m,]["kernel.weights"]) for m in ("audio", "text", "visual")] == [128, 16, 16]
+    assert modules["audio",]["landmarks.audio"].shape == (128, 3)
+    left = train(tmp_path / "set", "text", params=params).tensors
+    assert all(tensor.tobytes() == trained.tensors[name].tobytes() for name, tensor in left.items())
 
 
 @pytest.mark.parametrize("dims", ["{a: 3, b: 5}", "{text: 4, audio: 3, visual: 2, pulse: 9}"])

@@ -114,3 +114,11 @@ def test_the_prior_of_skewed_classes_is_discounted() -> None:
     assert other["f1"] > one["f1"]
     truth, before, after = calibrated(0, 0.0)
     assert (before.argmax(1) == after.argmax(1)).mean() > 0.98
+
+
+def test_that_all_rows_are_right_does_not_make_an_answer_certain() -> None:
+    truth = np.arange(90) % 3
+    targets = np.eye(3)[truth]
+    found = calibrate(targets, np.arange(90) % 5, targets, 4 * targets).probabilities(targets, 4 * targets)
+    assert (found.argmax(1) == truth).all()
+    assert 0.98 < found.max(1).mean() < 0.999

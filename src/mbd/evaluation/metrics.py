@@ -34,7 +34,7 @@ TITLES = {
     "ua": "UA",
     "ece": "ECE",
 }
-_BINS = 15
+CALIBRATION_BINS = 15
 
 
 def task_metrics(task: Task, truth: Array, outputs: Array) -> dict[str, float]:
@@ -73,13 +73,18 @@ def classification_metrics(truth: Array, prediction: Array) -> dict[str, float]:
 
 def calibration_error(truth: Array, outputs: Array) -> float:
     """Return the ECE of probabilities (n × classes), in percent."""
+    gaps = np.bincount(*calibration_gaps(truth, outputs), minlength=CALIBRATION_BINS)
+    return float(100 * np.abs(gaps).sum() / max(len(truth), 1))
+
+
+def calibration_gaps(truth: Array, outputs: Array) -> tuple[Array, Array]:
+    """Return for each row the bin of its greatest probability, and how far that is below being right (1 or 0)."""
     positive = np.maximum(np.asarray(outputs, np.float64), 0)
     total = positive.sum(1, keepdims=True)
     probabilities = np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / outputs.shape[1])
     confidence, right = probabilities.max(1), outputs.argmax(1) == truth
-    place = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
-    gaps = np.bincount(place, weights=right - confidence, minlength=_BINS)
-    return float(100 * np.abs(gaps).sum() / max(len(truth), 1))
+    place = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    return place, right - confidence
 
 
 def weighted_f1(truth: Array, prediction: Array) -> float:

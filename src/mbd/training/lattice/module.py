@@ -20,6 +20,8 @@ from mbd.training.lattice.ridge import FoldedRidge, Strengths, out_of_fold
 _LEADING = 96  # principal directions of each modality with which strengths are chosen
 _FEW_LANDMARKS = 64  # with which the length and about which strength is chosen
 _KERNEL_STRENGTHS = (-4.0, -3.0, -2.0, -1.0, 0.0)
+_MOST_LANDMARKS = 8  # times as many as the settings say, doubled as long as the squared error falls enough
+_WORTH_LANDMARKS = 0.95
 _PULL = 0.05  # towards γ = ½, as a share of the labels' variance
 
 
@@ -126,9 +128,10 @@ def train_module(
 def _train_kernel(
     tag: Tag, rows: ModuleRows, projections: Mapping[str, Projection], params: LatticeSettings, seed: int
 ) -> tuple[dict[str, Array], Array]:
+    most = params.landmarks * _MOST_LANDMARKS
     draw = stream(seed, "lattice", "landmarks", *tag)
     landmarks = {
-        m: on_grid(draw.standard_normal((params.landmarks, len(v))) * np.sqrt(v)).astype(np.float32)
+        m: on_grid(draw.standard_normal((most, len(v))) * np.sqrt(v)).astype(np.float32)
         for m, v in ((m, projections[m].variances[: params.kernel_components]) for m in tag)
     }
     points = {m: Columns((part,), rows.points.rows) for m, part in zip(tag, rows.points.parts, strict=True)}
@@ -136,24 +139,37 @@ def _train_kernel(
     # distances need no directions, which are large to send to other processes
     scales = {m: replace(projections[m], directions=projections[m].directions[:0]) for m in tag}
 
-    def phi(lengths: tuple[float, ...], count: int | None = None) -> KernelColumns:
+    def phi(lengths: tuple[float, ...], count: int) -> KernelColumns:
         return KernelColumns(leading, {m: drawn[:count] for m, drawn in landmarks.items()}, scales, lengths)
 
     def ridge(x: KernelColumns) -> FoldedRidge:
         return FoldedRidge.of(x, rows.targets, rows.folds, x.blocks, rows.mapped)
 
-    few = ridge(phi(params.lengths, _FEW_LANDMARKS))
-    fits = {length: few.block(number) for number, length in enumerate(params.lengths)}
+    few = min(params.landmarks, _FEW_LANDMARKS)
+    all_lengths = ridge(phi(params.lengths, few))
+    fits = {length: all_lengths.block(number) for number, length in enumerate(params.lengths)}
     tried = [(fit.error((s,)), length, s) for length, fit in fits.items() for s in _KERNEL_STRENGTHS]
     _, length, strength = min(tried)
-    x = phi((length,))
-    fit = fits[length] if x.shape[1] <= _FEW_LANDMARKS else ridge(x)
     # more landmarks are more parameters: they want the same strength or the next
-    strengths = fit.best_alone(tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1))
+    choices = tuple(s for s in _KERNEL_STRENGTHS if 0 <= s - strength <= 1)
+    count = params.landmarks
+    fit = fits[length] if count == few else ridge(phi((length,), count))
+    if _doubling_pays(fit, max(count // 2, 1), choices):
+        fit = ridge(phi((length,), most))
+        while count < most and _doubling_pays(fit, count, choices):
+            count *= 2
+        fit = fit.leading(count)
+    x, strengths = phi((length,), count), fit.best_alone(choices)
     weights, offset = fit.fit(strengths)
-    tensors = {landmarks_name(m): drawn for m, drawn in landmarks.items()}
+    tensors = {landmarks_name(m): drawn for m, drawn in x.landmarks.items()}
     tensors |= {"kernel.weights": weights, "kernel.offset": offset, "kernel.length": np.array(length)}
     return tensors, out_of_fold(x, rows.folds, fit.left_out(strengths), rows.mapped)
+
+
+def _doubling_pays(fit: FoldedRidge, count: int, choices: tuple[float, ...]) -> bool:
+    """Whether twice as many as `count` landmarks err less out of fold, by the least share that is worth their time."""
+    single, double = (part.error(part.best_alone(choices)) for part in (fit.leading(count), fit.leading(2 * count)))
+    return double < _WORTH_LANDMARKS * single
 
 
 def _blend(targets: Array, ridge: Array, kernel: Array) -> float:
