@@ -27,7 +27,7 @@ from mbd.storage.store import (
     other_content,
 )
 from mbd.storage.transfer import check_digest, chunks, sha256_of, size_of, write_verified
-from mbd.storage.tree import Parts, Tree
+from mbd.storage.tree import Tree
 
 _ATTEMPTS = 10
 _NOT_WRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
