@@ -1,10 +1,13 @@
 """Claims about the exporter, with a store that holds certificates of the usual size (all attacks, full suite).
 
 1. With 10,000 certificates a scrape takes less than 50 ms.
-2. A start is linear in the certificates: the time for each of them stays the same.
+2. A start on a machine that has never seen the store is linear in the certificates: the time for each of them stays the
+   same. Aim with 10,000 of them and two processors: 5 s on the clock, 1 ms of CPU for each.
 3. Memory is bounded: little is kept of each certificate, far less than the certificate itself.
 4. A look at a store in which nothing is new reads nothing, and takes a small part of the first one.
 5. A start on a machine that has seen the store before takes less than half a second beyond that with one certificate.
+
+A start is compared with that on a store with one certificate: what is left is the work for the others.
 """
 
 import os
@@ -16,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -41,6 +45,18 @@ GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "certificates" / "v1" 
 SIZES = (2500, 10000)
 MODELS = 10
 SCRAPES = 50
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How long something took."""
+
+    wall: float
+    cpu: float
+    """seconds of the process on a processor, which other load on the machine does not change"""
+
+    def __str__(self) -> str:
+        return f"{self.wall:.2f} s ({self.cpu:.2f} s of CPU)"
 
 
 def payloads(count: int) -> Iterator[bytes]:
@@ -75,16 +91,17 @@ def fill(store: Store, keys: Path, count: int) -> int:
 
 
 @contextmanager
-def exporter(url: str, keys: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run `mbd exporter`; yield its address and the process once it has looked at the whole store."""
+def exporter(url: str, keys: Path) -> Iterator[tuple[str, int, Cost]]:
+    """Run `mbd exporter`; yield its address, its process and what the start took, once it has looked at the store."""
     command = [sys.executable, "-c", "from mbd.cli import main; main()", "exporter", "--store", url, "--port", "0"]
+    start = time.perf_counter()
     process = subprocess.Popen([*command, "--trust", str(keys / TRUST)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
         address = process.stdout.readline().split("/metrics")[0]
         while not is_ready(address):
-            time.sleep(0.1)
-        yield address, process
+            time.sleep(0.25)  # asking takes CPU, too
+        yield address, process.pid, Cost(time.perf_counter() - start, cpu_seconds(process.pid))
     finally:
         process.terminate()
         assert process.wait(30) == 0
@@ -134,37 +151,41 @@ def looks(url: str, keys: Path) -> tuple[float, float, int]:
 
 
 def main() -> None:
-    memory, rows, again = Path("/dev/shm"), [], []
+    memory, rows = Path("/dev/shm"), []
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as temporary:
         folder = Path(temporary)
         keys = folder / "keys"
         make_keys(keys, "signer")
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-        empty = f"file://{folder}/store-empty"
-        fill(open_store(empty), keys, 1)
-        with exporter(empty, keys) as (_, process):
-            nothing = cpu_seconds(process.pid)
-        print("certificates   start s (CPU)   ms for each   scrape ms   (of it, CPU)   memory MB")
+        one = f"file://{folder}/store-1"
+        fill(open_store(one), keys, 1)
+        with exporter(one, keys) as (_, _, least):
+            print(f"a start with one certificate: {least}")
+        print("certificates   first start   ms (CPU) for each   scrape ms   (of it, CPU)   memory MB   start again")
         for size in SIZES:
             url = f"file://{folder}/store-{size}"
             large = fill(open_store(url), keys, size)
-            with exporter(url, keys) as (address, process):
-                start, scrape = cpu_seconds(process.pid), float(np.median(scrape_times(address)))
-                used, peak = (cpu_seconds(process.pid) - start) / SCRAPES, memory_mb(process.pid)
-            with exporter(url, keys) as (_, process):
-                again.append(cpu_seconds(process.pid) - nothing)
-            rows.append((start / size, scrape, peak))
-            shown = f"{scrape * 1e3:9.1f}   {used * 1e3:12.1f}"
-            print(f"{size:12}   {start:13.1f}   {start / size * 1e3:11.2f}   {shown}   {peak:9.0f}", flush=True)
+            with exporter(url, keys) as (address, pid, first):
+                before, scrape = cpu_seconds(pid), float(np.median(scrape_times(address)))
+                used, peak = (cpu_seconds(pid) - before) / SCRAPES, memory_mb(pid)
+            with exporter(url, keys) as (_, _, again):
+                pass
+            each = (first.cpu - least.cpu) / size
+            rows.append((each, scrape, peak))
+            shown = f"{scrape * 1e3:9.1f}   {used * 1e3:12.1f}   {peak:9.0f}"
+            print(f"{size:12}   {first}   {each * 1e3:17.2f}   {shown}   {again}", flush=True)
         os.environ["XDG_CACHE_HOME"] = str(folder / "another")
-        first, second, read = looks(f"file://{folder}/store-{SIZES[0]}", keys)
+        cold, second, read = looks(f"file://{folder}/store-{SIZES[0]}", keys)
     few, many = rows[0], rows[-1]
+    clock, cpus = first.wall - least.wall, os.cpu_count()
     print(f"time for each certificate at {SIZES[-1]} to that at {SIZES[0]}: {many[0] / few[0]:.2f} (claim: about 1)")
+    print(f"a first start at {SIZES[-1]}: {clock:.1f} s on the clock of {cpus} processors more than with one (aim: 5)")
+    print(f"  and {first.cpu - least.cpu:.1f} s of CPU, {many[0] * 1e3:.2f} ms for each certificate (aim: 1)")
+    print(f"a start again: {again.cpu - least.cpu:.2f} s of CPU more than with one (claim: < 0.5)")
     print(f"a scrape at {SIZES[-1]}: {many[1] * 1e3:.1f} ms (claim: less than 50)")
     kept = (many[2] - few[2]) * 2**20 / (SIZES[-1] - SIZES[0])
     print(f"memory for each certificate: {kept / 1024:.1f} KiB, {kept / large:.2f} of its size (claim: less than 0.2)")
-    print(f"a start at {SIZES[-1]} that were seen before: {again[-1]:.2f} s of CPU more than with one (claim: < 0.5)")
-    print(f"a look at {SIZES[0]} with nothing new reads {read} objects in {second / first:.3f} of the first one's time")
+    print(f"a look at {SIZES[0]} with nothing new reads {read} objects in {second / cold:.3f} of the first one's time")
 
 
 if __name__ == "__main__":

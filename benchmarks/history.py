@@ -9,11 +9,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.exporter import fill
+from benchmarks.exporter import Cost, fill
 from mbd.certificate.guard import admit
 from mbd.certificate.keys import TRUST, make_keys
 from mbd.certificate.layout import object_name
@@ -29,18 +28,6 @@ from mbd.storage import open_store
 
 SIZE = 10000
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "certificates" / "v1" / "surgery"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """How long something took."""
-
-    wall: float
-    cpu: float
-    """seconds of this process on a processor, which other load on the machine does not change"""
-
-    def __str__(self) -> str:
-        return f"{self.wall:.2f} s ({self.cpu:.2f} s of CPU)"
 
 
 def cost(work: Callable[[], object]) -> Cost:

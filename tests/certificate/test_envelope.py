@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import rfc8785
 import securesystemslib.dsse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, pae, sign
+from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature, pae, sign
 from mbd.certificate.reader import parse_envelope
 from mbd.certificate.trust import to_key
 from mbd.errors import UsageError, VerificationError
@@ -54,6 +57,27 @@ def test_a_lone_surrogate_in_the_payload_type_is_a_finding(envelope: Envelope, o
     checks = parse_envelope(changed).checks
     assert checks[0].outcome == "failed"
     assert checks[0].reason.isprintable()
+
+
+def by_the_standard_library(text: str) -> bytes | None:
+    """Return what base64 encodes; None unless it is what an encoder writes."""
+    try:
+        plain = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return plain if base64.b64encode(plain).decode() == text else None
+
+
+@settings(deadline=None, max_examples=1000)
+@given(
+    st.text(alphabet='AQg9+/-_= \n\\"é', max_size=9) | st.binary(max_size=9).map(lambda b: base64.b64encode(b).decode())
+)
+def test_base64_has_one_form(text: str) -> None:
+    try:
+        found = EnvelopeSignature(keyid="a" * 64, sig=text).value
+    except ValidationError:
+        found = None
+    assert found == by_the_standard_library(text)
 
 
 def test_a_key_signs_once(keys: Keys) -> None:

@@ -20,10 +20,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
@@ -64,6 +64,7 @@ _PART = 16  # entries that a thread or a process takes at once
 _MANY = 1000  # entries from which on it pays to start processes
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Bytes = Annotated[bytes, PlainSerializer(lambda data: data.hex(), str), PlainValidator(bytes.fromhex)]
 
 
@@ -278,9 +279,12 @@ class _Entries:
     def _fetch_all(self, block: list[tuple[int, bytes]], readers: ThreadPoolExecutor) -> list["_Fetched"]:
         """Return the envelopes of entries; every thread reads a part of them."""
         parts = [block[start : start + _PART] for start in range(0, len(block), _PART)]
-        for _ in readers.map(lambda part: [self._log.kept_checkpoint(index + 1) for index, _ in part], parts):
-            pass  # each of them is then known to the entries before it
-        return [one for part in readers.map(lambda part: [self._fetch(entry) for entry in part], parts) for one in part]
+
+        def each(work: Callable[[tuple[int, bytes]], T]) -> Iterator[T]:
+            return chain.from_iterable(readers.map(lambda part: [work(entry) for entry in part], parts))
+
+        deque(each(lambda entry: self._log.kept_checkpoint(entry[0] + 1)), maxlen=0)  # several entries need the same
+        return list(each(self._fetch))
 
     def _fetch(self, entry: tuple[int, bytes]) -> "_Fetched":
         """Return the envelope of an entry, or why there is none."""

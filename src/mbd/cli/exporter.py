@@ -1,5 +1,6 @@
 """`mbd exporter`."""
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,4 +48,5 @@ def command(params: "Params", store: str | None, port: int, address: str, trust:
     from mbd.serving.service import Service
 
     service = Service(params, opened, RequestStore(private), monitor, file)
+    gc.freeze()  # modules stay for good: no collection while the store is scanned need visit them
     serve(exporter_app(service), Listening(address, port), lambda url: click.echo(f"{url}/metrics"))

@@ -48,6 +48,14 @@ def test_a_proof_reads_few_objects(place: LogLocation) -> None:
     assert len(store.operations) <= 4
 
 
+def test_a_checkpoint_is_read_once_for_all_its_entries(place: LogLocation) -> None:
+    store = CountingStore(place.store)
+    log = Log(cast("Store", store), place.keys.trust)
+    store.operations.clear()
+    assert all(number < log.first_checkpoint_with(number).size <= 700 for number in range(700))
+    assert len(store.operations) <= 700
+
+
 def test_a_log_without_entries(tmp_path: Path) -> None:
     empty = log_of(tmp_path, 0)
     assert empty.log.size == 0
