@@ -173,13 +173,12 @@ class _Measured:
         """
         role: Role = "before" if "before" in self._found else "after"
         own, reference, params = self._found[role], self._found["reference"], self._params
-        value = own.value - reference.value
-        if role == "before":
-            values, low = self._values[role] - self._values["reference"], self.difference(role, "reference", judged).low
-        else:
+        value, gap = own.value - reference.value, self.difference(role, "reference", judged)
+        noise, width = self._values[role] - self._values["reference"] - value, value - gap.low
+        if role == "after":
             values = self._values[role] - np.roll(self._values["reference"], 1)  # not paired: other resamples
-            low, _ = resampled_bounds(value, values, own, judged, params)
-        beyond = detectable(values - value, value - low, params.tolerance, params.least_power)
+            noise, width = values - value, max(width, value - resampled_bounds(value, values, own, judged, params)[0])
+        beyond = detectable(noise, width, params.tolerance, params.least_power)
         level, needed = measure_interval(own, self._values[role], params), own.chance + params.tolerance
         noise, needed = self._values[role] - own.value, needed - reference.value
         above_chance = detectable(noise, level.value - level.low, needed, params.least_power)
@@ -190,8 +189,10 @@ class _Measured:
 
         It is planted: the model that loses is the reference with the answers of some rows exchanged among them, as few
         as are refused. One that hardly differs from the reference, as the one after may, would not vary as it does.
+        Nor is it smaller than the interval of the model after allows.
         """
         reference, params = self._found["reference"], self._params
+        found = self.difference("after", "reference", judged)
         order = stream(params.seed, "attacks", "power").permutation(len(reference.rows))
 
         def planted(exchanged: int) -> tuple[float, bool]:
@@ -207,7 +208,7 @@ class _Measured:
         counts = range(2, len(order) + 1)
         fewest = bisect_left(counts, True, key=lambda exchanged: planted(exchanged)[1])
         loss = planted(counts[fewest])[0] if fewest < len(counts) else math.inf
-        return _possible(loss, reference.value - reference.limits[0])
+        return _possible(max(loss, margin + found.high - found.value), reference.value - reference.limits[0])
 
 
 def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) -> AttackRecord:
