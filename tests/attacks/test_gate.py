@@ -8,9 +8,9 @@ import pytest
 from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.bootstrap import accuracy, auc
 from mbd.attacks.gate import GateFinding, decide, judge_attacks, judge_epsilon, judge_utility, refuse
-from mbd.attacks.utility import UtilityMeasurement, correlation
+from mbd.attacks.utility import UtilityMeasurement, _percent_right, correlation
 from mbd.errors import ExitCode, GateRefusedError
-from mbd.formats.leakage import InvariantRecord
+from mbd.formats.leakage import InvariantRecord, UtilityRecord
 from mbd.params import AttacksSettings
 from mbd.tensors import Array
 from tests.formats.audits import strong_audit
@@ -90,6 +90,45 @@ def test_a_leak_that_is_called_detectable_is_refused_as_often_as_is_said() -> No
     }
     assert found[1.0] > PARAMS.least_power - 0.12  # 3 standard errors of 100 audits
     assert found[0.5] < 0.5
+
+
+def test_without_the_model_before_no_leak_is_called_detectable_that_is_not() -> None:
+    """A model after that answers as the reference does must not be taken for one that leaks."""
+    rng = np.random.default_rng(0)
+    same = guesses(0.5, rng)
+    (first,) = judge_attacks([GateFinding("audio", "as released", {"after": same, "reference": same})], PARAMS)
+    assert first.detectable
+    leaking = [finding(0.5 + first.detectable, 0.5, seed=seed) for seed in range(1, 101)]
+    refused = [judge_attacks([one], PARAMS)[0].decision == "refused" for one in leaking]
+    assert np.mean(refused) > PARAMS.least_power - 0.12  # 3 standard errors of 100 audits
+
+
+@pytest.mark.parametrize("kind", ["acc2", "corr"])
+def test_a_loss_that_is_called_detectable_is_refused_as_often_as_is_said(kind: str) -> None:
+    """Of a model that answers as the reference does, in 100 audits of 276 rows by one that loses this much."""
+
+    def judged(share: float, seed: int) -> UtilityRecord:
+        """A model that is the reference but for a share of the rows, which it answers by chance."""
+        rng = np.random.default_rng(seed)
+        truth = rng.standard_normal(276)
+        reference = truth + rng.standard_normal(276)
+        after = np.where(rng.random(276) < share, np.sqrt(2) * rng.standard_normal(276), reference)
+        pairs = {"before": reference, "after": after, "reference": reference}
+        rows = {role: np.column_stack([truth, answer]) for role, answer in pairs.items()}
+        if kind == "acc2":
+            rows = {role: (both >= 0).astype(float) for role, both in rows.items()}
+        statistic, limits = (correlation, (-1, 1)) if kind == "corr" else (_percent_right, (0, 100))
+        evidence = {r: AttackEvidence("utility", kind, 0.0, x, statistic, limits=limits) for r, x in rows.items()}
+        margin = 0.1 if kind == "corr" else 3.0
+        return judge_utility([UtilityMeasurement(kind, "text", margin, True, evidence)], PARAMS)[0]  # type: ignore[arg-type]
+
+    stated = [judged(0, seed).detectable for seed in range(10)]
+    loss = float(np.median([d for d in stated if d is not None]))
+    lost_by_all = (
+        1 / np.sqrt(2) if kind == "corr" else 25.0
+    )  # r is √½, so 75 % of the signs are right, and 50 % by chance
+    refused = [judged(loss / lost_by_all, seed).decision == "refused" for seed in range(10, 110)]
+    assert abs(np.mean(refused) - PARAMS.least_power) < 0.15  # 4 standard errors of 100 audits
 
 
 def test_fewer_rows_detect_larger_leaks_only_and_few_enough_none() -> None:

@@ -82,11 +82,8 @@ def difference_interval(
     one: AttackEvidence, other: AttackEvidence, values: Array, judged: int, params: AttacksSettings
 ) -> Interval:
     """Return `one` − `other` with its interval, from resampled `values`, corrected for `judged` measures together."""
-    value, alpha = one.value - other.value, 1 - params.confidence
-    tail = alpha / (2 * max(judged, 1))
-    low, high = _spread(value, values, one, alpha / 2)
-    stretch = _quantile_ratio(tail, alpha / 2, one.units)
-    low, high = value + stretch * (low - value), value + stretch * (high - value)
+    value, tail = one.value - other.value, (1 - params.confidence) / (2 * max(judged, 1))
+    low, high = resampled_bounds(value, values, one, judged, params)
     unlike = (one.rows != other.rows).any(1)
     if low == high:  # every row says the same, be it 0 or not
         rare = unseen(one, None, tail)
@@ -96,6 +93,16 @@ def difference_interval(
         low, high = -most, most
     widest = _range(one)
     return Interval(value=value, low=max(low, -widest), high=min(high, widest))
+
+
+def resampled_bounds(
+    value: float, values: Array, evidence: AttackEvidence, judged: int, params: AttacksSettings
+) -> tuple[float, float]:
+    """Return the bounds of a value from resampled ones alone, corrected for `judged` measures together."""
+    alpha = 1 - params.confidence
+    low, high = _spread(value, values, evidence, alpha / 2)
+    stretch = _quantile_ratio(alpha / (2 * max(judged, 1)), alpha / 2, evidence.units)
+    return value + stretch * (low - value), value + stretch * (high - value)
 
 
 def detectable(noise: Array, width: float, threshold: float, power: float) -> float:

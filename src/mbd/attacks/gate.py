@@ -16,12 +16,22 @@ An audit that falls short of :mod:`mbd.formats.strength` is refused whatever it 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from mbd.attacks.attack import AttackEvidence
-from mbd.attacks.bootstrap import auc, detectable, difference_interval, measure_interval, resampled
+from mbd.attacks.bootstrap import (
+    auc,
+    detectable,
+    difference_interval,
+    measure_interval,
+    resampled,
+    resampled_bounds,
+)
 from mbd.attacks.target_model import Role
 from mbd.attacks.utility import UtilityMeasurement
 from mbd.errors import GateRefusedError
@@ -40,6 +50,7 @@ from mbd.formats.leakage import (
 from mbd.formats.strength import STRENGTH, shortfalls
 from mbd.params import AttacksSettings
 from mbd.privacy.audit import lower_bound
+from mbd.randomness import stream
 
 
 @dataclass(frozen=True)
@@ -158,24 +169,46 @@ class _Measured:
         """Return the smallest difference from the reference that would have been refused; None: none that can be.
 
         A model that leaks varies as the model before does, not as a model after that hardly differs from the
-        reference; only where the model before was not attacked is it simulated by the one after.
+        reference. Where the model before was not attacked, it varies as if it had nothing in common with the reference.
         """
         role: Role = "before" if "before" in self._found else "after"
         own, reference, params = self._found[role], self._found["reference"], self._params
-        gap = self.difference(role, "reference", judged)
-        noise = self._values[role] - self._values["reference"] - gap.value
-        beyond = detectable(noise, gap.value - gap.low, params.tolerance, params.least_power)
+        value, gap = own.value - reference.value, self.difference(role, "reference", judged)
+        noise, width = self._values[role] - self._values["reference"] - value, value - gap.low
+        if role == "after":
+            values = self._values[role] - np.roll(self._values["reference"], 1)  # not paired: other resamples
+            noise, width = values - value, max(width, value - resampled_bounds(value, values, own, judged, params)[0])
+        beyond = detectable(noise, width, params.tolerance, params.least_power)
         level, needed = measure_interval(own, self._values[role], params), own.chance + params.tolerance
         noise, needed = self._values[role] - own.value, needed - reference.value
         above_chance = detectable(noise, level.value - level.low, needed, params.least_power)
         return _possible(max(beyond, above_chance), reference.limits[1] - reference.value)
 
     def smallest_loss(self, margin: float, judged: int) -> float | None:
-        """Return the smallest loss against the reference that would have been refused; None: none that can be."""
-        reference, gap = self._found["reference"], self.difference("after", "reference", judged)
-        noise = gap.value - (self._values["after"] - self._values["reference"])
-        loss = detectable(noise, gap.high - gap.value, margin, self._params.least_power)
-        return _possible(loss, reference.value - reference.limits[0])
+        """Return the smallest loss against the reference that would have been refused; None: none that can be.
+
+        It is planted: the model that loses is the reference with the answers of some rows exchanged among them, as few
+        as are refused. One that hardly differs from the reference, as the one after may, would not vary as it does.
+        Nor is it smaller than the interval of the model after allows.
+        """
+        reference, params = self._found["reference"], self._params
+        found = self.difference("after", "reference", judged)
+        order = stream(params.seed, "attacks", "power").permutation(len(reference.rows))
+
+        def planted(exchanged: int) -> tuple[float, bool]:
+            """Return the loss by so many rows, and whether it is refused with the probability."""
+            rows, some = reference.rows.copy(), order[:exchanged]
+            rows[some, 1] = rows[np.roll(some, 1), 1]
+            worse = replace(reference, rows=rows)
+            values = resampled(worse, params) - self._values["reference"]
+            gap = difference_interval(worse, reference, values, judged, params)
+            needed = detectable(gap.value - values, gap.high - gap.value, margin, params.least_power)
+            return -gap.value, -gap.value >= needed
+
+        counts = range(2, len(order) + 1)
+        fewest = bisect_left(counts, True, key=lambda exchanged: planted(exchanged)[1])
+        loss = planted(counts[fewest])[0] if fewest < len(counts) else math.inf
+        return _possible(max(loss, margin + found.high - found.value), reference.value - reference.limits[0])
 
 
 def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) -> AttackRecord:
