@@ -27,7 +27,7 @@ from mbd.tensors import Array
 from mbd.training.lattice.folds import assign_folds
 from studies.peers import COLUMNS, METRICS, RATES, Predictor, cell, row_values
 
-SHARES = ("0", "0.3", "0.5", "0.7", "1")
+SHARES = ("0", "0.5", "0.7", "0.8", "1")
 TRIED = tuple(f"model.joint.linear_share={share}" for share in SHARES)
 RIDGES = {"ridge on train": ("train",), "ridge on train and valid": ("train", "valid")}
 BESIDE = tuple(RIDGES)[-1]
