@@ -3,9 +3,9 @@
 1. large batches: the lattice and, where nothing is missing, joint take at most 3 times as long;
 2. one row: they take at most twice as long;
 on data of MOSI's shape and on the synthetic presets, with all modalities and with the first one missing (ridge then has
-the others). Joint with a missing modality has no claim for large batches: the multiply-adds of a row are printed (d
-inputs and h hidden units cost d·h; with one generated d·2h + h²), and at 55 billion a second they alone take more than 3
-times as long as ridge, whose time is that of reading the row. Times are CPU time, the least of several runs.
+the others). Joint with a missing modality has no claim for large batches: of d inputs and h hidden units a row costs
+2dh + h² multiply-adds (printed), nearly all of the time, while ridge does little but read the row. Times are CPU time,
+the least of several runs.
 """
 
 import tempfile

@@ -2,8 +2,8 @@
 
 Peers: ridge, support vectors and (for classes) logistic regression, one for each set of modalities; histogram gradient
 boosting with NaN for what is missing, trained on each row whole and once with random modalities missing. Strengths of
-the second and third are chosen on the valid split. All but joint, which chooses its epoch on valid, are then fitted on
-train and valid; the lattice chooses by folds of both.
+the second and third are chosen on the valid split. All are then fitted on train and valid, but for the networks of
+joint, which choose their epoch on valid; the lattice chooses by folds of both.
 
 Each method is scored on all modalities (full) and on the averages over fixed patterns (FIX) and over missing rates
 (MR), with 95 % intervals over groups of test rows. A method whose difference to the lattice has an interval, over the
