@@ -11,7 +11,7 @@ from mbd.features.rows import Rows
 from mbd.tensors import Array
 from mbd.training.linear import linear_map
 
-ROWS = 120
+ROWS, TRAIN = 120, 80
 DIMS = {"text": 9, "audio": 4, "visual": 6}
 
 
@@ -33,11 +33,12 @@ def scores_of(inputs: dict[str, Array]) -> Array:
 def fit(
     inputs: dict[str, Array], labels: Array, classes: int = 0, available: dict[str, Array] | None = None
 ) -> dict[str, Array]:
-    """The map of these rows, which are also the valid ones."""
+    """The map of these rows, of which the last third is the valid split."""
     rows = Rows.of([f"r{k}" for k in range(ROWS)], labels, inputs, available=available)
+    train, valid = rows.take(np.arange(ROWS) < TRAIN), rows.take(np.arange(ROWS) >= TRAIN)
     scaling = {f"modality.{m}.mean": np.zeros(x.shape[1]) for m, x in inputs.items()}
     scaling |= {f"modality.{m}.scale": np.ones(x.shape[1]) for m, x in inputs.items()}
-    return linear_map(rows, rows, scaling | {"label_mean": np.zeros(1), "label_scale": np.ones(1)}, classes)
+    return linear_map(train, valid, scaling | {"label_mean": np.zeros(1), "label_scale": np.ones(1)}, classes)
 
 
 def mapped(tensors: dict[str, Array], inputs: dict[str, Array], shown: tuple[str, ...]) -> Array:
@@ -98,6 +99,24 @@ def test_classes_are_those_of_ridge_and_outputs_are_logits() -> None:
         return float((np.log(np.exp(values).sum(1)) - values[np.arange(ROWS), labels]).mean())
 
     assert cross_entropy(logits) < min(cross_entropy(scores), np.log(3))
+
+
+def test_logits_are_as_sharp_as_valid_rows_want_of_the_ridge_that_has_not_seen_them() -> None:
+    inputs = inputs_of({"text": 9, "audio": 4})
+    labels = np.digitize(scores_of(inputs), [-0.5, 0.5])
+    targets, held_out = np.eye(3)[labels], labels[TRAIN:]
+    train, valid = ({m: x[own] for m, x in inputs.items()} for own in (slice(TRAIN), slice(TRAIN, None)))
+    scores = []
+    for shown in (("text",), ("audio",), ("text", "audio")):
+        x = np.hstack([train[m] for m in shown])
+        scores.append(np.hstack([valid[m] for m in shown]) @ weights(x, targets[:TRAIN]) + targets[:TRAIN].mean(0))
+
+    def loss(factor: float) -> float:
+        logits = [factor * found for found in scores]
+        return float(np.mean([np.log(np.exp(z).sum(1)) - z[np.arange(len(z)), held_out] for z in logits]))
+
+    found = fit(inputs, labels, 3)["linear.bias"] / targets.mean(0)
+    assert loss(found[0]) == pytest.approx(min(loss(2.0**power) for power in np.arange(-2, 6, 0.25)))
 
 
 def test_a_modality_is_fitted_on_the_rows_that_have_it() -> None:

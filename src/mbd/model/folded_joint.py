@@ -40,6 +40,11 @@ class FoldedNetwork:
     rectified: bool
     """whether there is an F"""
 
+    @property
+    def multiply_adds(self) -> int:
+        """How many multiplications with addition a row takes."""
+        return self.first.numel() + self.second.numel() + self.last.numel()
+
     def predict(self, features: Mapping[str, Array]) -> Tensor:
         """Return scores on the labels' own scale (n × 1), or logits (n × classes)."""
         n = len(next(iter(features.values())))

@@ -112,7 +112,7 @@ class JointNetwork(nn.Module):
         self.register_buffer("label_scale", torch.ones(1))
 
     def in_closed_form(self) -> list[str]:
-        """Return the parameters of L: they are computed from the train rows at once, and no step moves them."""
+        """Return the parameters of L: they are computed at once, and no step moves them."""
         if not self.shape.linear_share:
             return []
         owned = [f"modality.{dotless(m)}.beside.weight" for m in self.modalities]

@@ -1,20 +1,22 @@
 """The linear map of a joint network, in closed form: ridge for sets of modalities, as one map.
 
-For each modality alone, each pair and all together, ridge is fitted to the train rows that have the whole set S, with
-the strength of least leave-one-out error. That gives weights V_{m,S}. The network has
+For each modality alone, each pair and all together, ridge is fitted to the train and valid rows that have the whole set
+S, with the strength of least leave-one-out error: nothing about it is chosen by valid rows, and the epoch of the
+networks is chosen without it. That gives weights V_{m,S}. The network has
 
     V_{m,S} ≈ W_m + Σ_{k ∈ S, k ≠ m} W_{k,m}          least squares over the sets that were fitted
 
 which is exact for two modalities. For three, seven sets share nine matrices instead of twelve; out of fold the
 difference is within noise.
 
-Of classes the targets are ones at the labels, and what comes out is multiplied by the number for which it has, as
-logits, the least cross-entropy on valid rows: the class of greatest output stays that of ridge.
+Of classes the targets are ones at the labels, and what comes out is multiplied by the number for which the ridge of
+train rows alone has, as logits, the least cross-entropy on valid rows: the class of greatest output stays that of
+ridge.
 
 Rows are read in blocks, on one thread: the last bits of a factorisation depend on the number of threads.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -38,18 +40,16 @@ def linear_map(train: Rows, valid: Rows, scaling: Mapping[str, Array], classes: 
     """Return the tensors of the map, by their names in the network.
 
     Args:
-        train: The rows that it is fitted to.
-        valid: The rows by which scores of classes become logits.
+        train: Rows that it is fitted to.
+        valid: Others; scores of classes become logits by them.
         scaling: Mean and scale of each modality and of the labels, by their names in the network.
         classes: How many classes there are; 0: regression.
 
     """
     names = tuple(train.features)
-    targets = _targets(train.labels, scaling, classes)
     with threadpool_limits(1):
-        fitted = dict(_fitted(train, targets, scaling))
-        offset = targets.mean(0)
-        factor = _sharpness(fitted, offset, valid, scaling) if classes else 1.0
+        fitted, offset = _fitted((train, valid), scaling, classes)
+        factor = _sharpness(*_fitted((train,), scaling, classes), valid, scaling) if classes else 1.0
     shared = {m: _shared(m, train.features[m].shape[1], len(offset), names, fitted) for m in names}
     tensors = {"linear.weight": np.vstack([shared[m][m] for m in names]).T, "linear.bias": offset}
     for m in names:
@@ -60,26 +60,32 @@ def linear_map(train: Rows, valid: Rows, scaling: Mapping[str, Array], classes: 
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Modalities side by side as the network sees them, of the rows that have them all."""
+    """Modalities side by side as the network sees them, of the rows of one or more splits that have them all."""
 
-    columns: Columns
+    parts: tuple[Columns, ...]
     mean: Array
     scale: Array
+    labels: Array
 
     @classmethod
-    def of(cls, rows: Rows, tag: Tag, scaling: Mapping[str, Array]) -> "_Inputs":
-        there = np.flatnonzero(np.all([rows.available[m] for m in tag], axis=0))
+    def of(cls, splits: Sequence[Rows], tag: Tag, scaling: Mapping[str, Array]) -> "_Inputs":
+        there = [np.flatnonzero(np.all([rows.available[m] for m in tag], axis=0)) for rows in splits]
         mean, scale = (
             np.concatenate([scaling[f"modality.{dotless(m)}.{part}"] for m in tag]) for part in ("mean", "scale")
         )
-        return cls(Columns(tuple(rows.features[m] for m in tag), there), mean, scale)
+        parts = [Columns(tuple(r.features[m] for m in tag), own) for r, own in zip(splits, there, strict=True)]
+        labels = [rows.labels[own] for rows, own in zip(splits, there, strict=True)]
+        return cls(tuple(parts), mean, scale, np.concatenate(labels))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.columns.shape
+        return len(self.labels), len(self.mean)
 
     def __getitem__(self, rows: Array | slice) -> Array:
-        found: Array = np.clip((self.columns[rows] - self.mean) / self.scale, -REACH, REACH)
+        index, ends = np.arange(len(self.labels))[rows], np.cumsum([part.shape[0] for part in self.parts])
+        own = np.split(index, np.searchsorted(index, ends[:-1]))
+        columns = [part[o - end + part.shape[0]] for part, o, end in zip(self.parts, own, ends, strict=True)]
+        found: Array = np.clip((np.concatenate(columns) - self.mean) / self.scale, -REACH, REACH)
         return found
 
     def times(self, weights: Array) -> Array:
@@ -96,27 +102,32 @@ def _targets(labels: Array, scaling: Mapping[str, Array], classes: int) -> Array
     return scaled
 
 
-def _fitted(train: Rows, targets: Array, scaling: Mapping[str, Array]) -> Iterator[tuple[Tag, dict[str, Array]]]:
-    """Yield the weights of each set of modalities that enough rows have."""
-    names = tuple(train.features)
-    everything = _Inputs.of(train, names, scaling)
-    ends = np.cumsum([0, *(x.shape[1] for x in train.features.values())])
+def _fitted(
+    splits: Sequence[Rows], scaling: Mapping[str, Array], classes: int
+) -> tuple[dict[Tag, dict[str, Array]], Array]:
+    """Return the weights of each set of modalities that enough rows have, and the mean of all targets."""
+    offset = _targets(np.concatenate([rows.labels for rows in splits]), scaling, classes).mean(0)
+    names = tuple(splits[0].features)
+    everything = _Inputs.of(splits, names, scaling)
+    ends = np.cumsum([0, *(x.shape[1] for x in splits[0].features.values())])
     place = {m: np.arange(start, end) for m, start, end in zip(names, ends, ends[1:], strict=False)}
-    complete = _sums(everything, targets)
+    complete, fitted = _sums(everything, scaling, classes), {}
     for tag in _tags(names):
-        own = _Inputs.of(train, tag, scaling)
+        own = _Inputs.of(splits, tag, scaling)
         if own.shape[0] < _FEWEST_ROWS:
             continue
         if own.shape[0] == everything.shape[0]:  # the same rows: their products are computed once
             weights = complete.fit(np.concatenate([place[m] for m in tag])).weights
         else:
-            weights = _sums(own, targets).fit().weights
-        yield tag, dict(zip(tag, np.split(weights, np.cumsum([len(place[m]) for m in tag])[:-1]), strict=True))
+            weights = _sums(own, scaling, classes).fit().weights
+        ends_of_tag = np.cumsum([len(place[m]) for m in tag])[:-1]
+        fitted[tag] = dict(zip(tag, np.split(weights, ends_of_tag), strict=True))
+    return fitted, offset
 
 
-def _sums(inputs: _Inputs, targets: Array) -> RidgeSums:
+def _sums(inputs: _Inputs, scaling: Mapping[str, Array], classes: int) -> RidgeSums:
     columns = inputs.shape[1]
-    return RidgeSums(inputs, targets[inputs.columns.rows], np.zeros(columns), np.ones(columns))
+    return RidgeSums(inputs, _targets(inputs.labels, scaling, classes), np.zeros(columns), np.ones(columns))
 
 
 def _tags(names: Tag) -> Iterator[Tag]:
@@ -143,10 +154,10 @@ def _sharpness(
     """Return the factor of least cross-entropy on valid rows, each set of modalities counting the same."""
     scores: list[tuple[Array, Array]] = []
     for tag, weights in fitted.items():
-        inputs = _Inputs.of(valid, tag, scaling)
+        inputs = _Inputs.of((valid,), tag, scaling)
         if inputs.shape[0]:
             found = inputs.times(np.vstack(list(weights.values()))) + offset
-            scores.append((found, valid.labels[inputs.columns.rows]))
+            scores.append((found, inputs.labels))
 
     def loss(factor: float) -> float:
         return float(np.mean([_cross_entropy(factor * found, labels) for found, labels in scores]))
