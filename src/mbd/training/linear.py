@@ -79,8 +79,10 @@ class _Inputs:
         return self.columns.shape
 
     def __getitem__(self, rows: Array | slice) -> Array:
-        found: Array = np.clip((self.columns[rows] - self.mean) / self.scale, -REACH, REACH)
-        return found
+        found = self.columns[rows]
+        found -= self.mean
+        found /= self.scale
+        return np.clip(found, -REACH, REACH, out=found)
 
     def times(self, weights: Array) -> Array:
         """Return the product with weights for each row."""
