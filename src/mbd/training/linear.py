@@ -85,8 +85,10 @@ class _Inputs:
         index, ends = np.arange(len(self.labels))[rows], np.cumsum([part.shape[0] for part in self.parts])
         own = np.split(index, np.searchsorted(index, ends[:-1]))
         columns = [part[o - end + part.shape[0]] for part, o, end in zip(self.parts, own, ends, strict=True)]
-        found: Array = np.clip((np.concatenate(columns) - self.mean) / self.scale, -REACH, REACH)
-        return found
+        found: Array = np.concatenate(columns) if len(columns) > 1 else columns[0]
+        found -= self.mean
+        found /= self.scale
+        return np.clip(found, -REACH, REACH, out=found)
 
     def times(self, weights: Array) -> Array:
         """Return the product with weights for each row."""
