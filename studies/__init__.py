@@ -8,6 +8,9 @@
     outcome.py     what every study is: tables, figures, findings
     printed.py     the numbers of the paper
     run.py         runs cells side by side, what is up to date is left alone
+    peers.py       other methods on any data; methods.py trains them, comparison.py has metrics with intervals
+    sets.py        real data sets that scikit-learn ships, as files
+    folds.py       settings of a backbone, compared by folds of train rows
 
 `python -m studies` is the command behind `make study`. The other modules are one study each.
 """

@@ -111,7 +111,7 @@ class Panel:
     values: Sequence[tuple[float, float, float]]
 
 
-def intervals(rows: Sequence[str], panels: Sequence[Panel], *, title: str, across: int = 3) -> bytes:
+def intervals(rows: Sequence[str], panels: Sequence[Panel], *, title: str, across: int) -> bytes:
     """Draw a panel for each metric, a dot and its interval for each row; a band marks the interval of the first."""
     down = -(-len(panels) // across)
     with figure_png((3.0 * across, (0.9 + 0.24 * len(rows)) * down + 0.3)) as (figure, png):

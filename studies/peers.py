@@ -59,11 +59,13 @@ class ComparedSet:
 
     def figure(self) -> bytes:
         """Draw each metric of each method with its interval."""
+        cells = list(next(iter(self.found.values())))
         panels = [
             Panel(title(column), [(e.value, e.low, e.high) for e in (own[column] for own in self.found.values())])
-            for column in next(iter(self.found.values()))
+            for column in cells
         ]
-        return intervals(list(self.found), panels, title=f"{self.name}, {self.rows} test rows")
+        across = sum(column == "FIX" for column, _ in cells)  # a row of panels for each regime
+        return intervals(list(self.found), panels, title=self.header[0], across=across)
 
 
 def compare(name: str, data: FeatureSet) -> ComparedSet:

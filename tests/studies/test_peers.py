@@ -12,7 +12,7 @@ from mbd.features.contract import FeatureSet
 from studies import __main__ as studies_command
 from studies import peers
 from studies.comparison import Predictor
-from studies.layout import Layout
+from studies.layout import ROOT, Layout
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
 CLASSES = ("features.source.synthetic.classes=3", "features.source.synthetic.skew=0.5")
@@ -47,7 +47,7 @@ def test_tables_are_put_into_the_page_and_the_report_has_a_figure_for_each_set(t
     ]
     assert lines[2][1:] == lines[3][1:]
     assert "full ECE" in lines[0]
-    report = peers.ROOT / peers.NAME
+    report = ROOT / peers.NAME
     assert "one set, 64 test rows" in (report / "report.md").read_text()
     assert sorted(figure.name for figure in report.glob("*.png")) == ["peers-1.png", "peers-2.png"]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklearn import datasets
 
 from mbd.features.contract import FeatureSet
 from mbd.params import load_params
@@ -21,7 +22,7 @@ def test_splits_part_the_rows_and_modalities_the_columns(name: str) -> None:
     assert len(arrays["train_ids"]) / len(ids) == pytest.approx(0.6, abs=0.02)
     assert len(arrays["test_ids"]) / len(ids) == pytest.approx(0.25, abs=0.02)
     widths = [arrays[f"train_{m}"].shape[1] for m in sets.PARTS[name]]
-    assert sum(widths) == getattr(sets.datasets, f"load_{name}")(return_X_y=True)[0].shape[1]
+    assert sum(widths) == getattr(datasets, f"load_{name}")(return_X_y=True)[0].shape[1]
     labels = {split: arrays[f"{split}_labels"] for split in ("train", "valid", "test")}
     if name == "diabetes":
         assert abs(labels["train"].mean()) < 1e-12

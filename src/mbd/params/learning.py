@@ -74,7 +74,7 @@ class LatticeSettings(Settings):
     components: Count = 256
     """principal directions kept of each modality"""
     landmarks: Annotated[int, Field(ge=0)] = 64
-    """landmarks of the kernel ridge, drawn at random (up to 8 times as many where that pays out of fold); 0: ridge alone"""
+    """landmarks of the kernel ridge, drawn at random, and up to 8 times as many where that pays; 0: ridge alone"""
     kernel_components: Count = 16
     """leading principal directions of each modality in which the landmarks lie"""
     lengths: tuple[Positive, ...] = (1.0, 2.0)
