@@ -170,7 +170,7 @@ def ours(data: FeatureSet, backbone: str) -> Predictor:
     """Train a backbone with its defaults."""
     kind = BACKBONES.get(backbone)
     with tempfile.TemporaryDirectory() as work:
-        params = load_params(None, [f"model.backbone={backbone}", "model.lattice.splits=train+valid"])
+        params = load_params(None, [f"model.backbone={backbone}", f"model.{backbone}.splits=train+valid"])
         found = kind.train(data, params, work=Path(work), progress=False)
     return Model(found.record, kind.load(found.record, found.tensors)).predict
 

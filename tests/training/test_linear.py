@@ -31,14 +31,19 @@ def scores_of(inputs: dict[str, Array]) -> Array:
 
 
 def fit(
-    inputs: dict[str, Array], labels: Array, classes: int = 0, available: dict[str, Array] | None = None
+    inputs: dict[str, Array],
+    labels: Array,
+    classes: int = 0,
+    available: dict[str, Array] | None = None,
+    fit_valid: bool = True,
 ) -> dict[str, Array]:
     """The map of these rows, of which the last third is the valid split."""
     rows = Rows.of([f"r{k}" for k in range(ROWS)], labels, inputs, available=available)
     train, valid = rows.take(np.arange(ROWS) < TRAIN), rows.take(np.arange(ROWS) >= TRAIN)
     scaling = {f"modality.{m}.mean": np.zeros(x.shape[1]) for m, x in inputs.items()}
     scaling |= {f"modality.{m}.scale": np.ones(x.shape[1]) for m, x in inputs.items()}
-    return linear_map(train, valid, scaling | {"label_mean": np.zeros(1), "label_scale": np.ones(1)}, classes)
+    scaling |= {"label_mean": np.zeros(1), "label_scale": np.ones(1)}
+    return linear_map(train, valid, scaling, classes, fit_valid=fit_valid)
 
 
 def mapped(tensors: dict[str, Array], inputs: dict[str, Array], shown: tuple[str, ...]) -> Array:
@@ -117,6 +122,15 @@ def test_logits_are_as_sharp_as_valid_rows_want_of_the_ridge_that_has_not_seen_t
 
     found = fit(inputs, labels, 3)["linear.bias"] / targets.mean(0)
     assert loss(found[0]) == pytest.approx(min(loss(2.0**power) for power in np.arange(-2, 6, 0.25)))
+
+
+def test_valid_rows_are_fitted_to_only_if_asked_for() -> None:
+    inputs = inputs_of({"text": 9, "audio": 4})
+    labels = scores_of(inputs)
+    train = {m: x[:TRAIN] for m, x in inputs.items()}
+    shown, targets = ("text", "audio"), labels[:TRAIN, None].astype(np.float64)
+    found = mapped(fit(inputs, labels, fit_valid=False), train, shown)
+    np.testing.assert_allclose(found, ridge(train, shown, targets), atol=1e-4)
 
 
 def test_a_modality_is_fitted_on_the_rows_that_have_it() -> None:

@@ -181,6 +181,11 @@ class ModelRecord(Record):
         }
 
     @property
+    def fitted_to(self) -> tuple[str, ...]:
+        """Splits whose rows weights were fitted to: scores on them say little about new data."""
+        return tuple(str(self.spec.get("splits", "train")).split("+"))
+
+    @property
     def inputs(self) -> dict[str, int]:
         """The modalities that may be given; one that was revoked without being cut out is built in, but refused."""
         return {name: dim for name, dim in self.modalities.items() if name not in self.revoked}

@@ -49,6 +49,8 @@ class JointSettings(Settings):
     """ablation: false replaces F by the mean of one linear map for each modality"""
     linear_share: Annotated[float, Field(ge=0, le=1)] = 0.8
     """share of the output that a linear map of the inputs has, fitted in closed form; 0: the networks alone"""
+    splits: Literal["train", "train+valid"] = "train"
+    """rows that the linear map is fitted to (scores on rows that it was fitted to say little about new data)"""
     losses: LossesSettings = LossesSettings()
 
 

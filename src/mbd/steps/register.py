@@ -259,6 +259,8 @@ def _compared(params: Params, new: Model, current: Model | None, features: Path)
     sign = -1 if metric in LOWER_IS_BETTER else 1
     promoted = sign * (found[metric] - other[metric]) >= -params.registration.margin
     words = f"{metric} {found[metric]:.2f} on the valid split, the current release has {other[metric]:.2f}"
+    fitted = [name for name, model in {"new": new, "current": current}.items() if "valid" in model.record.fitted_to]
+    words += f" (fitted to rows of this split: {' and '.join(fitted)})" if fitted else ""
     return {"evaluation": evaluation, "promoted": promoted, "reason": words}
 
 

@@ -254,9 +254,9 @@ def _run_one(call: _Call) -> TrainingResult | None:
 
 
 def test_metrics(model: Model, data: FeatureSet) -> dict[str, dict[str, float]]:
-    """Return the metrics of a model on the valid and the test split, as far as it was not trained on them."""
-    metrics, trained_on = {}, str(model.record.spec.get("splits", "train")).split("+")
-    for split in (split for split in ("valid", "test") if split not in trained_on):
+    """Return the metrics of a model on the valid and the test split, as far as it was not fitted to them."""
+    metrics = {}
+    for split in (split for split in ("valid", "test") if split not in model.record.fitted_to):
         found = data.split(split)
         rows = found.take(np.any(list(found.available.values()), axis=0))
         values = task_metrics(model.record.task, rows.labels, model.predict(rows.inputs(), rows.available))

@@ -6,10 +6,10 @@ nothing new at test time.
 Border cases need no special treatment: a modality that is constant, or that no train row has, is zero once
 standardised and adds nothing; with one class, or with equal train labels, the model learns to predict just that.
 
-The linear map beside the networks is computed before the first epoch (:mod:`mbd.training.linear`), from train and valid
-rows, and stays. The networks learn the labels by themselves, not what the map leaves over, because its errors on train
-rows are too small; so is their epoch chosen by themselves. The squared error of a mean of predictors is at most the
-mean of their errors.
+The linear map beside the networks is computed before the first epoch (:mod:`mbd.training.linear`), from the rows of
+`model.joint.splits`, and stays. The networks learn the labels by themselves, not what the map leaves over, because its
+errors on train rows are too small; so is their epoch chosen by themselves. The squared error of a mean of predictors is
+at most the mean of their errors.
 
 Fine-tuning continues from given weights with the same objective and draws; the linear map and the scaling of inputs and
 labels are fitted again to the data given.
@@ -78,7 +78,8 @@ class JointRun(TrainingRun):
         device = choose_device(training.device, group.local_rank)
         network = _new_network(feature_set.modalities, max(classes, 1), params)
         scaling = initial_scaling(train, task)
-        fitted = linear_map(train, valid, scaling, classes) if self.shape.linear_share else {}
+        fit_valid = self.shape.splits == "train+valid"
+        fitted = linear_map(train, valid, scaling, classes, fit_valid=fit_valid) if self.shape.linear_share else {}
         network.load_state_dict(as_tensors(scaling | fitted), strict=False)
         network.to(device)
         for name in network.in_closed_form():

@@ -1,8 +1,8 @@
 """The linear map of a joint network, in closed form: ridge for sets of modalities, as one map.
 
-For each modality alone, each pair and all together, ridge is fitted to the train and valid rows that have the whole set
-S, with the strength of least leave-one-out error: nothing about it is chosen by valid rows, and the epoch of the
-networks is chosen without it. That gives weights V_{m,S}. The network has
+For each modality alone, each pair and all together, ridge is fitted to the train rows that have the whole set S, and to
+such valid rows with `model.joint.splits=train+valid`, with the strength of least leave-one-out error: nothing about it
+is chosen by valid rows, and the epoch of the networks is chosen without it. That gives weights V_{m,S}. The network has
 
     V_{m,S} ≈ W_m + Σ_{k ∈ S, k ≠ m} W_{k,m}          least squares over the sets that were fitted
 
@@ -36,7 +36,9 @@ _SHARPNESS = 2.0 ** np.arange(-2, 6, 0.25)  # what scores of classes are multipl
 Tag = tuple[str, ...]
 
 
-def linear_map(train: Rows, valid: Rows, scaling: Mapping[str, Array], classes: int) -> dict[str, Array]:
+def linear_map(
+    train: Rows, valid: Rows, scaling: Mapping[str, Array], classes: int, *, fit_valid: bool = False
+) -> dict[str, Array]:
     """Return the tensors of the map, by their names in the network.
 
     Args:
@@ -44,12 +46,15 @@ def linear_map(train: Rows, valid: Rows, scaling: Mapping[str, Array], classes: 
         valid: Others; scores of classes become logits by them.
         scaling: Mean and scale of each modality and of the labels, by their names in the network.
         classes: How many classes there are; 0: regression.
+        fit_valid: Whether it is fitted to the valid rows too.
 
     """
     names = tuple(train.features)
     with threadpool_limits(1):
-        fitted, offset = _fitted((train, valid), scaling, classes)
-        factor = _sharpness(*_fitted((train,), scaling, classes), valid, scaling) if classes else 1.0
+        fitted, offset = _fitted((train,), scaling, classes)
+        factor = _sharpness(fitted, offset, valid, scaling) if classes else 1.0
+        if fit_valid:
+            fitted, offset = _fitted((train, valid), scaling, classes)
     shared = {m: _shared(m, train.features[m].shape[1], len(offset), names, fitted) for m in names}
     tensors = {"linear.weight": np.vstack([shared[m][m] for m in names]).T, "linear.bias": offset}
     for m in names:
