@@ -33,7 +33,7 @@ def test_every_setting_has_a_line_beside_ridge(tmp_path: Path) -> None:
     options = [word for line in tried for word in ("--try", line)]
     result = CliRunner().invoke(folds.main, [str(folder), "--folds", "2", *options], catch_exceptions=False)
     names = [line.split("|")[1].strip() for line in result.output.splitlines() if line.startswith("|")]
-    assert names[2:] == ["ridge", *tried]
+    assert names[2:] == ["ridge on train", "ridge on train and valid", *tried]
     assert " …" in result.output
 
 
