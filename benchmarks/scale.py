@@ -3,8 +3,9 @@
 1. a step takes at most 1.5 GB beside its model, whatever the number of rows;
 2. its time grows no faster than the rows;
 3. two processes that share the rows of a lattice (`training.processes`) give the bytes of one, and with many rows
-   (200,000 and more) at least 1.7 times faster. Other work on the machine disturbs clocks, so the claim is about CPU
-   seconds: those of the training itself and of the busiest process beside it, against those of one process alone.
+   (200,000 wide or millions of narrow ones) at least 1.7 times faster. Other work on the machine disturbs clocks, so
+   the claim is about CPU seconds: those of the training itself and of the busiest process beside it, against those of
+   one process alone.
 
     python benchmarks/scale.py [--rows N] [--dims 48,24,16] [--once] [--classes C] [--without STEP …]
 
