@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from mbd.blocks import Wide
 from mbd.features.contract import FeatureSet
 from mbd.params import Params, load_params
 from mbd.steps import features
 from mbd.tensors import Array
 from mbd.training.joint import train_joint
-from mbd.training.lattice import module, train_lattice
+from mbd.training.lattice import module, ridge, train_lattice
 from mbd.training.lattice.classes import ClassCalibration
 from mbd.training.lattice.ridge import Fit, FoldedRidge, Strengths, System
 
@@ -53,21 +54,18 @@ def seconds_joint(data: FeatureSet, params: Params, work: Path) -> tuple[float, 
 def counted_operations() -> Iterator[list[float]]:
     """Within: add up the operations of Gram matrices and factorisations."""
     total = [0.0]
-    make, solve = FoldedRidge.of, FoldedRidge._solve
+    make, solve = ridge._gram, FoldedRidge._solve
 
-    def counted_make(x: Array, y: Array, folds: Array, blocks: tuple[int, ...]) -> FoldedRidge:
-        total[0] += len(x) * (x.shape[1] + 1 + y.shape[1]) ** 2  # half of a product: the result is symmetric
-        return make(x, y, folds, blocks)
+    def counted_make(x: Wide, y: Array) -> Array:
+        total[0] += len(y) * (x.shape[1] + 1 + y.shape[1]) ** 2  # half of a product: the result is symmetric
+        return make(x, y)
 
     def counted_solve(self: FoldedRidge, system: System, strengths: Strengths) -> Fit:
         total[0] += sum(self.blocks) ** 3 / 3
         return solve(self, system, strengths)
 
-    FoldedRidge.of, FoldedRidge._solve = counted_make, counted_solve  # type: ignore[method-assign,assignment]
-    try:
+    with patch.object(ridge, "_gram", counted_make), patch.object(FoldedRidge, "_solve", counted_solve):
         yield total
-    finally:
-        FoldedRidge.of, FoldedRidge._solve = make, solve  # type: ignore[method-assign]
 
 
 def seconds_lattice(data: FeatureSet, params: Params, work: Path) -> tuple[float, float]:
