@@ -219,7 +219,7 @@ def _power(record: LeakageRecord) -> Iterator[Shortfall]:
             )
     losses = [measured.detectable for measured in record.utility if measured.decision != "informational"]
     if losses and all(loss is None for loss in losses):
-        problem = "no loss of utility, however large, would have been found, so to pass shows nothing"
+        problem = "no loss of utility would have been found, not even if answers of rows were exchanged"
         yield Shortfall("utility", None, problem, "attack more rows: attacks.rows, attacks.splits")
 
 

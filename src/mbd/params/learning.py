@@ -47,7 +47,7 @@ class JointSettings(Settings):
     """ablation: false trains without generators and L_re (missing inputs stay zero)"""
     fusion: bool = True
     """ablation: false replaces F by the mean of one linear map for each modality"""
-    linear_share: Annotated[float, Field(ge=0, le=1)] = 0.8
+    linear_share: Annotated[float, Field(ge=0, le=1)] = 0.7
     """share of the output that a linear map of the inputs has, fitted in closed form; 0: the networks alone"""
     splits: Literal["train", "train+valid"] = "train"
     """rows that the linear map is fitted to (scores on rows that it was fitted to say little about new data)"""
