@@ -96,8 +96,8 @@ def calibrated(seed: int, skew: float) -> tuple[Array, Array, Array]:
     signal = draw.standard_normal((n, classes)) - skew * np.arange(classes)
     truth = (signal + draw.gumbel(size=(n, classes))).argmax(1)
     half, logits, scores = n // 2, 3.0 * signal, 0.05 * signal
-    found = calibrate(np.eye(classes)[truth[:half]], np.arange(half) % 5, scores[:half], logits[:half])
-    return truth[half:], softmax(logits[half:]), found.probabilities(scores[half:], logits[half:])
+    found = calibrate(np.eye(classes)[truth[:half]], np.arange(half) % 5, [scores[:half], logits[:half]])
+    return truth[half:], softmax(logits[half:]), found.probabilities([scores[half:], logits[half:]])
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.7])
@@ -119,6 +119,6 @@ def test_the_prior_of_skewed_classes_is_discounted() -> None:
 def test_that_all_rows_are_right_does_not_make_an_answer_certain() -> None:
     truth = np.arange(90) % 3
     targets = np.eye(3)[truth]
-    found = calibrate(targets, np.arange(90) % 5, targets, 4 * targets).probabilities(targets, 4 * targets)
+    found = calibrate(targets, np.arange(90) % 5, [targets, 4 * targets]).probabilities([targets, 4 * targets])
     assert (found.argmax(1) == truth).all()
     assert 0.98 < found.max(1).mean() < 0.999

@@ -1,19 +1,21 @@
 """What a module of classes has beside its ridges: a logistic member, calibration, and a discount of the prior.
 
-With the blend f of ridge and kernel ridge and the logistic member's logits g, all out of fold,
+With the members' scores s (ridge, kernel ridge if there is one, the logistic member), all out of fold,
 
-    z = c ((1 − α) c_f f + α c_g g) − τ log π                 π: class frequencies in train
+    z = c Σ w_k c_k s_k − τ log π                             π: class frequencies in train
 
-c_f, c_g and c make the likelihood greatest, so that softmax z is calibrated; α does too, but is pulled towards ½:
-squared loss errs by answering the common classes, logistic loss by its confidence. τ discounts the prior: it is the one
-with the greatest weighted F1 over the folds, less half the standard error of what it gains over τ = 0. The constants
-were chosen by folds of train rows (docs/models.md).
+Each c_k, and c, makes the likelihood greatest, so that softmax z is calibrated; the w_k ≥ 0 do too, together, but are
+pulled towards ½ for the logistic member and ½ for the ridges: squared loss errs by answering the common classes,
+logistic loss by its confidence. τ discounts the prior: it is the one with the greatest weighted F1 over the folds, less
+half the standard error of what it gains over τ = 0. The constants were chosen by folds of train rows (docs/models.md).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy.optimize import minimize
 
 from mbd.model.coordinates import softmax
 from mbd.tensors import Array
@@ -23,8 +25,7 @@ from mbd.training.lattice.ridge import Fit, Strengths, out_of_fold
 _LEADING = 96  # principal directions of each modality with which strengths are chosen
 _SHIFTS = (-1.5, -1.0, -0.5, 0.0)  # of the ridge's strengths: a logistic Hessian is that of ridge times π (1 − π)
 _FEW_STEPS, _STEPS = 6, 12
-_SHARES = np.arange(0, 1.01, 0.125)
-_PULL = 0.1  # of α towards ½, in nats
+_PULL = 0.02  # of the members' weights towards halves, in nats
 _DISCOUNTS = np.arange(0, 1.01, 0.1)
 _STANDARD_ERRORS = 0.5  # that are taken off the gain of a discount
 _SHARPEST = 6.0  # log₂ of the greatest and least factor of scores
@@ -33,14 +34,14 @@ _HALVINGS = 20
 
 @dataclass(frozen=True)
 class ClassCalibration:
-    """z = scales[0] f + scales[1] g + shift."""
+    """z = Σ scales[k] s_k + shift."""
 
     scales: Array
     shift: Array
 
-    def probabilities(self, scores: Array, logits: Array) -> Array:
+    def probabilities(self, members: Sequence[Array]) -> Array:
         """Return softmax z."""
-        return softmax(self.scales[0] * scores + self.scales[1] * logits + self.shift)
+        return softmax(_weighted(self.scales, members) + self.shift)
 
 
 def train_logistic(rows: LogisticRows, ridge_strengths: Strengths) -> tuple[Fit, Array]:
@@ -53,20 +54,34 @@ def train_logistic(rows: LogisticRows, ridge_strengths: Strengths) -> tuple[Fit,
     return whole, out_of_fold(rows.features, rows.folds, left_out, rows.mapped)
 
 
-def calibrate(targets: Array, folds: Array, scores: Array, logits: Array) -> ClassCalibration:
-    """Return how scores and logits, both out of fold, become probabilities."""
-    f, g = _sharpened(targets, scores), _sharpened(targets, logits)
-
-    def loss(share: float) -> float:
-        return _loss(targets, (1 - share) * f * scores + share * g * logits) + _PULL * (share - 0.5) ** 2
-
-    share = float(min(_SHARES, key=loss))
-    scales = np.array([(1 - share) * f, share * g])
-    z = scales[0] * scores + scales[1] * logits
+def calibrate(targets: Array, folds: Array, members: Sequence[Array]) -> ClassCalibration:
+    """Return how the members' scores, all out of fold, the logistic member's last, become probabilities."""
+    scales = _scales(targets, members)
+    z = _weighted(scales, members)
     prior = -np.log((targets.sum(0) + 0.5) / (len(targets) + 0.5 * targets.shape[1]))
     discount = max(_DISCOUNTS, key=partial(_gain, targets, folds, z, prior))
     sharpness = _sharpened(targets, z + discount * prior)
     return ClassCalibration(sharpness * scales, sharpness * discount * prior)
+
+
+def _scales(targets: Array, members: Sequence[Array]) -> Array:
+    """Return w_k c_k of each member."""
+    alone = np.array([_sharpened(targets, scores) for scores in members])
+    halves = np.array([0.5 / (len(members) - 1)] * (len(members) - 1) + [0.5])
+
+    def objective(weights: Array) -> tuple[float, Array]:
+        z, apart = _weighted(weights * alone, members), weights - halves
+        surplus = (softmax(z) - targets) / len(targets)
+        slopes = alone * [(surplus * scores).sum() for scores in members]
+        return _loss(targets, z) + _PULL * float(apart @ apart), slopes + 2 * _PULL * apart
+
+    found: Array = alone * minimize(objective, halves, jac=True, bounds=[(0, None)] * len(members), method="L-BFGS-B").x
+    return found
+
+
+def _weighted(scales: Array, members: Sequence[Array]) -> Array:
+    found: Array = sum((scale * scores for scale, scores in zip(scales, members, strict=True)), np.zeros(()))
+    return found
 
 
 def _gain(targets: Array, folds: Array, z: Array, prior: Array, discount: float) -> float:

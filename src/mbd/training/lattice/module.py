@@ -22,7 +22,8 @@ _FEW_LANDMARKS = 64  # with which the length and about which strength is chosen
 _KERNEL_STRENGTHS = (-4.0, -3.0, -2.0, -1.0, 0.0)
 _MOST_LANDMARKS = 8  # times as many as the settings say, doubled as long as the squared error falls enough
 _WORTH_LANDMARKS = 0.95
-_PULL = 0.05  # towards γ = ½, as a share of the labels' variance
+_PULL = 0.05  # towards γ = ½ in regression, as a share of the labels' variance
+_SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -100,28 +101,36 @@ def train_module(
         "ridge.offset": offset,
         "ridge.strengths": np.array(strengths),
     }
-    scores = out_of_fold(rows.points, rows.folds, ridge.left_out(strengths), rows.mapped)
-    report = {"rows": float(len(rows.folds)), "ridge_rmse": _rmse(rows.targets, scores)}
+    members = [out_of_fold(rows.points, rows.folds, ridge.left_out(strengths), rows.mapped)]
+    report = {"rows": float(len(rows.folds)), "ridge_rmse": _rmse(rows.targets, members[0])}
     if params.landmarks:
         kernel, kernel_scores = _train_kernel(tag, rows, projections, params, seed)
-        gamma = _blend(rows.targets, scores, kernel_scores)
-        report |= {"kernel_rmse": _rmse(rows.targets, kernel_scores), "gamma": gamma}
-        scores = (1 - gamma) * scores + gamma * kernel_scores
-        tensors |= kernel | {"gamma": np.array(gamma)}
+        report["kernel_rmse"] = _rmse(rows.targets, kernel_scores)
+        members.append(kernel_scores)
+        tensors |= kernel
     if classes:
         logistic = LogisticRows(rows.points, rows.targets, rows.folds, rows.mapped)
         (weights, offset), logits = train_logistic(logistic, strengths)
-        (calibration,) = rows.mapped(calibrate, [rows.targets], [rows.folds], [scores], [logits])
-        scores = calibration.probabilities(scores, logits)
+        members.append(logits)
+        (calibration,) = rows.mapped(calibrate, [rows.targets], [rows.folds], [members])
+        scores = calibration.probabilities(members)
+        *of_ridges, of_logits = calibration.scales
+        scales = np.array([sum(of_ridges), of_logits])
+        gamma = float(of_ridges[-1] / max(scales[0], _SMALLEST))
         tensors |= {"logistic.weights": weights, "logistic.offset": offset}
-        tensors |= {"calibration.scales": calibration.scales, "calibration.shift": calibration.shift}
-    elif params.centre == "median":
-        shift = _median_shift(rows.targets - scores, rows.folds)
+        tensors |= {"calibration.scales": scales, "calibration.shift": calibration.shift}
+    else:
+        gamma = _blend(rows.targets, members[0], members[-1])
+        scores = (1 - gamma) * members[0] + gamma * members[-1]
+        shift = _median_shift(rows.targets - scores, rows.folds) if params.centre == "median" else 0.0
         scores = scores + shift
         for name in {"ridge.offset", "kernel.offset"} & tensors.keys():
             tensors[name] = tensors[name] + shift
+    if params.landmarks:
+        report["gamma"] = gamma
+        tensors["gamma"] = np.array(gamma)
     report["rmse"] = _rmse(rows.targets, scores)
-    tensors |= {"sigma": np.array(max(report["rmse"], 1e-12)), "rows": np.array(len(rows.folds))}
+    tensors |= {"sigma": np.array(max(report["rmse"], _SMALLEST)), "rows": np.array(len(rows.folds))}
     return TrainedModule(tag, tensors, report)
 
 
