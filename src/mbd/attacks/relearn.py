@@ -99,7 +99,7 @@ def _counts(chosen: Array, of: int) -> Array:
 
 
 def _mixed(layers: Sequence[Array], fit: int, rows: Array, drawn: Array, share: float) -> Array:
-    """Return a share of the sum of Φ Φ_fitᵀ k / tr(Φ Φᵀ) over layers for each draw; the first of `rows` are fit rows."""
+    """Return a share of the sum over layers of Φ Φ_fitᵀ k / tr(Φ Φᵀ) for each draw; fit rows come first in `rows`."""
     products, units = np.empty((len(layers), len(rows), fit), np.float32), np.zeros((len(drawn), len(layers)))
     k = drawn.sum(1)
     for place, layer in enumerate(layers):
