@@ -62,7 +62,7 @@ def fit_kernels(view: View, wanted: slice, weights: Tensor, attack_context: Atta
     chosen, strength = _choose(losses, list(kinds))
     kind, whole, fit = list(kinds.values())[chosen], kinds[list(kinds)[-1]], np.arange(len(targets))
     scored = kind.predict(fit, attack_context.score, targets, _STRENGTHS[strength : strength + 1])[0]
-    fitted, across = whole.kernel[attack_context.fit], whole.kernel[attack_context.score]
+    fitted, across = (_taken(whole.kernel, rows) for rows in (attack_context.fit, attack_context.score))
     return KernelRidge(predicted[chosen][strength], scored, fitted, across)
 
 
@@ -93,7 +93,8 @@ class _Kind:
         predicted = torch.zeros(len(_STRENGTHS), *targets.shape)
         for fold in np.unique(folds):
             held, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-            predicted[:, held] = self.predict(others, self.attack_context.fit[held], targets[others], _STRENGTHS)
+            found = self.predict(others, self.attack_context.fit[held], _taken(targets, others), _STRENGTHS)
+            predicted.index_copy_(1, torch.from_numpy(held), found)
         return predicted
 
     def predict(self, fitted: Array, rows: Array, targets: Tensor, strengths: tuple[float, ...]) -> Tensor:
@@ -101,10 +102,10 @@ class _Kind:
         centre, known = targets.mean(0), self.attack_context.fit[fitted]
         right = targets - centre
         if self.columns is None:
-            square, left = self.kernel[known][:, fitted], self.kernel[rows][:, fitted]
+            square, left = (_taken(_taken(self.kernel, those), fitted, 1) for those in (known, rows))
         else:
-            square, left = self.columns[known].T @ self.columns[known], self.columns[rows]
-            right = self.columns[known].T @ right
+            columns, left = (_taken(self.columns, those) for those in (known, rows))
+            square, right = columns.T @ columns, columns.T @ right
         systems = square.repeat(len(strengths), 1, 1)
         systems.diagonal(dim1=1, dim2=2).add_(torch.tensor(strengths)[:, None])
         solved = torch.cholesky_solve(right.expand(len(strengths), -1, -1), torch.linalg.cholesky(systems))
@@ -166,21 +167,29 @@ def _of_kind(matrices: _Matrices, attack_context: AttackContext) -> _Kind | None
     found = [x for matrix in matrices if (x := _standardised(matrix, attack_context.fit)) is not None]
     if not found:
         return None
-    columns = torch.cat([x / (x.shape[1] * len(found)) ** 0.5 for x in found], dim=1)
+    columns = torch.cat([x.div_((x.shape[1] * len(found)) ** 0.5) for x in found], dim=1)
     narrow = 2 * columns.shape[1] < len(attack_context.fit)
-    return _Kind(len(found), columns @ columns[attack_context.fit].T, columns if narrow else None, attack_context)
+    kernel = columns @ _taken(columns, attack_context.fit).T
+    return _Kind(len(found), kernel, columns if narrow else None, attack_context)
 
 
 def _standardised(matrix: Array, fit: Array) -> Tensor | None:
     """Return the columns of a matrix that vary, on the scale of the fit rows; None if none does."""
     x = torch.from_numpy(np.asarray(matrix, np.float32)).flatten(1)
-    deviation, mean = torch.std_mean(x[fit], dim=0)
+    mean = _taken(x, fit).mean(0)
+    x = x - mean
+    deviation = (_taken(x, fit).square_().sum(0) / (len(fit) - 1)).sqrt_()  # torch.std takes three times as long
     varies = deviation > _CONSTANT * (mean.abs() + deviation)
     if not varies.any():
         return None
     if not varies.all():
-        x, mean, deviation = x[:, varies], mean[varies], deviation[varies]
-    return ((x - mean) / deviation).clamp_(-_REACH, _REACH)
+        x, deviation = x[:, varies], deviation[varies]
+    return x.div_(deviation).clamp_(-_REACH, _REACH)
+
+
+def _taken(x: Tensor, index: Array, dim: int = 0) -> Tensor:
+    """Return some rows, or columns, of a matrix; `x[index]` takes them number by number."""
+    return x.index_select(dim, torch.from_numpy(index))
 
 
 def _kind(name: str) -> str:

@@ -43,7 +43,10 @@ _TINY = 1e-9
 class Population:
     """Members and non-members, and what is known of them without the model; `fit` is a mask."""
 
+    train: Rows
+    """the members"""
     rows: Rows
+    """members, then the attacked rows"""
     member: Array
     fit: Array
     target: Array
@@ -97,6 +100,7 @@ def population(attack_context: AttackContext) -> Population:
     everything = np.hstack([retained, vectors[m]])
     donors = np.flatnonzero(fit)
     return Population(
+        train=train,
         rows=rows,
         member=np.arange(len(rows)) < len(train),
         fit=fit,
@@ -135,17 +139,24 @@ def _reconstructions(target_model: TargetModel, attack_context: AttackContext, p
     offered = target_model.reconstruct(people.rows, attack_context.modality)
     if offered:
         return [attack_context.standardise(matrix) for matrix in offered.values()]
-    inside = target_model.activations(people.rows, attack_context.modality, fed=False)
+    inside = target_model.activations(people.train, attack_context.modality, fed=False)
+    outside = target_model.extract(attack_context.rows, attack_context.modality, fed=False).activations
     if not inside:
         return []
-    known = attack_context.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS]
-    x = np.hstack(list(inside.values()))
-    x -= x[known].mean(0, dtype=np.float64).astype(x.dtype)
-    x /= np.maximum(np.sqrt(np.square(x[known]).mean(0)), DEVIATION_FLOOR)
-    fitted, target = x[known], people.target[known] - people.target[known].mean(0)
+    known = np.sort(attack_context.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS])
+    members, others = known[people.member[known]], known[~people.member[known]] - len(people.train)
+    x = np.hstack([np.concatenate([layer[members], outside[name][others]]) for name, layer in inside.items()])
+    middle = x.mean(0, dtype=np.float64).astype(x.dtype)
+    x -= middle
+    deviation = np.maximum(np.sqrt(np.square(x).mean(0)), DEVIATION_FLOOR)
+    x /= deviation
     # Products of so many columns in single precision, what is solved in double.
-    weights, _ = fit_gram((fitted @ fitted.T).astype(np.float64), target)
-    return [x @ (fitted.T @ weights.astype(x.dtype))]
+    weights, _ = fit_gram((x @ x.T).astype(np.float64), people.target[known] - people.target[known].mean(0))
+    mapped = x.T @ weights.astype(x.dtype) / deviation[:, None]
+    ends = np.cumsum([layer.shape[1] for layer in inside.values()])[:-1]
+    parts = list(zip(inside, np.split(middle, ends), np.split(mapped, ends), strict=True))
+    both = [sum((seen[name] - centre) @ weight for name, centre, weight in parts) for seen in (inside, outside)]
+    return [np.concatenate(both)]
 
 
 def _effects(target_model: TargetModel, attack_context: AttackContext, people: Population) -> tuple[Array, Array]:

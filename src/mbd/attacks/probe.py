@@ -55,25 +55,29 @@ def _residual(
     )
     inside = (~folds).repeat(n, 1) * weights
     inside = inside / inside.sum(1, keepdim=True)
-    weights_of_all = _draw_networks(n * k, x.shape[2], attack_context.draw("probe", name))
-    moments = torch.zeros_like(weights_of_all), torch.zeros_like(weights_of_all)
-    first, best, kept = torch.zeros(0), torch.full((n,), torch.inf), weights_of_all.clone()
+    network = _draw_networks(n * k, x.shape[2], attack_context.draw("probe", name))
+    moments, passed, said = (torch.zeros_like(network), torch.zeros_like(network)), [], []
     for step in range(_STEPS + 1):
-        network = _parts(weights_of_all)
-        layers = _layers(network, x)
-        said = _output(network, layers[-1], f)
-        losses = functional.binary_cross_entropy_with_logits(said, truth.expand_as(said), reduction="none")
-        now = (losses.view(n, k, -1) * folds).sum(1) * weights
-        first = first if step else now
-        better = (now.mean(1) < best) & (significantly_less(now, first) | (step == 0))
-        best = torch.where(better, now.mean(1), best)
-        kept = torch.where(better.repeat_interleave(k)[:, None], weights_of_all, kept)
-        gradient = _gradient(network, x, f, layers, (said.sigmoid() - truth) * inside)
-        gradient[:, 2:] += 2 * _DECAY * weights_of_all[:, 2:]
-        _adam(weights_of_all, moments, gradient, step + 1)
-    network = _parts(kept)
-    scores = _output(network, _layers(network, x_scored)[-1], f_scored).view(n, k, -1).mean(1)
+        rectified, output = _forward(network, x, f)
+        passed.append(network.clone())
+        said.append(output)
+        gradient = _gradient(network, x, f, rectified, (output.sigmoid() - truth) * inside)
+        gradient[:, 2:].add_(network[:, 2:], alpha=2 * _DECAY)
+        _adam(network, moments, gradient, step + 1)
+    held_out = (torch.stack(said).view(-1, n, k, len(truth)) * folds).sum(2)
+    best = _best_step(held_out, truth, weights).repeat_interleave(k)
+    kept = torch.stack(passed)[best, torch.arange(n * k)]
+    scores = _forward(kept, x_scored, f_scored)[1].view(n, k, -1).mean(1)
     return [np.asarray(row.numpy(), np.float64) for row in scores]
+
+
+def _best_step(held_out: Tensor, truth: Tensor, weights: Tensor) -> Tensor:
+    """Return the step that counts for each view, by the predictions out of fold after each (steps × views × n)."""
+    losses = functional.binary_cross_entropy_with_logits(held_out, truth.expand_as(held_out), reduction="none")
+    losses *= weights
+    counts = significantly_less(losses, losses[0])
+    counts[0] = True
+    return losses.mean(-1).masked_fill(~counts, torch.inf).argmin(0)
 
 
 def _components(start: KernelRidge) -> tuple[Tensor, Tensor]:
@@ -104,37 +108,29 @@ def _parts(weights: Tensor) -> tuple[Tensor, ...]:
     return a, b, *(matrix.reshape(len(weights), -1, _WIDTH) for matrix in matrices), last[..., None]
 
 
-def _layers(network: tuple[Tensor, ...], x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return h, relu(h W_1), and their sum behind W_2."""
-    _, _, w_in, w_1, w_2, _ = network
-    h = x @ w_in
-    rectified = torch.relu(h @ w_1)
-    return h, rectified, h + rectified @ w_2
+def _forward(weights: Tensor, x: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+    """Return relu(h W_1) and g of each row; weights are multiplied with each other first, which are fewer than rows."""
+    a, b, w_in, w_1, w_2, w_out = _parts(weights)
+    rectified = torch.relu(x @ (w_in @ w_1))
+    return rectified, a * f + b + (x @ (w_in @ w_out) + rectified @ (w_2 @ w_out))[..., 0]
 
 
-def _output(network: tuple[Tensor, ...], last: Tensor, f: Tensor) -> Tensor:
-    a, b, *_, w_out = network
-    said: Tensor = a * f + b + (last @ w_out)[..., 0]
-    return said
-
-
-def _gradient(
-    network: tuple[Tensor, ...], x: Tensor, f: Tensor, layers: tuple[Tensor, Tensor, Tensor], error: Tensor
-) -> Tensor:
+def _gradient(weights: Tensor, x: Tensor, f: Tensor, rectified: Tensor, error: Tensor) -> Tensor:
     """Return the gradient by all weights, where `error` is the derivative of the loss by the output.
 
     Written out: of networks this small, to record it costs more than to compute it.
     """
-    (_, _, _, w_1, w_2, w_out), (h, rectified, last) = network, layers
-    of_last = error[..., None] * w_out.mT
-    of_rectified = (of_last @ w_2.mT) * rectified.sign()
+    _, _, w_in, w_1, w_2, w_out = _parts(weights)
+    of_row = error[..., None]
+    direct, behind = x.mT @ of_row, rectified.mT @ of_row  # by W_in w_out, and by W_2 w_out
+    inner = (x.mT @ (of_row * rectified.sign())) * (w_2 @ w_out).mT  # by W_in W_1
     parts = [
         (error * f).sum(1, keepdim=True),
         error.sum(1, keepdim=True),
-        x.mT @ (of_last + of_rectified @ w_1.mT),
-        h.mT @ of_rectified,
-        rectified.mT @ of_last,
-        last.mT @ error[..., None],
+        direct @ w_out.mT + inner @ w_1.mT,
+        w_in.mT @ inner,
+        behind @ w_out.mT,
+        w_in.mT @ direct + w_2.mT @ behind,
     ]
     return torch.cat([part.flatten(1) for part in parts], dim=1)
 

@@ -24,6 +24,8 @@ NAME = "relearn"
 _DRAWS = 8
 _STRENGTHS = 10.0 ** np.arange(-2, 4.5, 0.5)
 _ROUNDING = 1e-10
+_AT_ONCE = 32
+"""layers whose kernels are in memory together"""
 
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
@@ -74,21 +76,43 @@ def kernels(
     layers: Sequence[Array], attack_context: AttackContext, shots: Sequence[Array]
 ) -> list[tuple[Array, Array]]:
     """Return for each array of shots the kernel of its rows (draws × k × k), and of scored rows with them."""
-    fit, score = attack_context.fit, attack_context.score
-    found = [(np.zeros((*c.shape, c.shape[1])), np.zeros((len(score), *c.shape))) for c in shots]
-    for layer in layers:
-        middle = layer[fit].mean(0, dtype=np.float64)
-        centred = layer - middle.astype(np.float32)
-        gram, cross = centred[fit] @ centred[fit].T, centred[score] @ centred[fit].T
+    fit, rows = attack_context.fit, np.concatenate([attack_context.fit, attack_context.score])
+    drawn = np.concatenate([_counts(chosen, len(fit)) for chosen in shots])
+    mixed = np.zeros((len(drawn), len(rows), len(fit)), np.float32)
+    for start in range(0, len(layers), _AT_ONCE):
+        mixed += _mixed(layers[start : start + _AT_ONCE], len(fit), rows, drawn, 1 / len(layers))
+    each = iter(mixed)
+    whole = [
+        np.stack([np.take(next(each), columns, axis=1).astype(np.float64) for columns in chosen]) for chosen in shots
+    ]
+    return [
+        _centred(np.take_along_axis(kernel, chosen[:, :, None], axis=1), kernel[:, len(fit) :])
+        for chosen, kernel in zip(shots, whole, strict=True)
+    ]
+
+
+def _counts(chosen: Array, of: int) -> Array:
+    """Return 1 for each row that a draw has, else 0 (draws × rows)."""
+    counts = np.zeros((len(chosen), of))
+    np.put_along_axis(counts, chosen, 1, axis=1)
+    return counts
+
+
+def _mixed(layers: Sequence[Array], fit: int, rows: Array, drawn: Array, share: float) -> Array:
+    """Return a share of the sum over layers of Φ Φ_fitᵀ k / tr(Φ Φᵀ) for each draw; fit rows come first in `rows`."""
+    products, units = np.empty((len(layers), len(rows), fit), np.float32), np.zeros((len(drawn), len(layers)))
+    k = drawn.sum(1)
+    for place, layer in enumerate(layers):
+        x = layer[rows].astype(np.float32, copy=False)
+        middle = x[:fit].mean(0, dtype=np.float64)
+        x -= middle.astype(np.float32)
+        gram = np.matmul(x, x[:fit].T, out=products[place])[:fit].astype(np.float64)
+        size = (drawn @ gram.diagonal() - ((drawn @ gram) * drawn).sum(1) / k) / k
         # A layer that is constant over rows has no information; dividing by its rounding errors would amplify them.
         floor = _ROUNDING * float(middle @ middle)
-        for chosen, sums in zip(shots, found, strict=True):
-            known = gram[chosen[:, :, None], chosen[:, None, :]].astype(np.float64)
-            size = (np.trace(known, axis1=1, axis2=2) - known.sum((1, 2)) / known.shape[1]) / known.shape[1]
-            unit = np.divide(1 / len(layers), size, out=np.zeros_like(size), where=size > floor)
-            sums[0][:] += unit[:, None, None] * known
-            sums[1][:] += unit[:, None] * np.take(cross, chosen, axis=1)
-    return [_centred(kernel, across.swapaxes(0, 1)) for kernel, across in found]
+        np.divide(share, size, out=units[:, place], where=size > floor)
+    mixed: Array = np.tensordot(units.astype(np.float32), products, axes=1)
+    return mixed
 
 
 def _centred(kernel: Array, across: Array) -> tuple[Array, Array]:
