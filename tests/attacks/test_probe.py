@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.context import AttackContext
-from mbd.attacks.probe import guess
+from mbd.attacks.probe import _draw_networks, _forward, _gradient, guess
 from mbd.attacks.whitebox import guessed
 from mbd.tensors import Array
 from tests.attacks.models import context_of, interval
@@ -69,3 +70,13 @@ def test_a_rare_value_is_not_drowned_by_a_common_one(model_workspace: Path) -> N
     )
     assert 0.6 < evidence.value < 0.8
     assert 0.2 < evidence.rows[:, 1].mean() < 0.55
+
+
+def test_the_gradient_that_is_written_out_is_the_one_that_torch_records() -> None:
+    rng = np.random.default_rng(0)
+    x, f, error = (torch.from_numpy(rng.standard_normal(shape)) for shape in ((3, 50, 16), (3, 50), (3, 50)))
+    weights = _draw_networks(3, 16, rng).double()
+    weights = (weights + torch.from_numpy(rng.standard_normal(weights.shape))).requires_grad_()
+    rectified, output = _forward(weights, x, f)
+    (recorded,) = torch.autograd.grad((output * error).sum(), weights)
+    torch.testing.assert_close(_gradient(weights.detach(), x, f, rectified.detach(), error), recorded)

@@ -1,4 +1,4 @@
-"""Confidence intervals of attack results, by resampling rows; all resamples at once.
+"""Confidence intervals of attack results, by resampling rows; many resamples at once.
 
 A resample is a weight for each row: how often it was drawn (b × n counts). Rows of one group (a speaker, a video) are
 drawn together, because they are alike; with fewer than 8 groups, row by row. Two models attacked on the same rows are
@@ -34,6 +34,8 @@ from mbd.tensors import Array
 
 _FEWEST_UNLIKE = 10
 """differing groups from which on resampling is trusted, or half of all groups"""
+_AT_ONCE = 200
+"""resamples that are measured together: as many as a cache holds"""
 
 
 def resample_weights(groups: Array, resamples: int, draw: np.random.Generator) -> Array:
@@ -54,7 +56,8 @@ def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
 
 @lru_cache(maxsize=128)  # a model that m* cannot reach has the same evidence in several measures and variants
 def _resampled(statistic: Statistic, rows: bytes, n: int, units: bytes, resamples: int, seed: int) -> Array:
-    values = statistic(np.frombuffer(rows).reshape(n, -1), _weights(units, resamples, seed))
+    given, weights = np.frombuffer(rows).reshape(n, -1), _weights(units, resamples, seed)
+    values = np.concatenate([statistic(given, weights[i : i + _AT_ONCE]) for i in range(0, resamples, _AT_ONCE)])
     values.setflags(write=False)
     return values
 
