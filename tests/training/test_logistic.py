@@ -122,3 +122,24 @@ def test_that_all_rows_are_right_does_not_make_an_answer_certain() -> None:
     found = calibrate(targets, np.arange(90) % 5, [targets, 4 * targets]).probabilities([targets, 4 * targets])
     assert (found.argmax(1) == truth).all()
     assert 0.98 < found.max(1).mean() < 0.999
+
+
+def test_members_together_give_more_likelihood_than_each_alone() -> None:
+    draw = np.random.default_rng(4)
+    n, classes, half = 6000, 4, 3000
+    signal = draw.standard_normal((n, classes))
+    truth = (2 * signal + draw.gumbel(size=(n, classes))).argmax(1)
+    ridge, kernel, logits = (gain * (signal + 0.7 * draw.standard_normal((n, classes))) for gain in (0.1, 0.2, 5.0))
+
+    def loss(members: list[Array]) -> float:
+        seen, unseen = ([scores[own] for scores in members] for own in (slice(half), slice(half, n)))
+        found = calibrate(np.eye(classes)[truth[:half]], np.arange(half) % 5, seen)
+        assert (found.scales >= 0).all()
+        return float(-np.log(found.probabilities(unseen)[np.arange(half), truth[half:]]).mean())
+
+    pairs = [[ridge, kernel], [ridge, logits], [kernel, logits]]
+    alone = [[scores, scores] for scores in (ridge, kernel, logits)]
+    assert max(map(loss, pairs)) < min(map(loss, alone)) - 0.05
+    assert loss([ridge, kernel, logits]) < min(map(loss, pairs)) - 0.02
+    noise = draw.standard_normal((n, classes))
+    assert loss([ridge, noise, logits]) < loss([ridge, logits]) + 0.002
