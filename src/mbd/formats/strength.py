@@ -105,9 +105,9 @@ def power_in_words(record: LeakageRecord) -> str:
         if (sharpest := _sharpest(record, modality)) is not None
     ]
     found += [
-        f"a loss of {utility.detectable:.3g} ({utility.metric})"
+        f"{'no loss' if utility.detectable is None else f'a loss of {utility.detectable:.3g}'} ({utility.metric})"
         for utility in record.utility
-        if utility.decision != "informational" and utility.detectable is not None
+        if utility.decision != "informational"
     ]
     share = record.suite.parameters.get("least_power")
     probability = f" with a probability of {100 * share:g} %" if isinstance(share, int | float) else ""
@@ -203,10 +203,7 @@ def _missing(record: LeakageRecord, modality: str, judged: list[AttackRecord]) -
 
 
 def _power(record: LeakageRecord) -> Iterator[Shortfall]:
-    """Yield the modalities of which no attack has power, and utility if no loss of it would have been found.
-
-    That the model before had an input (`pathway`) is not enough.
-    """
+    """Yield the modalities of which no attack has power; that the model had an input (`pathway`) is not enough."""
     for modality in record.modalities:
         judged = [a for a in record.attacks if a.modality == modality and a.decision != "informational"]
         known = [a.blind for a in judged if a.attack != "pathway" and a.blind is not None]
@@ -217,10 +214,6 @@ def _power(record: LeakageRecord) -> Iterator[Shortfall]:
                 f"no attack would have found {modality} in the model before the deletion, so to pass shows nothing",
                 "attack more rows (attacks.rows, attacks.splits), or add an attack that finds it (attacks.also)",
             )
-    losses = [measured.detectable for measured in record.utility if measured.decision != "informational"]
-    if losses and all(loss is None for loss in losses):
-        problem = "no loss of utility would have been found, not even if answers of rows were exchanged"
-        yield Shortfall("utility", None, problem, "attack more rows: attacks.rows, attacks.splits")
 
 
 def _utility(record: LeakageRecord, later: bool) -> Iterator[Shortfall]:
