@@ -6,6 +6,7 @@ difference to the lattice has an interval that leaves out zero is marked ▲ (be
 report is in studies/build/peers; `--write PAGE` also puts the tables between two marks of a page.
 """
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -98,7 +99,8 @@ def outcome(sets: Sequence[ComparedSet]) -> StudyOutcome:
         figures={f"{NAME}-{number}": one.figure() for number, one in enumerate(sets, 1)},
         data={
             one.name: {
-                method: {title(column): asdict(e) for column, e in own.items()} for method, own in one.found.items()
+                method: {title(column): asdict(e) for column, e in own.items() if math.isfinite(e.value)}
+                for method, own in one.found.items()
             }
             for one in sets
         },

@@ -9,10 +9,12 @@ from click.testing import CliRunner
 from mbd.errors import UsageError
 from mbd.evaluation.baseline import PatternRidge
 from mbd.features.contract import FeatureSet
+from mbd.files import read_json
 from studies import __main__ as studies_command
 from studies import peers
-from studies.comparison import Predictor
+from studies.comparison import Estimate, Predictor
 from studies.layout import ROOT, Layout
+from studies.outcome import write_outcome
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
 
 CLASSES = ("features.source.synthetic.classes=3", "features.source.synthetic.skew=0.5")
@@ -56,6 +58,18 @@ def test_the_main_set_of_a_plan_is_compared(sentiment: Layout) -> None:
     found = peers.study(sentiment)
     assert [row[0] for row in found.tables[0].rows] == ["lattice", "ridge"]
     assert len(found.figures) == 1
+
+
+def test_a_method_without_probabilities_has_no_calibration_error(tmp_path: Path) -> None:
+    nan, value = float("nan"), Estimate(80.0, 75.0, 85.0, "", 1)
+    found = {
+        "lattice": {("full", "wa"): value, ("FIX", "wa"): value, ("full", "ece"): value},
+        "support vectors": {("full", "wa"): value, ("FIX", "wa"): value, ("full", "ece"): Estimate(nan, nan, nan, "", 1)},
+    }
+    write_outcome(peers.outcome([peers.ComparedSet("talks", 30, found)]), tmp_path / "peers")
+    data = read_json(tmp_path / "peers" / "study.json")["data"]["talks"]
+    assert [set(own) for own in data.values()] == [{"full WA", "FIX WA", "full ECE"}, {"full WA", "FIX WA"}]
+    assert "| – |" in (tmp_path / "peers" / "report.md").read_text()
 
 
 def test_a_missing_file_is_named_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
