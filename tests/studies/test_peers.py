@@ -64,7 +64,11 @@ def test_a_method_without_probabilities_has_no_calibration_error(tmp_path: Path)
     nan, value = float("nan"), Estimate(80.0, 75.0, 85.0, "", 1)
     found = {
         "lattice": {("full", "wa"): value, ("FIX", "wa"): value, ("full", "ece"): value},
-        "support vectors": {("full", "wa"): value, ("FIX", "wa"): value, ("full", "ece"): Estimate(nan, nan, nan, "", 1)},
+        "support vectors": {
+            ("full", "wa"): value,
+            ("FIX", "wa"): value,
+            ("full", "ece"): Estimate(nan, nan, nan, "", 1),
+        },
     }
     write_outcome(peers.outcome([peers.ComparedSet("talks", 30, found)]), tmp_path / "peers")
     data = read_json(tmp_path / "peers" / "study.json")["data"]["talks"]

@@ -94,6 +94,20 @@ def test_every_method_leaves_what_it_claims(
     assert {c.outcome for c in checks.values()} == {"passed"}, checks
 
 
+@pytest.mark.parametrize(("landmarks", "outcome"), [(8, "passed"), (64, "passed"), (24, "failed"), (128, "failed")])
+def test_the_landmarks_of_a_module_may_be_doubled_up_to_three_times(
+    model_workspace: Path, tmp_path: Path, landmarks: int, outcome: str
+) -> None:
+    lattice = released(model_workspace, tmp_path, "lattice", "exact")
+    longer = {
+        name: np.resize(tensor, (landmarks, *tensor.shape[1:]))
+        for name, tensor in lattice.tensors.items()
+        if name.startswith("module.text.landmarks") or name == "module.text.kernel.weights"
+    }
+    assert len(longer) == 2
+    assert replace(lattice, tensors=lattice.tensors | longer).checks()[SHAPES].outcome == outcome
+
+
 def test_listed_positions_must_be_zero(surgery: Released) -> None:
     tensor = np.array(surgery.tensors[SHARED])
     tensor.reshape(-1)[[3, 7]] = 0

@@ -11,6 +11,8 @@ from mbd.model.lattice import landmarks_name, module_tensors, projection_name, t
 from mbd.names import dotless
 
 Shape = tuple[int, ...]
+_KERNEL = "kernel.weights"
+_MOST_DOUBLINGS = 3  # of the landmarks of a module
 
 
 def has_blueprint(record: ModelRecord) -> bool:
@@ -75,21 +77,28 @@ def _lattice(record: ModelRecord, outputs: int, present: Mapping[str, Shape]) ->
         yield projection_name(modality, "deviation"), (dim,)
         yield projection_name(modality, "directions"), (dim, kept[modality])
         yield projection_name(modality, "variances"), (kept[modality],)
-    for tag in module_tensors(record.modalities, present):
-        for part, shape in _module({m: kept[m] for m in tag}, spec, outputs, bool(record.classes)):
+    for tag, own in module_tensors(record.modalities, present).items():
+        landmarks = _landmarks(spec, own.get(_KERNEL, ()))
+        for part, shape in _module({m: kept[m] for m in tag}, spec, landmarks, outputs, bool(record.classes)):
             yield tensor_name(tag, part), shape
 
 
+def _landmarks(spec: LatticeSpec, weights: Shape) -> int:
+    """Return how many landmarks a module has: training doubles the number of the settings where that pays."""
+    doubled = [spec.landmarks * 2**times for times in range(_MOST_DOUBLINGS + 1)]
+    return weights[0] if weights and weights[0] in doubled else spec.landmarks
+
+
 def _module(
-    coordinates: Mapping[str, int], spec: LatticeSpec, outputs: int, classes: bool
+    coordinates: Mapping[str, int], spec: LatticeSpec, landmarks: int, outputs: int, classes: bool
 ) -> Iterator[tuple[str, Shape]]:
     yield "ridge.weights", (sum(coordinates.values()), outputs)
     yield "ridge.offset", (outputs,)
     yield "ridge.strengths", (len(coordinates),)
-    if spec.landmarks:
+    if landmarks:
         for modality, count in coordinates.items():
-            yield landmarks_name(modality), (spec.landmarks, min(count, spec.kernel_components))
-        yield "kernel.weights", (spec.landmarks, outputs)
+            yield landmarks_name(modality), (landmarks, min(count, spec.kernel_components))
+        yield _KERNEL, (landmarks, outputs)
         yield "kernel.offset", (outputs,)
         yield "kernel.length", ()
         yield "gamma", ()
