@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
+import orjson
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
-from pydantic_core import to_json
 from securesystemslib.signer import Signer
 
 from mbd.certificate.trust import key_id, public_pem
@@ -31,7 +31,7 @@ _BYTES = TypeAdapter(bytes, config=ConfigDict(val_json_bytes="base64"))  # four 
 def _plain(text: str) -> bytes:
     """Return what base64 encodes; ValueError unless it is the one text that does."""
     try:
-        plain = _BYTES.validate_json(to_json(text))
+        plain = _BYTES.validate_json(orjson.dumps(text))
     except ValueError as error:
         raise ValueError("not base64") from error
     groups = len(plain) // 3  # of three bytes in four letters; what follows them could be written in several ways
@@ -86,7 +86,7 @@ class Envelope(Record):
 
     def to_bytes(self) -> bytes:
         """Return the one stored form: canonical, because it is made of texts, and the keys are declared in order."""
-        return to_json(self, by_alias=True)
+        return orjson.dumps(self.model_dump(by_alias=True))
 
     @property
     def digest(self) -> str:

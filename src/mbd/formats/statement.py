@@ -19,9 +19,9 @@ import json
 import re
 from typing import Annotated, Any, Final, Literal
 
+import orjson
 import rfc8785
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
-from pydantic_core import from_json, to_json
 
 from mbd.errors import VerificationError
 from mbd.formats.deletion import INDICES
@@ -285,15 +285,15 @@ def parse_payload(payload: bytes) -> AnyStatement:
 def is_canonical(payload: bytes) -> bool:
     """Whether bytes are the canonical form of the JSON that they hold.
 
-    They are compared with what pydantic writes for it, which is the canonical form of values that are *plain*
-    (:func:`_is_plain`) once numbers from 1e-6 to 1e-5 have no exponent. Where that does not show it, they are compared
-    with what the standard's own implementation writes.
+    They are compared with what orjson writes for it, keys in order, once numbers from 1e-6 to 1e-5 have no exponent:
+    the canonical form of what is *plain* (:func:`_is_plain`). Where that does not show it, they are compared with what
+    the standard's own implementation writes.
     """
     try:
-        value = from_json(payload, allow_inf_nan=False)
-        if _without_exponents(to_json(value)) == payload and _is_plain(value, payload):
+        written = orjson.dumps(orjson.loads(payload), option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        if _without_exponents(written) == payload and _is_plain(payload):
             return True
-    except ValueError:
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         pass
     try:
         return rfc8785.dumps(json.loads(payload.decode("utf-8"), parse_int=_number)) == payload
@@ -303,11 +303,12 @@ def is_canonical(payload: bytes) -> bool:
 
 _MANTISSA = re.compile(rb"[0-9](?:\.[0-9]{1,16})?\Z")
 _LONGEST_MANTISSA = 18
+_WHOLE = re.compile(rb"\.0(?:[,\]}]|\Z)")
 _FIRST_OF_FOUR = bytes(range(0xF0, 0xF5))
 
 
 def _without_exponents(written: bytes) -> bytes:
-    """Return JSON as pydantic writes it, with 0.0000015 in the place of 1.5e-6.
+    """Return JSON as orjson writes it, with 0.0000015 in the place of 1.5e-6.
 
     Where a text holds such digits, they are changed as well: the result is then longer than any form of the same text.
     """
@@ -322,26 +323,14 @@ def _without_exponents(written: bytes) -> bytes:
     return b"".join((*parts, last))
 
 
-def _is_plain(value: Any, written: bytes) -> bool:  # noqa: ANN401 -- any JSON
-    """Whether the keys of all objects ascend, integers are below 2⁵³, and no other number is whole (1.0, 1e21).
+def _is_plain(written: bytes) -> bool:
+    """Whether JSON holds no whole number that is written like 1.0 or 1e+16, and no character beyond U+FFFF.
 
-    Keys ascend in UTF-16: the order of their characters where none is beyond U+FFFF, which takes four bytes of UTF-8.
+    Keys ascend in UTF-16 and orjson's in UTF-8, which differ only by such characters: they take four bytes of UTF-8.
+    A text may hold what looks like such a number: then it is not called plain, although it is.
     """
-    values, orders = [value], set[tuple[str, ...]]()
-    for one in values:
-        kind = type(one)
-        if kind is float:
-            if one.is_integer():
-                return False
-        elif kind is dict:
-            orders.add(tuple(one))
-            values += one.values()
-        elif kind is list:
-            values += one
-        elif kind is int and not -_EXACT_INTEGERS < one < _EXACT_INTEGERS:
-            return False
-    ascending = all(list(keys) == sorted(keys) for keys in orders)
-    return ascending and not any(first in written for first in _FIRST_OF_FOUR)
+    whole = _WHOLE.search(written) or b"e+" in written
+    return not whole and not any(first in written for first in _FIRST_OF_FOUR)
 
 
 def _number(digits: str) -> int | float:
