@@ -14,7 +14,7 @@ the certificate itself, signed and logged, and are read in the log's order (:mod
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
@@ -107,24 +107,33 @@ def status_of(
     """
     about = list(about)
     due = reaudit_by(certificate, about)
-    reasons: dict[CertificateState, str] = {
-        state: words.format(day=f"{one.issued:%Y-%m-%d}", reason=one.reason)
-        for state, words in _WORDS.items()
-        for one in reversed(about)
-        if one.effect == state
-    }
+    state, reason = next(_states(certificate, about, due, at, problem, outdated))
+    return Status(state=state, reason=reason, reaudit_by=due)
+
+
+def _states(  # noqa: PLR0913 -- what a state follows from
+    certificate: CertificateFacts,
+    about: Sequence[StatementFacts],
+    due: datetime,
+    at: datetime,
+    problem: str | None,
+    outdated: str | None,
+) -> Iterator[tuple[CertificateState, str]]:
+    """Yield the states that apply and why, the gravest first."""
+    for state, words in _WORDS.items():
+        for one in about:
+            if one.effect == state:
+                yield state, words.format(day=f"{one.issued:%Y-%m-%d}", reason=one.reason)
     if outdated:
-        reasons["outdated"] = outdated
+        yield "outdated", outdated
     if certificate.issued > at + CLOCKS_DIFFER_BY:
-        problem = f"its signing time is in the future, {certificate.issued:%Y-%m-%d %H:%M:%SZ}"
+        yield "unknown", f"its signing time is in the future, {certificate.issued:%Y-%m-%d %H:%M:%SZ}"
     if problem:
-        reasons["unknown"] = problem
+        yield "unknown", problem
     attacked = certificate.scope == "modalities"
     if at > due:
-        reasons["overdue"] = f"it {'was to be attacked again by' if attacked else 'held until'} {due:%Y-%m-%d}"
-    valid = f"{'to be attacked again by' if attacked else 'holds until'} {due:%Y-%m-%d}" + _overruled(about)
-    state, reason = next(iter(reasons.items()), ("valid", valid))
-    return Status(state=state, reason=reason, reaudit_by=due)
+        yield "overdue", f"it {'was to be attacked again by' if attacked else 'held until'} {due:%Y-%m-%d}"
+    yield "valid", f"{'to be attacked again by' if attacked else 'holds until'} {due:%Y-%m-%d}" + _overruled(about)
 
 
 def _overruled(about: Iterable[StatementFacts]) -> str:
