@@ -111,7 +111,7 @@ def status_of(
     return Status(state=state, reason=reason, reaudit_by=due)
 
 
-def _states(  # noqa: PLR0913 -- what a state follows from
+def _states(
     certificate: CertificateFacts,
     about: Sequence[StatementFacts],
     due: datetime,
