@@ -15,9 +15,10 @@ from mbd.certificate.history import History
 from mbd.certificate.keys import load_signer, revoke_key
 from mbd.certificate.layout import certificate_name
 from mbd.certificate.log.tiles import CHECKPOINT
+from mbd.certificate.memory import cache_file
 from mbd.certificate.publish import Publisher
 from mbd.certificate.register import Registrar
-from mbd.certificate.replay import cache_file, read_history
+from mbd.certificate.replay import read_history
 from mbd.certificate.state import entry
 from mbd.certificate.trust import write_trust
 from mbd.errors import UsageError, VerificationError

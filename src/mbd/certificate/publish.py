@@ -35,8 +35,9 @@ from mbd.certificate.log.checkpoint import Checkpoint, check_log_signer
 from mbd.certificate.log.inclusion import Inclusion, leaf_of
 from mbd.certificate.log.reader import Log, read_head
 from mbd.certificate.log.repair import Repaired, renew_head, repair_log
+from mbd.certificate.memory import check_memory, is_remembered
 from mbd.certificate.reader import parse_envelope, verify_envelope, verify_inclusion
-from mbd.certificate.replay import check_memory, is_remembered, read_history
+from mbd.certificate.replay import read_history
 from mbd.certificate.state import unlogged
 from mbd.certificate.trust import Trust
 from mbd.errors import DataError, MbdError, VerificationError

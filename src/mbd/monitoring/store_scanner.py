@@ -23,7 +23,8 @@ from pydantic import TypeAdapter, ValidationError
 from mbd.certificate.facts import EntryFinding
 from mbd.certificate.history import MAX_AGE, History
 from mbd.certificate.layout import CERTIFICATES, certificate_name, object_name
-from mbd.certificate.replay import LogReplay, cache_file
+from mbd.certificate.memory import cache_file
+from mbd.certificate.replay import LogReplay
 from mbd.certificate.tombstones import read_list
 from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
