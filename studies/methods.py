@@ -37,6 +37,8 @@ Maker = Callable[..., Any]
 """builds an estimator of scikit-learn from a setting"""
 Setting = Mapping[str, float]
 
+OURS = ("lattice", "joint")
+"""backbones; the others are compared with the first"""
 _FOLDS = 3
 _MOST_ROWS = 1000
 
@@ -177,8 +179,8 @@ def ours(data: FeatureSet, backbone: str) -> Predictor:
 
 def methods(data: FeatureSet) -> Iterator[tuple[str, Predictor]]:
     """Yield each method, trained."""
-    yield "lattice", ours(data, "lattice")
-    yield "joint", ours(data, "joint")
+    for backbone in OURS:
+        yield backbone, ours(data, backbone)
     classes = len(data.manifest.classes)
     rows = Rows.joined([data.split(name).load() for name in ("train", "valid")])
     for name, make in makers(classes).items():

@@ -3,14 +3,17 @@
 DATA is a file that `mbd features` reads, or a FeatureSet folder. The methods, and how they are tuned, are in
 :mod:`studies.methods`; metrics and intervals over groups of test rows in :mod:`studies.comparison`. A method whose
 difference to the lattice has an interval that leaves out zero is marked ▲ (better) or ▼ (worse than the lattice). The
-report is in studies/build/peers; `--write PAGE` also puts the tables between two marks of a page.
+report is in studies/build/peers; `--write PAGE` also puts the tables between two marks of a page. How often a peer is
+marked over all sets is said beneath them: of methods that are equal, each mark would be given to one in forty.
 """
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -28,7 +31,7 @@ from mbd.steps import features
 from studies.comparison import Column, Estimate, Values, columns, estimate, planned, row_values, title
 from studies.drawing import Panel, intervals
 from studies.layout import ROOT, Layout
-from studies.methods import methods
+from studies.methods import OURS, methods
 from studies.outcome import StudyOutcome, StudyTable, write_outcome
 
 NAME = "peers"
@@ -52,6 +55,12 @@ class ComparedSet:
     def header(self) -> list[str]:
         """The heads of the table's columns."""
         return [f"{self.name}, {self.rows} test rows", *map(title, next(iter(self.found.values())))]
+
+    @property
+    def marks(self) -> list[str]:
+        """The marks of every metric of every method that is not ours; empty where noise explains the difference."""
+        peers = (own.values() for name, own in self.found.items() if name not in OURS)
+        return [e.mark.strip() for e in chain.from_iterable(peers) if math.isfinite(e.value)]
 
     @property
     def lines(self) -> list[list[str]]:
@@ -86,6 +95,15 @@ def compare(name: str, data: FeatureSet) -> ComparedSet:
         method: {c: estimate(own[c], beside[c], plan.rows.groups, c[1]) for c in cells} for method, own in found.items()
     }
     return ComparedSet(name, len(plan.rows), estimates)
+
+
+def tally(sets: Sequence[ComparedSet]) -> str:
+    """Say how often other methods are better or worse than the lattice beyond noise."""
+    marks = Counter(chain.from_iterable(one.marks for one in sets))
+    return (
+        f"Of {marks.total()} comparisons of another method with the lattice, {marks['▼']} show it worse beyond noise "
+        f"and {marks['▲']} better; of methods that are equal, about {marks.total() / 40:.0f} would be marked each way."
+    )
 
 
 def outcome(sets: Sequence[ComparedSet]) -> StudyOutcome:
@@ -145,16 +163,17 @@ def run(data: Sequence[Path], folder: Path = ROOT / NAME) -> list[ComparedSet]:
         with opened(path) as found:
             sets.append(compare(path.stem, found))
         click.echo(table(sets[-1].header, sets[-1].lines) + "\n")
+    click.echo(tally(sets) + "\n")
     write_outcome(outcome(sets), folder)
     click.echo(f"look at {folder / 'report.md'}")
     return sets
 
 
-def written(page: str, tables: Sequence[str]) -> str:
-    """Return the page with the tables between its two marks."""
+def written(page: str, parts: Sequence[str]) -> str:
+    """Return the page with these parts between its two marks."""
     before, _, rest = page.partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])
-    inside = "\n\n".join(tables)
+    inside = "\n\n".join(parts)
     return f"{before}{MARKS[0]}\n{inside}\n{MARKS[1]}{after}"
 
 
@@ -165,8 +184,8 @@ def main(data: tuple[Path, ...], write: Path | None) -> None:
     """Compare lattice and joint with other methods on files or FeatureSets."""
     sets = run(data)
     if write:
-        tables = [table(one.header, one.lines) for one in sets]
-        write_file(write, written(write.read_text(encoding="utf-8"), tables).encode())
+        inside = [*(table(one.header, one.lines) for one in sets), tally(sets)]
+        write_file(write, written(write.read_text(encoding="utf-8"), inside).encode())
 
 
 if __name__ == "__main__":

@@ -48,10 +48,19 @@ def test_tables_are_put_into_the_page_and_the_report_has_a_figure_for_each_set(t
         *("talks, 8 test rows", "lattice", "ridge"),
     ]
     assert lines[2][1:] == lines[3][1:]
+    assert "Of 16 comparisons of another method with the lattice, 0 show it worse" in text
     assert "full ECE" in lines[0]
     report = ROOT / peers.NAME
     assert "one set, 64 test rows" in (report / "report.md").read_text()
     assert sorted(figure.name for figure in report.glob("*.png")) == ["peers-1.png", "peers-2.png"]
+
+
+def test_marks_of_other_methods_are_counted_and_ours_are_not() -> None:
+    cells = {("full", "wa"): " ▲", ("FIX", "wa"): " ▼", ("MR", "wa"): " ▼", ("full", "ece"): ""}
+    marked = {column: Estimate(80.0, 75.0, 85.0, mark, 1) for column, mark in cells.items()}
+    sets = [peers.ComparedSet(name, 30, dict.fromkeys(("lattice", "joint", "ridge"), marked)) for name in "ab"]
+    assert peers.tally(sets).startswith("Of 8 comparisons of another method with the lattice, 4 show it worse")
+    assert " 2 better;" in peers.tally(sets)
 
 
 def test_the_main_set_of_a_plan_is_compared(sentiment: Layout) -> None:
