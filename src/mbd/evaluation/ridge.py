@@ -89,7 +89,7 @@ class RidgeSums:
     def _fit_wide(self, chosen: Array) -> Ridge:
         x = self._standardised(slice(None))
         x = x if len(chosen) == self.features.shape[1] else x[:, chosen]
-        weights, strength = fit_gram(x @ x.T, self.targets - self.offset)
+        weights, strength = fit_gram(np.linalg.eigh(x @ x.T), self.targets - self.offset)
         return self._ridge(chosen, x.T @ weights, strength)
 
     def _ridge(self, chosen: Array, weights: Array, strength: float) -> Ridge:
@@ -118,10 +118,9 @@ class RidgeSums:
         return gram, cross
 
 
-def fit_gram(gram: Array, targets: Array) -> tuple[Array, float]:
-    """Return α = (XXᵀ + λI)⁻¹y, so that w = Xᵀα, and λ, of XXᵀ and centred targets."""
-    values, vectors = np.linalg.eigh(gram)
-    values = np.maximum(values, 0)
+def fit_gram(decomposed: tuple[Array, Array], targets: Array) -> tuple[Array, float]:
+    """Return α = (XXᵀ + λI)⁻¹y, so that w = Xᵀα, and λ, of eigenvalues and -vectors of XXᵀ and centred targets."""
+    values, vectors = np.maximum(decomposed[0], 0), decomposed[1]
     # Left singular vectors times singular values (n × k).
     scores = vectors * np.sqrt(values)
     strength = float(LAMBDAS[_left_out(scores, targets, values, scores.T @ targets, len(targets)).argmin()])
@@ -131,7 +130,7 @@ def fit_gram(gram: Array, targets: Array) -> tuple[Array, float]:
 def _left_out(scores: Array, y: Array, values: Array, projected: Array, fitted: int) -> Array:
     """Return Σ of the squared leave-one-out residuals of some of the `fitted` rows, for each λ."""
     squared, errors = scores**2, np.zeros(len(LAMBDAS))
-    for place, strength in enumerate(LAMBDAS):
+    for place, strength in enumerate(LAMBDAS.tolist()):
         shrink = 1 / (values + strength)
         leverage = squared @ shrink + 1 / fitted
         residual = (y - scores @ (shrink[:, None] * projected)) / np.maximum(1 - leverage, 1e-9)[:, None]
