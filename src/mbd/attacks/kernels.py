@@ -212,9 +212,10 @@ def _of_kind(matrices: _Matrices, attack_context: AttackContext) -> _Kind | None
 def _standardised(matrix: Array, fit: Array) -> Tensor | None:
     """Return the columns of a matrix that vary, on the scale of the fit rows; None if none does."""
     x = torch.from_numpy(np.asarray(matrix, np.float32)).flatten(1)
-    mean = _taken(x, fit).mean(0)
+    fitted = _taken(x, fit)
+    mean = fitted.mean(0)
+    deviation = (fitted.sub_(mean).square_().sum(0) / (len(fit) - 1)).sqrt_()  # torch.std takes three times as long
     x = x - mean
-    deviation = (_taken(x, fit).square_().sum(0) / (len(fit) - 1)).sqrt_()  # torch.std takes three times as long
     varies = deviation > _CONSTANT * (mean.abs() + deviation)
     if not varies.any():
         return None

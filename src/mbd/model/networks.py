@@ -121,7 +121,7 @@ class JointNetwork(nn.Module):
     def standardise(self, features: Inputs, available: Inputs) -> dict[str, Tensor]:
         """Return the inputs on the scale of the train rows, zero where a modality is missing."""
         return {
-            m: torch.where(available[m][:, None], ((features[m] - path.mean) / path.scale).clamp(-REACH, REACH), 0.0)
+            m: (features[m] - path.mean).div_(path.scale).clamp_(-REACH, REACH).masked_fill_(~available[m][:, None], 0)
             for m, path in self.modality.items()
         }
 
