@@ -7,16 +7,17 @@ for all layers together, and for every strength λ in one batch:
 
     f(i) = Σ_j k(i, j) α_j,   α = (K + λ I)⁻¹ y
 
-All of them come from G = (K + λ I)⁻¹ of all fit rows, or (I − Φ (Φᵀ Φ + λ I)⁻¹ Φᵀ) / λ where a kind has few columns Φ
-(K = Φ Φᵀ). What the rows of a fold H are predicted from the other folds is, without fitting again,
+What the rows of a fold H are predicted from the other folds follows from G = (K + λ I)⁻¹ of all fit rows:
 
     f_H = y_H − (G_HH)⁻¹ (G y)_H
+
+or, where a kind has few columns Φ (K = Φ Φᵀ), from the smaller matrix: f = Φ (Φᵀ Φ + λ I)⁻¹ Φᵀ y.
 
 Several attacks look at the same layers of a model for different targets, and every model is given the same inputs: what
 was computed of a kind is kept for the next one, for all targets at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -96,47 +97,60 @@ class _Kind:
         return np.argsort(self.attack_context.folds, kind="stable")
 
     @cached_property
-    def inverses(self) -> Tensor:
-        """G of the fit rows, ordered by fold, for each strength (strengths × n × n)."""
-        rows = self.attack_context.fit[self.order]
-        if self.columns is None:
-            return torch.cholesky_inverse(_factors(_taken(_taken(self.kernel, rows), self.order, 1)))
-        columns = _taken(self.columns, rows)
-        solved = torch.cholesky_solve(columns.T.expand(len(_STRENGTHS), -1, -1), _factors(columns.T @ columns))
-        rest = (columns @ solved).neg_()
-        rest.diagonal(dim1=1, dim2=2).add_(1)
-        return rest.div_(torch.tensor(_STRENGTHS)[:, None, None])
+    def held_out(self) -> list[slice]:
+        """The rows of each fold, ordered by fold."""
+        ends = np.cumsum(np.unique(self.attack_context.folds, return_counts=True)[1]).tolist()
+        return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
     @cached_property
-    def held_out(self) -> list[tuple[slice, Tensor]]:
-        """The rows of each fold H, ordered by fold, and the factor of G_HH."""
-        ends = np.cumsum(np.unique(self.attack_context.folds, return_counts=True)[1]).tolist()
-        rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-        return [(held, torch.linalg.cholesky(self.inverses[:, held, held])) for held in rows]
+    def inverses(self) -> Tensor:
+        """G of the fit rows, ordered by fold, for each strength (strengths × n × n)."""
+        square = _taken(_taken(self.kernel, self.attack_context.fit[self.order]), self.order, 1)
+        return torch.cholesky_inverse(_factors(square))
+
+    @cached_property
+    def factors(self) -> list[Tensor]:
+        """The factor of G_HH of each fold H for each strength."""
+        return [torch.linalg.cholesky(self.inverses[:, held, held]) for held in self.held_out]
 
     def predict(self, rows: Array, targets: Tensor, strength: int) -> Tensor:
         """Return the predictions for some rows (n × t), fitted on all fit rows with one of the strengths."""
-        centre = targets.mean(0)
+        centre, fit = targets.mean(0), self.attack_context.fit
+        if self.columns is not None:
+            columns = _taken(self.columns, fit)
+            return _taken(self.columns, rows) @ _solved(columns, targets - centre)[strength] + centre
         solved = self.inverses[strength] @ _taken(targets - centre, self.order)
         return _taken(_taken(self.kernel, rows), self.order, 1) @ solved + centre
 
     def out_of_fold(self, wanted: slice) -> Tensor:
         """Return the prediction of some targets for each fit row from the other folds (strengths × n × t)."""
         if wanted.start not in self._kept:
-            self._kept[wanted.start] = self._left_out(_targets(self.attack_context)[:, wanted])
+            targets = _taken(_targets(self.attack_context)[:, wanted], self.order)
+            left_out = self._from_inverses if self.columns is None else self._from_columns
+            found = torch.cat(list(left_out(targets)), dim=1)
+            self._kept[wanted.start] = torch.empty_like(found).index_copy_(1, torch.from_numpy(self.order), found)
         return self._kept[wanted.start]
 
-    def _left_out(self, targets: Tensor) -> Tensor:
-        ordered, n = _taken(targets, self.order), len(targets)
-        centres = [(ordered.sum(0) - ordered[held].sum(0)) / (n - len(ordered[held])) for held, _ in self.held_out]
-        solved = self.inverses @ torch.cat([ordered, torch.ones(n, 1)], dim=1)
+    def _from_inverses(self, targets: Tensor) -> Iterator[Tensor]:
+        """Yield the prediction for each fold."""
+        solved = self.inverses @ torch.cat([targets, torch.ones(len(targets), 1)], dim=1)
         solved, of_ones = solved[..., :-1], solved[..., -1:]
-        parts = [
-            torch.cholesky_solve(solved[:, held] - of_ones[:, held] * centre, factor)
-            for (held, factor), centre in zip(self.held_out, centres, strict=True)
-        ]
-        errors = torch.cat(parts, dim=1)
-        return targets - torch.empty_like(errors).index_copy_(1, torch.from_numpy(self.order), errors)
+        for held, factor in zip(self.held_out, self.factors, strict=True):
+            centre = (targets.sum(0) - targets[held].sum(0)) / (len(targets) - len(targets[held]))
+            yield targets[held] - torch.cholesky_solve(solved[:, held] - of_ones[:, held] * centre, factor)
+
+    def _from_columns(self, targets: Tensor) -> Iterator[Tensor]:
+        assert self.columns is not None  # noqa: S101 -- only then
+        columns = _taken(self.columns, self.attack_context.fit[self.order])
+        for held in self.held_out:
+            others, known = (torch.cat([x[: held.start], x[held.stop :]]) for x in (columns, targets))
+            yield columns[held] @ _solved(others, known - known.mean(0)) + known.mean(0)
+
+
+def _solved(columns: Tensor, targets: Tensor) -> Tensor:
+    """Return (Φᵀ Φ + λ I)⁻¹ Φᵀ y for each strength."""
+    right = (columns.T @ targets).expand(len(_STRENGTHS), -1, -1)
+    return torch.cholesky_solve(right, _factors(columns.T @ columns))
 
 
 def _factors(square: Tensor) -> Tensor:
