@@ -157,7 +157,8 @@ def _factors(square: Tensor) -> Tensor:
     """Return the Cholesky factor of a matrix plus λ I for each strength."""
     systems = square.repeat(len(_STRENGTHS), 1, 1)
     systems.diagonal(dim1=1, dim2=2).add_(torch.tensor(_STRENGTHS)[:, None])
-    return torch.linalg.cholesky(systems)
+    factors: Tensor = torch.linalg.cholesky(systems)
+    return factors
 
 
 def _choose(losses: Tensor, kinds: list[str]) -> tuple[int, int]:

@@ -156,11 +156,8 @@ def _reconstructions(target_model: TargetModel, attack_context: AttackContext, p
     solved = torch.from_numpy(weights)
     maps = {name: x.T @ solved / deviations[name][:, None] for name, x in fitted.items()}
     offset = sum(means[name] @ weight for name, weight in maps.items())
-    both = [
-        sum(torch.from_numpy(seen[n]).float() @ weight for n, weight in maps.items()) - offset
-        for seen in (inside, outside)
-    ]
-    return [torch.cat(both).double().numpy()]
+    both = [sum(torch.from_numpy(seen[n]).float() @ w for n, w in maps.items()) - offset for seen in (inside, outside)]
+    return [np.concatenate(both).astype(np.float64)]
 
 
 def _effects(target_model: TargetModel, attack_context: AttackContext, people: Population) -> tuple[Array, Array]:

@@ -107,7 +107,8 @@ def _parts(weights: Tensor) -> tuple[Tensor, ...]:
     """Return a, b, W_in, W_1 with w_out as a last column, and W_2 of all members, as views."""
     inputs, shared = weights.shape[1] - 2 - _WIDTH * (2 * _WIDTH + 1), _WIDTH * (_WIDTH + 1)
     a, b, w_in, w_1_out, w_2 = torch.split_with_sizes(weights, (1, 1, inputs, shared, _WIDTH**2), dim=1)
-    return a, b, w_in.unflatten(1, (-1, _WIDTH)), w_1_out.unflatten(1, (_WIDTH, -1)), w_2.unflatten(1, (_WIDTH, -1))
+    n = len(weights)
+    return a, b, w_in.view(n, -1, _WIDTH), w_1_out.view(n, _WIDTH, -1), w_2.view(n, _WIDTH, -1)
 
 
 def _forward(parts: tuple[Tensor, ...], x: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:

@@ -74,7 +74,8 @@ def fold(network: JointNetwork, present: Collection[str]) -> FoldedNetwork:
 
     def weight(name: str) -> Tensor:
         """Return a weight in double precision: most are not needed, and to convert all takes longer than to fold."""
-        return stored[name].detach().cpu().double()
+        tensor: Tensor = stored[name].detach().cpu().double()
+        return tensor
 
     shape, dims, share = network.shape, network.modalities, network.shape.linear_share
     shown = [m for m in dims if m in present]
