@@ -12,6 +12,7 @@ from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.context import AttackContext
 from mbd.attacks.membership import Population, population
 from mbd.attacks.target_model import TargetModel
+from mbd.evaluation.ridge import fit_ridge
 from mbd.features.rows import Rows
 from mbd.params import load_params
 from mbd.steps import features, train
@@ -211,3 +212,14 @@ class TestOtherModels:
             assert np.isfinite(difference(one, other, attack_context.params).value)
         assert np.ptp(by_name(full)["AUC of the loss"].rows[:, 1]) > 0
         assert np.ptp(by_name(reference)["AUC of the loss"].rows[:, 1]) == 0
+
+
+@pytest.mark.parametrize("noise", [0.3, 3.0])
+def test_an_expectation_is_as_in_double_precision_also_where_hardly_anything_is_shrunk(noise: float) -> None:
+    rng = np.random.default_rng(0)
+    scales = 10.0 ** -np.linspace(0, 4, 90)
+    inputs = (rng.standard_normal((120, 90)) * scales) @ rng.standard_normal((90, 90))
+    targets = inputs @ rng.standard_normal((90, 2)) + noise * rng.standard_normal((120, 2))
+    fit = np.arange(120) < 80
+    expected = fit_ridge(inputs[fit], targets[fit]).predict(inputs)
+    assert membership._predicted(inputs, targets, fit) == pytest.approx(expected, rel=0, abs=2e-5 * expected.std())

@@ -8,7 +8,7 @@ import torch
 
 from mbd.attacks.attack import AttackEvidence
 from mbd.attacks.context import AttackContext
-from mbd.attacks.probe import _draw_networks, _forward, _gradient, guess
+from mbd.attacks.probe import _draw_networks, _forward, _gradient, _parts, guess
 from mbd.attacks.whitebox import guessed
 from mbd.tensors import Array
 from tests.attacks.models import context_of, interval
@@ -77,6 +77,6 @@ def test_the_gradient_that_is_written_out_is_the_one_that_torch_records() -> Non
     x, f, error = (torch.from_numpy(rng.standard_normal(shape)) for shape in ((3, 50, 16), (3, 50), (3, 50)))
     weights = _draw_networks(3, 16, rng).double()
     weights = (weights + torch.from_numpy(rng.standard_normal(weights.shape))).requires_grad_()
-    rectified, output = _forward(weights, x, f)
+    rectified, output = _forward(_parts(weights), x, f)
     (recorded,) = torch.autograd.grad((output * error).sum(), weights)
-    torch.testing.assert_close(_gradient(weights.detach(), x, f, rectified.detach(), error), recorded)
+    torch.testing.assert_close(_gradient(_parts(weights.detach()), x, f, rectified.detach(), error), recorded)

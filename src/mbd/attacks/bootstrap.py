@@ -196,9 +196,16 @@ def r_squared(rows: Array, weights: Array) -> Array:
 
 def auc(rows: Array, weights: Array) -> Array:
     """Return the probability that a positive row scores above a negative one, ties ½; columns: truth, score."""
-    positive, negative = _by_score(rows, weights)
-    below = np.cumsum(negative, axis=1) - negative / 2
-    return _ratio((positive * below).sum(1), positive.sum(1) * negative.sum(1))
+    truth, score = rows[:, 0] > 0, rows[:, 1]
+    order = np.argsort(score[~truth], kind="stable")
+    positive, negative = weights[:, truth], weights[:, np.flatnonzero(~truth)[order]]
+    reached = np.zeros((len(weights), len(order) + 1))
+    np.cumsum(negative, axis=1, out=reached[:, 1:])
+    first, last = (np.searchsorted(score[~truth][order], score[truth], side) for side in ("left", "right"))
+    below = np.take(reached, first, axis=1)
+    if (first != last).any():
+        below = (below + np.take(reached, last, axis=1)) / 2
+    return _ratio(np.einsum("bp,bp->b", positive, below), positive.sum(1) * reached[:, -1])
 
 
 def tpr_at_fpr(rows: Array, weights: Array, fpr: float = 0.01) -> Array:

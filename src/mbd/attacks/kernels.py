@@ -7,14 +7,18 @@ for all layers together, and for every strength λ in one batch:
 
     f(i) = Σ_j k(i, j) α_j,   α = (K + λ I)⁻¹ y
 
-or, where a kind has few columns Φ (K = Φ Φᵀ), the same from the smaller of both matrices: f = Φ (Φᵀ Φ + λ I)⁻¹ Φᵀ y.
+What the rows of a fold H are predicted from the other folds follows from G = (K + λ I)⁻¹ of all fit rows:
+
+    f_H = y_H − (G_HH)⁻¹ (G y)_H
+
+or, where a kind has few columns Φ (K = Φ Φᵀ), from the smaller matrix: f = Φ (Φᵀ Φ + λ I)⁻¹ Φᵀ y.
 
 Several attacks look at the same layers of a model for different targets, and every model is given the same inputs: what
 was computed of a kind is kept for the next one, for all targets at once.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -57,11 +61,11 @@ def fit_kernels(view: View, wanted: slice, weights: Tensor, attack_context: Atta
     kinds = _kinds(view, attack_context)
     if not kinds:
         return None
-    predicted, targets = [kind.out_of_fold[..., wanted] for kind in kinds.values()], _targets(attack_context)[:, wanted]
+    predicted, targets = [kind.out_of_fold(wanted) for kind in kinds.values()], _targets(attack_context)[:, wanted]
     losses = torch.stack([((one - targets) ** 2).sum(-1) * weights for one in predicted])
     chosen, strength = _choose(losses, list(kinds))
-    kind, whole, fit = list(kinds.values())[chosen], kinds[list(kinds)[-1]], np.arange(len(targets))
-    scored = kind.predict(fit, attack_context.score, targets, _STRENGTHS[strength : strength + 1])[0]
+    kind, whole = list(kinds.values())[chosen], kinds[list(kinds)[-1]]
+    scored = kind.predict(attack_context.score, targets, strength)
     fitted, across = (_taken(whole.kernel, rows) for rows in (attack_context.fit, attack_context.score))
     return KernelRidge(predicted[chosen][strength], scored, fitted, across)
 
@@ -85,31 +89,76 @@ class _Kind:
     columns: Tensor | None
     """rows × columns, if these are few: their products are the kernel"""
     attack_context: AttackContext
+    _kept: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def out_of_fold(self) -> Tensor:
-        """The prediction of each target for each fit row from the other folds (strengths × n × t)."""
-        folds, targets = self.attack_context.folds, _targets(self.attack_context)
-        predicted = torch.zeros(len(_STRENGTHS), *targets.shape)
-        for fold in np.unique(folds):
-            held, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-            found = self.predict(others, self.attack_context.fit[held], _taken(targets, others), _STRENGTHS)
-            predicted.index_copy_(1, torch.from_numpy(held), found)
-        return predicted
+    def order(self) -> Array:
+        """The positions of the fit rows, ordered by fold."""
+        return np.argsort(self.attack_context.folds, kind="stable")
 
-    def predict(self, fitted: Array, rows: Array, targets: Tensor, strengths: tuple[float, ...]) -> Tensor:
-        """Return the predictions for some rows (strengths × n × t), `fitted` on these positions of the fit rows."""
-        centre, known = targets.mean(0), self.attack_context.fit[fitted]
-        right = targets - centre
-        if self.columns is None:
-            square, left = (_taken(_taken(self.kernel, those), fitted, 1) for those in (known, rows))
-        else:
-            columns, left = (_taken(self.columns, those) for those in (known, rows))
-            square, right = columns.T @ columns, columns.T @ right
-        systems = square.repeat(len(strengths), 1, 1)
-        systems.diagonal(dim1=1, dim2=2).add_(torch.tensor(strengths)[:, None])
-        solved = torch.cholesky_solve(right.expand(len(strengths), -1, -1), torch.linalg.cholesky(systems))
-        return left @ solved + centre
+    @cached_property
+    def held_out(self) -> list[slice]:
+        """The rows of each fold, ordered by fold."""
+        ends = np.cumsum(np.unique(self.attack_context.folds, return_counts=True)[1]).tolist()
+        return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+    @cached_property
+    def inverses(self) -> Tensor:
+        """G of the fit rows, ordered by fold, for each strength (strengths × n × n)."""
+        square = _taken(_taken(self.kernel, self.attack_context.fit[self.order]), self.order, 1)
+        return torch.cholesky_inverse(_factors(square))
+
+    @cached_property
+    def factors(self) -> list[Tensor]:
+        """The factor of G_HH of each fold H for each strength."""
+        return [torch.linalg.cholesky(self.inverses[:, held, held]) for held in self.held_out]
+
+    def predict(self, rows: Array, targets: Tensor, strength: int) -> Tensor:
+        """Return the predictions for some rows (n × t), fitted on all fit rows with one of the strengths."""
+        centre, fit = targets.mean(0), self.attack_context.fit
+        if self.columns is not None:
+            columns = _taken(self.columns, fit)
+            return _taken(self.columns, rows) @ _solved(columns, targets - centre)[strength] + centre
+        solved = self.inverses[strength] @ _taken(targets - centre, self.order)
+        return _taken(_taken(self.kernel, rows), self.order, 1) @ solved + centre
+
+    def out_of_fold(self, wanted: slice) -> Tensor:
+        """Return the prediction of some targets for each fit row from the other folds (strengths × n × t)."""
+        if wanted.start not in self._kept:
+            targets = _taken(_targets(self.attack_context)[:, wanted], self.order)
+            left_out = self._from_inverses if self.columns is None else self._from_columns
+            found = torch.cat(list(left_out(targets)), dim=1)
+            self._kept[wanted.start] = torch.empty_like(found).index_copy_(1, torch.from_numpy(self.order), found)
+        return self._kept[wanted.start]
+
+    def _from_inverses(self, targets: Tensor) -> Iterator[Tensor]:
+        """Yield the prediction for each fold."""
+        solved = self.inverses @ torch.cat([targets, torch.ones(len(targets), 1)], dim=1)
+        solved, of_ones = solved[..., :-1], solved[..., -1:]
+        for held, factor in zip(self.held_out, self.factors, strict=True):
+            centre = (targets.sum(0) - targets[held].sum(0)) / (len(targets) - len(targets[held]))
+            yield targets[held] - torch.cholesky_solve(solved[:, held] - of_ones[:, held] * centre, factor)
+
+    def _from_columns(self, targets: Tensor) -> Iterator[Tensor]:
+        assert self.columns is not None  # noqa: S101 -- only then
+        columns = _taken(self.columns, self.attack_context.fit[self.order])
+        for held in self.held_out:
+            others, known = (torch.cat([x[: held.start], x[held.stop :]]) for x in (columns, targets))
+            yield columns[held] @ _solved(others, known - known.mean(0)) + known.mean(0)
+
+
+def _solved(columns: Tensor, targets: Tensor) -> Tensor:
+    """Return (Φᵀ Φ + λ I)⁻¹ Φᵀ y for each strength."""
+    right = (columns.T @ targets).expand(len(_STRENGTHS), -1, -1)
+    return torch.cholesky_solve(right, _factors(columns.T @ columns))
+
+
+def _factors(square: Tensor) -> Tensor:
+    """Return the Cholesky factor of a matrix plus λ I for each strength."""
+    systems = square.repeat(len(_STRENGTHS), 1, 1)
+    systems.diagonal(dim1=1, dim2=2).add_(torch.tensor(_STRENGTHS)[:, None])
+    factors: Tensor = torch.linalg.cholesky(systems)
+    return factors
 
 
 def _choose(losses: Tensor, kinds: list[str]) -> tuple[int, int]:
@@ -144,7 +193,9 @@ def _kinds(view: View, attack_context: AttackContext) -> dict[str, _Kind]:
     kinds = {name: kind for name, kind in all_kinds.items() if kind is not None}
     if len(kinds) > 1:
         layers = sum(kind.layers for kind in kinds.values())
-        kernel = torch.stack([kind.kernel * (kind.layers / layers) for kind in kinds.values()]).sum(0)
+        kernel = torch.zeros_like(next(iter(kinds.values())).kernel)
+        for kind in kinds.values():
+            kernel.add_(kind.kernel, alpha=kind.layers / layers)
         kinds["all layers"] = _Kind(layers, kernel, None, attack_context)
     return kinds
 
@@ -176,9 +227,10 @@ def _of_kind(matrices: _Matrices, attack_context: AttackContext) -> _Kind | None
 def _standardised(matrix: Array, fit: Array) -> Tensor | None:
     """Return the columns of a matrix that vary, on the scale of the fit rows; None if none does."""
     x = torch.from_numpy(np.asarray(matrix, np.float32)).flatten(1)
-    mean = _taken(x, fit).mean(0)
+    fitted = _taken(x, fit)
+    mean = fitted.mean(0)
+    deviation = (fitted.sub_(mean).square_().sum(0) / (len(fit) - 1)).sqrt_()  # torch.std takes three times as long
     x = x - mean
-    deviation = (_taken(x, fit).square_().sum(0) / (len(fit) - 1)).sqrt_()  # torch.std takes three times as long
     varies = deviation > _CONSTANT * (mean.abs() + deviation)
     if not varies.any():
         return None

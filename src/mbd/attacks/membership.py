@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import torch
 
 from mbd.attacks.attack import Attack, AttackEvidence, Statistic
 from mbd.attacks.bootstrap import auc, tpr_at_fpr
@@ -37,6 +38,8 @@ _MOST_ROWS = 640
 """rows that a map from all activations is fitted on at most"""
 _SHRINK = 0.1
 _TINY = 1e-9
+_FAR_ABOVE_ROUNDING = 1e-4
+"""λ as a share of the sum of eigenvalues, from which on single precision (rounding: 1e-7) finds the same map"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,18 +148,16 @@ def _reconstructions(target_model: TargetModel, attack_context: AttackContext, p
         return []
     known = np.sort(attack_context.draw(NAME, "activations").permutation(np.flatnonzero(people.fit))[:_MOST_ROWS])
     members, others = known[people.member[known]], known[~people.member[known]] - len(people.train)
-    x = np.hstack([np.concatenate([layer[members], outside[name][others]]) for name, layer in inside.items()])
-    middle = x.mean(0, dtype=np.float64).astype(x.dtype)
-    x -= middle
-    deviation = np.maximum(np.sqrt(np.square(x).mean(0)), DEVIATION_FLOOR)
-    x /= deviation
-    # Products of so many columns in single precision, what is solved in double.
-    weights, _ = fit_gram((x @ x.T).astype(np.float64), people.target[known] - people.target[known].mean(0))
-    mapped = x.T @ weights.astype(x.dtype) / deviation[:, None]
-    ends = np.cumsum([layer.shape[1] for layer in inside.values()])[:-1]
-    parts = list(zip(inside, np.split(middle, ends), np.split(mapped, ends), strict=True))
-    both = [sum((seen[name] - centre) @ weight for name, centre, weight in parts) for seen in (inside, outside)]
-    return [np.concatenate(both)]
+    fitted = {n: torch.from_numpy(np.concatenate([x[members], outside[n][others]])).float() for n, x in inside.items()}
+    means = {name: x.mean(0) for name, x in fitted.items()}
+    deviations = {n: (x.sub_(means[n]).square().mean(0)).sqrt_().clamp_(DEVIATION_FLOOR) for n, x in fitted.items()}
+    x = torch.cat([x.div_(deviations[name]) for name, x in fitted.items()], dim=1).numpy()
+    weights, _ = fit_gram(_decomposed(x @ x.T), people.target[known] - people.target[known].mean(0))
+    solved = torch.from_numpy(weights)
+    maps = {name: x.T @ solved / deviations[name][:, None] for name, x in fitted.items()}
+    offset = sum(means[name] @ weight for name, weight in maps.items())
+    both = [sum(torch.from_numpy(seen[n]).float() @ w for n, w in maps.items()) - offset for seen in (inside, outside)]
+    return [np.concatenate(both).astype(np.float64)]
 
 
 def _effects(target_model: TargetModel, attack_context: AttackContext, people: Population) -> tuple[Array, Array]:
@@ -172,7 +173,16 @@ def _effects(target_model: TargetModel, attack_context: AttackContext, people: P
 
 
 def _predicted(inputs: Array, targets: Array, fit: Array) -> Array:
-    return fit_ridge(inputs[fit], targets[fit]).predict(inputs)
+    ridge = fit_ridge(inputs[fit], targets[fit], _decomposed)
+    if ridge.strength < _FAR_ABOVE_ROUNDING * inputs[fit].size:  # the sum of all eigenvalues
+        ridge = fit_ridge(inputs[fit], targets[fit])
+    return ridge.predict(inputs)
+
+
+def _decomposed(gram: Array) -> tuple[Array, Array]:
+    """Return eigenvalues and -vectors in single precision, in half the time."""
+    values, vectors = torch.linalg.eigh(torch.from_numpy(gram).float())
+    return values.numpy(), vectors.numpy()
 
 
 def _label_columns(labels: Array, classes: int) -> Array:

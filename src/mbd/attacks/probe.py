@@ -57,17 +57,18 @@ def _residual(
     inside = inside / inside.sum(1, keepdim=True)
     network = _draw_networks(n * k, x.shape[2], attack_context.draw("probe", name))
     moments, passed, said = (torch.zeros_like(network), torch.zeros_like(network)), [], []
+    parts = _parts(network)
     for step in range(_STEPS + 1):
-        rectified, output = _forward(network, x, f)
+        rectified, output = _forward(parts, x, f)
         passed.append(network.clone())
         said.append(output)
-        gradient = _gradient(network, x, f, rectified, (output.sigmoid() - truth) * inside)
+        gradient = _gradient(parts, x, f, rectified, (output.sigmoid() - truth) * inside)
         gradient[:, 2:].add_(network[:, 2:], alpha=2 * _DECAY)
         _adam(network, moments, gradient, step + 1)
     held_out = (torch.stack(said).view(-1, n, k, len(truth)) * folds).sum(2)
     best = _best_step(held_out, truth, weights).repeat_interleave(k)
     kept = torch.stack(passed)[best, torch.arange(n * k)]
-    scores = _forward(kept, x_scored, f_scored)[1].view(n, k, -1).mean(1)
+    scores = _forward(_parts(kept), x_scored, f_scored)[1].view(n, k, -1).mean(1)
     return [np.asarray(row.numpy(), np.float64) for row in scores]
 
 
@@ -97,42 +98,43 @@ def _draw_networks(members: int, inputs: int, draw: np.random.Generator) -> Tens
         values = draw.standard_normal((members, *shape)) / np.sqrt(shape[0])
         return torch.from_numpy(values.astype(np.float32)).flatten(1)
 
-    hidden = [normal(inputs, _WIDTH), normal(_WIDTH, _WIDTH), normal(_WIDTH, _WIDTH)]
-    return torch.cat([torch.tensor([2.0, 0.0]).expand(members, 2), *hidden, torch.zeros(members, _WIDTH)], dim=1)
+    w_in, w_1, w_2 = normal(inputs, _WIDTH), normal(_WIDTH, _WIDTH), normal(_WIDTH, _WIDTH)
+    beside = functional.pad(w_1.view(members, _WIDTH, _WIDTH), (0, 1)).flatten(1)
+    return torch.cat([torch.tensor([2.0, 0.0]).expand(members, 2), w_in, beside, w_2], dim=1)
 
 
 def _parts(weights: Tensor) -> tuple[Tensor, ...]:
-    """Return a, b, W_in, W_1, W_2 and w_out of all members."""
-    inputs = weights.shape[1] - 2 - 2 * _WIDTH**2 - _WIDTH
-    a, b, *matrices, last = torch.split_with_sizes(weights, (1, 1, inputs, _WIDTH**2, _WIDTH**2, _WIDTH), dim=1)
-    return a, b, *(matrix.reshape(len(weights), -1, _WIDTH) for matrix in matrices), last[..., None]
+    """Return a, b, W_in, W_1 with w_out as a last column, and W_2 of all members, as views."""
+    inputs, shared = weights.shape[1] - 2 - _WIDTH * (2 * _WIDTH + 1), _WIDTH * (_WIDTH + 1)
+    a, b, w_in, w_1_out, w_2 = torch.split_with_sizes(weights, (1, 1, inputs, shared, _WIDTH**2), dim=1)
+    n = len(weights)
+    return a, b, w_in.view(n, -1, _WIDTH), w_1_out.view(n, _WIDTH, -1), w_2.view(n, _WIDTH, -1)
 
 
-def _forward(weights: Tensor, x: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+def _forward(parts: tuple[Tensor, ...], x: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
     """Return relu(h W_1) and g of each row; weights are multiplied with each other first, which are fewer than rows."""
-    a, b, w_in, w_1, w_2, w_out = _parts(weights)
-    rectified = torch.relu(x @ (w_in @ w_1))
-    return rectified, a * f + b + (x @ (w_in @ w_out) + rectified @ (w_2 @ w_out))[..., 0]
+    a, b, w_in, w_1_out, w_2 = parts
+    through = x @ (w_in @ w_1_out)
+    rectified = through[..., :-1].relu()
+    block = torch.baddbmm(through[..., -1:], rectified, w_2 @ w_1_out[..., -1:])
+    return rectified, torch.addcmul(b, a, f).add_(block[..., 0])
 
 
-def _gradient(weights: Tensor, x: Tensor, f: Tensor, rectified: Tensor, error: Tensor) -> Tensor:
+def _gradient(parts: tuple[Tensor, ...], x: Tensor, f: Tensor, rectified: Tensor, error: Tensor) -> Tensor:
     """Return the gradient by all weights, where `error` is the derivative of the loss by the output.
 
     Written out: of networks this small, to record it costs more than to compute it.
     """
-    _, _, w_in, w_1, w_2, w_out = _parts(weights)
-    of_row = error[..., None]
-    direct, behind = x.mT @ of_row, rectified.mT @ of_row  # by W_in w_out, and by W_2 w_out
-    inner = (x.mT @ (of_row * rectified.sign())) * (w_2 @ w_out).mT  # by W_in W_1
-    parts = [
-        (error * f).sum(1, keepdim=True),
-        error.sum(1, keepdim=True),
-        direct @ w_out.mT + inner @ w_1.mT,
-        w_in.mT @ inner,
-        behind @ w_out.mT,
-        w_in.mT @ direct + w_2.mT @ behind,
-    ]
-    return torch.cat([part.flatten(1) for part in parts], dim=1)
+    _, _, w_in, w_1_out, w_2 = parts
+    w_out, of_row = w_1_out[..., -1:], error[..., None]
+    behind = rectified.mT @ of_row  # by W_2 w_out
+    inner = x.mT @ functional.pad(rectified.sign(), (0, 1), value=1.0).mul_(of_row)  # by W_in W_1, and by W_in w_out
+    inner[..., :-1] *= (w_2 @ w_out).mT
+    by_w_1_out = w_in.mT @ inner
+    by_w_1_out[..., -1:] += w_2.mT @ behind
+    by_parts = [inner @ w_1_out.mT, by_w_1_out, behind @ w_out.mT]
+    linear = [(error * f).sum(1, keepdim=True), error.sum(1, keepdim=True)]
+    return torch.cat([*linear, *(part.flatten(1) for part in by_parts)], dim=1)
 
 
 def _adam(weights: Tensor, moments: tuple[Tensor, Tensor], gradient: Tensor, step: int) -> None:

@@ -7,7 +7,8 @@
     OverDelete(γ) = share of q with proxy > (1 + γ) ΔL_q,  γ = 0.1
 
 Taking w_q out of a linear layer moves one of its outputs by −w_q x_q, so no weight is copied: that move is added to the
-layer's output, for many q at once (vmap), in float64. The sample is drawn from what the surgery edited, or, where the
+layer's output, or, where a rectifier and a second layer follow, what they make of it to theirs, for many q at once
+(vmap), in float64. The sample is drawn from what the surgery edited, or, where the
 cut left nothing to edit, from all weights and biases that predictions use.
 """
 
@@ -29,7 +30,7 @@ from mbd.deletion.gradients import Batch
 from mbd.deletion.importance import importance
 from mbd.formats.deletion import INDICES
 from mbd.model.joint import from_tensors
-from mbd.model.networks import JointNetwork
+from mbd.model.networks import JointNetwork, Perceptron
 from mbd.params import AttacksSettings, DeletionSettings
 from mbd.randomness import stream
 from mbd.registry import BACKBONES
@@ -140,30 +141,44 @@ def leave_one_out(network: JointNetwork, loss: Callable[[], Tensor], name: str, 
     layer_name, _, part = name.rpartition(".")
     layer, parameter = network.get_submodule(layer_name), network.get_parameter(name)
     assert isinstance(layer, nn.Linear)  # noqa: S101 -- only such are sampled
+    around = network.get_submodule(layer_name.rpartition(".")[0])
+    perceptron = around if isinstance(around, Perceptron) and layer is around.hidden else None
     before, found = loss(), []
     for start in range(0, len(positions), _AT_ONCE):
         flat = torch.from_numpy(positions[start : start + _AT_ONCE])
         output = flat // layer.in_features if part == "weight" else flat
         taken = flat % layer.in_features if part == "weight" else None
-        found.append(_without(layer, loss, parameter.reshape(-1)[flat], output, taken) - before)
+        found.append(_without(layer, perceptron, loss, parameter.reshape(-1)[flat], output, taken) - before)
     increments: Array = torch.cat(found).numpy()
     return increments
 
 
 def _without(
-    layer: nn.Linear, loss: Callable[[], Tensor], weights: Tensor, outputs: Tensor, inputs: Tensor | None
+    layer: nn.Linear,
+    perceptron: Perceptron | None,
+    loss: Callable[[], Tensor],
+    weights: Tensor,
+    outputs: Tensor,
+    inputs: Tensor | None,
 ) -> Tensor:
-    """Return the loss without each of some weights (output, input) of a layer, or biases where there are no inputs."""
-    rows = nn.functional.one_hot(outputs, layer.out_features).to(weights.dtype)
+    """Return the loss without each of some weights (output, input) of a layer, or biases where there are no inputs.
 
-    def once(weight: Tensor, row: Tensor, column: Tensor) -> Tensor:
-        def take_out(_: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            moved = given[0] @ column if inputs is not None else column.new_ones(len(output))
-            return output - weight * moved[:, None] * row
+    If it is the first layer of a `perceptron`, one hidden unit moves, and the perceptron's output along its column.
+    """
 
-        with layer.register_forward_hook(take_out):
+    def once(weight: Tensor, output: Tensor, column: Tensor) -> Tensor:
+        def take_out(_: nn.Module, given: tuple[Tensor, ...], answer: Tensor) -> Tensor:
+            x = given[0]
+            moved = -weight * (x @ column if inputs is not None else x.new_ones(len(x)))
+            if perceptron is None:
+                return answer + moved[:, None] * output
+            unit = x @ (output @ layer.weight) + output @ layer.bias
+            return answer + (torch.relu(unit + moved) - torch.relu(unit))[:, None] * (perceptron.out.weight @ output)
+
+        with (perceptron or layer).register_forward_hook(take_out):
             return loss()
 
+    rows = nn.functional.one_hot(outputs, layer.out_features).to(weights.dtype)
     columns = rows if inputs is None else nn.functional.one_hot(inputs, layer.in_features).to(weights.dtype)
     values: Tensor = vmap(once)(weights, rows, columns)
     return values

@@ -13,6 +13,7 @@ A model that never saw m* helps the attacker no more than the reference does; an
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from mbd.attacks.attack import Attack, AttackEvidence
 from mbd.attacks.bootstrap import r_squared
@@ -78,8 +79,8 @@ def kernels(
     """Return for each array of shots the kernel of its rows (draws × k × k), and of scored rows with them."""
     fit, rows = attack_context.fit, np.concatenate([attack_context.fit, attack_context.score])
     drawn = np.concatenate([_counts(chosen, len(fit)) for chosen in shots])
-    mixed = np.zeros((len(drawn), len(rows), len(fit)), np.float32)
-    for start in range(0, len(layers), _AT_ONCE):
+    mixed = _mixed(layers[:_AT_ONCE], len(fit), rows, drawn, 1 / max(len(layers), 1))
+    for start in range(_AT_ONCE, len(layers), _AT_ONCE):
         mixed += _mixed(layers[start : start + _AT_ONCE], len(fit), rows, drawn, 1 / len(layers))
     each = iter(mixed)
     whole = [
@@ -127,16 +128,18 @@ def few_shot(kernel: Array, across: Array, *targets: Array) -> list[Array]:
 
     Targets are known to be around 0: without information the prediction is 0, not the mean of a few rows.
     """
-    values, vectors = np.linalg.eigh(kernel)
-    values, squared = np.maximum(values, 0)[:, :, None], vectors**2
-    kept = [values / (values + strength) for strength in _STRENGTHS]
-    leverages = [squared @ share for share in kept]
+    values, vectors = (part.numpy() for part in torch.linalg.eigh(torch.from_numpy(kernel)))
+    values = np.maximum(values, 0)[:, :, None]
+    # V diag(λ / (v + λ)) Vᵀ y is what the prediction leaves of y, and its diagonal is 1 − h.
+    left = [strength / (values + strength) for strength in _STRENGTHS.tolist()]
+    apart = [np.maximum(vectors**2 @ share, 1e-6)[:, :, 0] for share in left]
 
     def predicted(known: Array) -> Array:
         projected = vectors.swapaxes(1, 2) @ known
+        rests = (vectors @ (share * projected) for share in left)
         errors = [
-            (((known - vectors @ (share * projected)) / np.maximum(1 - leverage, 1e-6)) ** 2).mean((1, 2))
-            for share, leverage in zip(kept, leverages, strict=True)
+            (np.einsum("dkt,dkt->dk", rest, rest) / one_less**2).mean(1)
+            for rest, one_less in zip(rests, apart, strict=True)
         ]
         strength = _STRENGTHS[np.argmin(errors, axis=0)][:, None, None]
         guess: Array = across @ (vectors @ (projected / (values + strength)))

@@ -5,6 +5,7 @@ eigendecomposition of the smaller of XᵀX and XXᵀ, every λ costs one product
 (y_i − ŷ_i) / (1 − h_i) with h the diagonal of the hat matrix.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,8 @@ from mbd.tensors import Array
 
 LAMBDAS = 10.0 ** np.arange(-1, 6, 0.5)
 DEVIATION_FLOOR = 1e-6
+Decomposition = Callable[[Array], tuple[Array, Array]]
+"""symmetric matrix → its eigenvalues and -vectors"""
 _LEFT_OUT = 20_000
 """rows whose leave-one-out error chooses λ, at most"""
 
@@ -37,9 +40,9 @@ class Ridge:
         return found
 
 
-def fit_ridge(features: Wide, targets: Array) -> Ridge:
-    """Fit `targets` (n × t) on `features` (n × d)."""
-    return RidgeSums.of(features, targets).fit()
+def fit_ridge(features: Wide, targets: Array, decompose: Decomposition = np.linalg.eigh) -> Ridge:
+    """Fit `targets` (n × t) on `features` (n × d); `decompose` finds the eigenvectors if there are more columns."""
+    return RidgeSums.of(features, targets).fit(decompose=decompose)
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,11 @@ class RidgeSums:
         """Whether there are more columns than rows."""
         return self.features.shape[1] > self.features.shape[0]
 
-    def fit(self, columns: Array | None = None) -> Ridge:
+    def fit(self, columns: Array | None = None, decompose: Decomposition = np.linalg.eigh) -> Ridge:
         """Return the ridge on these columns, by default on all."""
         chosen = np.arange(self.features.shape[1]) if columns is None else columns
         if len(chosen) > len(self.targets):
-            return self._fit_wide(chosen)
+            return self._fit_wide(chosen, decompose)
         whole = len(chosen) == self.features.shape[1]
         gram, cross = self._gram
         gram, cross = (gram, cross) if whole else (gram[np.ix_(chosen, chosen)], cross[chosen])
@@ -86,10 +89,10 @@ class RidgeSums:
         strength = float(LAMBDAS[errors.argmin()])
         return self._ridge(chosen, vectors @ (projected / (values + strength)[:, None]), strength)
 
-    def _fit_wide(self, chosen: Array) -> Ridge:
+    def _fit_wide(self, chosen: Array, decompose: Decomposition) -> Ridge:
         x = self._standardised(slice(None))
         x = x if len(chosen) == self.features.shape[1] else x[:, chosen]
-        weights, strength = fit_gram(x @ x.T, self.targets - self.offset)
+        weights, strength = fit_gram(decompose(x @ x.T), self.targets - self.offset)
         return self._ridge(chosen, x.T @ weights, strength)
 
     def _ridge(self, chosen: Array, weights: Array, strength: float) -> Ridge:
@@ -118,10 +121,10 @@ class RidgeSums:
         return gram, cross
 
 
-def fit_gram(gram: Array, targets: Array) -> tuple[Array, float]:
-    """Return α = (XXᵀ + λI)⁻¹y, so that w = Xᵀα, and λ, of XXᵀ and centred targets."""
-    values, vectors = np.linalg.eigh(gram)
-    values = np.maximum(values, 0)
+def fit_gram(decomposed: tuple[Array, Array], targets: Array) -> tuple[Array, float]:
+    """Return α = (XXᵀ + λI)⁻¹y, so that w = Xᵀα, and λ, of eigenvalues and -vectors of XXᵀ and centred targets."""
+    values, vectors = np.maximum(decomposed[0], 0), decomposed[1]
+    targets = targets.astype(values.dtype, copy=False)
     # Left singular vectors times singular values (n × k).
     scores = vectors * np.sqrt(values)
     strength = float(LAMBDAS[_left_out(scores, targets, values, scores.T @ targets, len(targets)).argmin()])
@@ -131,7 +134,7 @@ def fit_gram(gram: Array, targets: Array) -> tuple[Array, float]:
 def _left_out(scores: Array, y: Array, values: Array, projected: Array, fitted: int) -> Array:
     """Return Σ of the squared leave-one-out residuals of some of the `fitted` rows, for each λ."""
     squared, errors = scores**2, np.zeros(len(LAMBDAS))
-    for place, strength in enumerate(LAMBDAS):
+    for place, strength in enumerate(LAMBDAS.tolist()):
         shrink = 1 / (values + strength)
         leverage = squared @ shrink + 1 / fitted
         residual = (y - scores @ (shrink[:, None] * projected)) / np.maximum(1 - leverage, 1e-9)[:, None]

@@ -10,7 +10,7 @@ centred and clipped and a column of ones (the scale of inputs and all offsets ar
 Without F, h is Z itself, and the outer r is left out. A prediction differs from that of the network by rounding alone.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,58 +70,64 @@ class FoldedNetwork:
 
 def fold(network: JointNetwork, present: Collection[str]) -> FoldedNetwork:
     """Return what predicts as `network` does for rows that have the modalities `present`."""
-    weights = {name: tensor.detach().cpu().double() for name, tensor in network.state_dict().items()}
+    stored = network.state_dict()
+
+    def weight(name: str) -> Tensor:
+        """Return a weight in double precision: most are not needed, and to convert all takes longer than to fold."""
+        tensor: Tensor = stored[name].detach().cpu().double()
+        return tensor
+
     shape, dims, share = network.shape, network.modalities, network.shape.linear_share
     shown = [m for m in dims if m in present]
     missing = [m for m in dims if m not in present and shape.reconstruction]
 
-    last, end = weights["head.weight"].T, weights["head.bias"]
+    last, end = weight("head.weight").T, weight("head.bias")
     if shape.fusion:
-        fused, start = _by_input(weights["fusion.hidden.weight"], dims), weights["fusion.hidden.bias"]
-        last, end = weights["fusion.out.weight"].T @ last, weights["fusion.out.bias"] @ last + end
+        fused, start = _by_input(weight("fusion.hidden.weight"), dims), weight("fusion.hidden.bias")
+        last, end = weight("fusion.out.weight").T @ last, weight("fusion.out.bias") @ last + end
     else:
         count = max(len(shown) + len(missing), 1)
-        fused = {m: weights[_own(m, "projection.weight")].T / count for m in (*shown, *missing)}
-        start = sum((weights[_own(m, "projection.bias")] / count for m in fused), torch.zeros(len(last)))
+        fused = {m: weight(_own(m, "projection.weight")).T / count for m in (*shown, *missing)}
+        start = sum((weight(_own(m, "projection.bias")) / count for m in fused), torch.zeros(len(last)))
 
     first, offsets, second = {m: [fused[m]] for m in shown}, [start], [last.new_zeros(0, len(start))]
     for m in missing:
         inputs = {**_without(m, dims), "": shape.property_dim * shape.property_pathway}
-        reads = _by_input(weights[_own(m, "generator.hidden.weight")], inputs)
-        constant = weights[_own(m, "property")][0] if shape.property_pathway else last.new_zeros(0)
+        reads = _by_input(weight(_own(m, "generator.hidden.weight")), inputs)
+        constant = weight(_own(m, "property"))[0] if shape.property_pathway else last.new_zeros(0)
         for k in shown:
             first[k].append(reads[k])
-        offsets.append(weights[_own(m, "generator.hidden.bias")] + constant @ reads[""])
-        offsets[0] = offsets[0] + weights[_own(m, "generator.out.bias")] @ fused[m]
-        second.append(weights[_own(m, "generator.out.weight")].T @ fused[m])
+        offsets.append(weight(_own(m, "generator.hidden.bias")) + constant @ reads[""])
+        offsets[0] = offsets[0] + weight(_own(m, "generator.out.bias")) @ fused[m]
+        second.append(weight(_own(m, "generator.out.weight")).T @ fused[m])
 
-    scale, linear = weights["label_scale"], _linear_map(weights, shown, network)
+    scale, linear = weight("label_scale"), _linear_map(weight, shown, network)
     for m in shown:
         first[m].append(share * scale * linear[m])
-    offsets.append(scale * ((1 - share) * end + share * linear[""]) + weights["label_mean"])
+    offsets.append(scale * ((1 - share) * end + share * linear[""]) + weight("label_mean"))
 
-    deviations = {m: weights[_own(m, "scale")] for m in shown}
-    rows = [torch.cat(first[m], dim=1) / deviations[m][:, None] for m in shown]
+    deviations = {m: weight(_own(m, "scale")) for m in shown}
+    rows = [torch.cat([(part / deviations[m][:, None]).float() for part in first[m]], dim=1) for m in shown]
     return FoldedNetwork(
-        {m: weights[_own(m, "mean")].float().numpy() for m in shown},
+        {m: weight(_own(m, "mean")).float().numpy() for m in shown},
         torch.cat([last.new_zeros(0), *(REACH * deviation for deviation in deviations.values())]).float(),
-        torch.cat([*rows, torch.cat(offsets)[None]]).float(),
+        torch.cat([*rows, torch.cat(offsets)[None].float()]),
         torch.cat(second).float(),
         ((1 - share) * scale * last).float(),
         rectified=shape.fusion,
     )
 
 
-def _linear_map(weights: Mapping[str, Tensor], shown: Collection[str], network: JointNetwork) -> dict[str, Tensor]:
+def _linear_map(weight: Callable[[str], Tensor], shown: Collection[str], network: JointNetwork) -> dict[str, Tensor]:
     """Return what L does to each input that is there, and at the name "" what it adds."""
     dims, outputs = network.modalities, network.head.out_features
     if not network.shape.linear_share:
         return {"": torch.zeros(outputs)} | {m: torch.zeros(dims[m], outputs) for m in shown}
-    found = _by_input(weights["linear.weight"], dims)
+    found = _by_input(weight("linear.weight"), dims)
     for m in shown:
-        for k, beside in _by_input(weights[_own(m, "beside.weight")], _without(m, dims)).items():
+        for k, beside in _by_input(weight(_own(m, "beside.weight")), _without(m, dims)).items():
             found[k] = found[k] + beside
-    return found | {"": weights["linear.bias"]}
+    return found | {"": weight("linear.bias")}
 
 
 def _by_input(weight: Tensor, dims: Mapping[str, int]) -> dict[str, Tensor]:

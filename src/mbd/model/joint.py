@@ -132,7 +132,7 @@ def _recording(network: nn.Module) -> Iterator[dict[str, Tensor]]:
 
     def listen(name: str, layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
         def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> None:
-            recorded[name] = torch.relu(output) if name.endswith(".hidden") else output
+            recorded[name] = output.relu_() if name.endswith(".hidden") else output
 
         return layer.register_forward_hook(keep)
 

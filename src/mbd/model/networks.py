@@ -121,17 +121,15 @@ class JointNetwork(nn.Module):
     def standardise(self, features: Inputs, available: Inputs) -> dict[str, Tensor]:
         """Return the inputs on the scale of the train rows, zero where a modality is missing."""
         return {
-            m: torch.where(available[m][:, None], ((features[m] - path.mean) / path.scale).clamp(-REACH, REACH), 0.0)
+            m: (features[m] - path.mean).div_(path.scale).clamp_(-REACH, REACH).masked_fill_(~available[m][:, None], 0)
             for m, path in self.modality.items()
         }
 
     def generate(self, modality: str, inputs: Inputs) -> Tensor:
         r"""Return X̂^m = G_m(X^{\m}, P^m) for zero-padded standardised inputs."""
         path = self.modality[modality]
-        others = _others(modality, inputs)
-        if self.shape.property_pathway:
-            others = torch.cat([others, path.property.expand(len(others), -1)], dim=1)
-        generated: Tensor = path.generator(others)
+        constant = [path.property.expand(len(inputs[modality]), -1)] if self.shape.property_pathway else []
+        generated: Tensor = path.generator(_others(modality, inputs, *constant))
         return generated
 
     def complete(self, inputs: Inputs, available: Inputs, generated: Inputs) -> dict[str, Tensor]:
@@ -186,6 +184,7 @@ class JointNetwork(nn.Module):
         return answer * self.label_scale + self.label_mean
 
 
-def _others(modality: str, inputs: Inputs) -> Tensor:
-    """Return all inputs but one side by side; of a single modality a matrix of no columns."""
-    return torch.cat([inputs[modality][:, :0], *(x for m, x in inputs.items() if m != modality)], dim=1)
+def _others(modality: str, inputs: Inputs, *further: Tensor) -> Tensor:
+    """Return all inputs but one, and what is further given, side by side; a matrix of no columns if that is nothing."""
+    others = [x for m, x in inputs.items() if m != modality]
+    return torch.cat([inputs[modality][:, :0], *others, *further], dim=1)
