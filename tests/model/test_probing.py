@@ -52,6 +52,20 @@ def dead_entries(found: Provenance) -> int:
     return sum(int((~part.alive).sum()) for part in found.tensors.values())
 
 
+def test_the_same_architecture_is_probed_once_and_another_one_again() -> None:
+    found = probe(Architecture(LateFusion, VECTORS, 1, {"hidden": 8}), "audio")
+    assert probe(Architecture(LateFusion, dict(VECTORS), 1, {"hidden": 8}), "audio") is found
+    other_order = {m: VECTORS[m] for m in reversed(VECTORS)}
+    for other in (
+        Architecture(LateFusion, VECTORS, 1, {"hidden": 9}),
+        Architecture(LateFusion, VECTORS, 2, {"hidden": 8}),
+        Architecture(LateFusion, other_order, 1, {"hidden": 8}),
+        Architecture(lambda *shapes, **options: LateFusion(*shapes, **options), VECTORS, 1, {"hidden": 8}),
+    ):
+        assert probe(other, "audio") is not found
+    assert probe(SHRINKING["late fusion"], "text").modality == "text"
+
+
 @pytest.mark.parametrize("name", SHRINKING)
 def test_alive_positions_are_those_of_the_smaller_model(name: str) -> None:
     architecture = SHRINKING[name]
