@@ -1,6 +1,7 @@
 """What of a module exists for one modality alone is found by probing, for layers of every kind."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_the_same_architecture_is_probed_once_and_another_one_again() -> None:
         Architecture(LateFusion, VECTORS, 1, {"hidden": 9}),
         Architecture(LateFusion, VECTORS, 2, {"hidden": 8}),
         Architecture(LateFusion, other_order, 1, {"hidden": 8}),
-        Architecture(lambda *shapes, **options: LateFusion(*shapes, **options), VECTORS, 1, {"hidden": 8}),
+        Architecture(partial(LateFusion), VECTORS, 1, {"hidden": 8}),
     ):
         assert probe(other, "audio") is not found
     assert probe(SHRINKING["late fusion"], "text").modality == "text"
