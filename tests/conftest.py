@@ -44,6 +44,14 @@ def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """What a killed process has written is there without it, and no test cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
     """Other handlers are left alone: pytest gives its own to each logger that does not propagate, phase by phase."""

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,13 @@ def modules() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
 
-def imported(file: Path) -> Iterator[str]:
-    """Yield what a module imports, wherever in it, but not for types only."""
+@cache
+def imported(file: Path) -> tuple[str, ...]:
+    """Return what a module imports, wherever in it, but not for types only."""
+    return tuple(_imported(file))
+
+
+def _imported(file: Path) -> Iterator[str]:
     tree = ast.parse(file.read_text())
     for_types = {
         id(inner)

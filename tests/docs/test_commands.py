@@ -25,6 +25,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, venv: Path) -> Path:
     return workspace_to_copy((mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "handbook", venv)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", pages_with(RUN, PYTHON), ids=lambda page: page.name)
 def test_a_reader_can_follow(page: Path, prepared: Path, venv: Path, tmp_path: Path) -> None:
     shutil.copytree(prepared, tmp_path / "workspace", symlinks=True)

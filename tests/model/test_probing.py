@@ -1,6 +1,7 @@
 """What of a module exists for one modality alone is found by probing, for layers of every kind."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,20 @@ SHRINKING = {
 def dead_entries(found: Provenance) -> int:
     """How many entries exist for the modality alone."""
     return sum(int((~part.alive).sum()) for part in found.tensors.values())
+
+
+def test_the_same_architecture_is_probed_once_and_another_one_again() -> None:
+    found = probe(Architecture(LateFusion, VECTORS, 1, {"hidden": 8}), "audio")
+    assert probe(Architecture(LateFusion, dict(VECTORS), 1, {"hidden": 8}), "audio") is found
+    other_order = {m: VECTORS[m] for m in reversed(VECTORS)}
+    for other in (
+        Architecture(LateFusion, VECTORS, 1, {"hidden": 9}),
+        Architecture(LateFusion, VECTORS, 2, {"hidden": 8}),
+        Architecture(LateFusion, other_order, 1, {"hidden": 8}),
+        Architecture(partial(LateFusion), VECTORS, 1, {"hidden": 8}),
+    ):
+        assert probe(other, "audio") is not found
+    assert probe(SHRINKING["late fusion"], "text").modality == "text"
 
 
 @pytest.mark.parametrize("name", SHRINKING)

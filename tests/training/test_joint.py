@@ -1,5 +1,6 @@
 """Training the joint backbone: it learns, for any data; the same inputs give the same bytes; errors name the place."""
 
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -218,6 +219,15 @@ def test_settings_of_torch_are_as_they_were_afterwards() -> None:
     with reproducible(3):
         assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (3, True)
     assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+def test_the_compiler_of_torch_is_not_imported(
+    data: Path, tmp_path: Path, optimiser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("torch._dynamo", "torch._inductor"):
+        monkeypatch.setitem(sys.modules, name, None)  # to import it is an error
+    assert train(data, tmp_path, f"training.optimiser={optimiser}", "training.epochs=1").history
 
 
 def test_the_rate_warms_up_and_falls_to_zero() -> None:

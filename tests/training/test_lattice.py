@@ -164,20 +164,20 @@ def test_coordinates_of_a_row_do_not_depend_on_its_company(data: Path, whole: Tr
     assert alone.tobytes() == projection(rows).tobytes() == projection(rows[::-1])[::-1].tobytes()
 
 
-@pytest.mark.parametrize("task", ["data", "classes"])
-def test_one_thread_or_more_give_the_same_bytes(request: pytest.FixtureRequest, task: str, tmp_path: Path) -> None:
+def test_one_thread_or_more_give_the_same_bytes(data: Path, classes: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tests.training.test_lattice import train\n"
         "from mbd.model.checkpoint import save_model\n"
-        "out = Path(sys.argv[2]); out.mkdir(); t = train(Path(sys.argv[1]))\n"
-        "print(save_model(out, t.record, t.tensors).sha256)\n"
+        "for number, data in enumerate(sys.argv[2:]):\n"
+        "    out = Path(sys.argv[1], str(number)); out.mkdir(parents=True); t = train(Path(data))\n"
+        "    print(save_model(out, t.record, t.tensors).sha256)\n"
     )
     digests = set()
     for threads in ("1", "2", "4"):
         repository = Path(__file__).parents[2]
         limits = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
         environment = {**limits, "PATH": "", "PYTHONPATH": str(repository / "src")}
-        command = [sys.executable, "-c", script, str(request.getfixturevalue(task)), str(tmp_path / threads)]
+        command = [sys.executable, "-c", script, str(tmp_path / threads), str(data), str(classes)]
         digests.add(subprocess.check_output(command, env=environment, text=True, cwd=repository))
     assert len(digests) == 1
 

@@ -104,7 +104,7 @@ def test_a_snapshot_of_other_data_is_not_used(tmp_path: Path) -> None:
 
 def test_killed_in_the_middle_and_run_again_the_step_writes_the_same_bytes(tmp_path: Path) -> None:
     data = joint_data(tmp_path / "set")
-    settings = [*SMALL, "training.epochs=80"]
+    settings = [*SMALL, "training.epochs=25"]
     command = [sys.executable, "-c", "from mbd.cli import main; main()", "train", "--features", str(data)]
     command += ["--out", str(tmp_path / "killed"), *(part for s in settings for part in ("--set", s))]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tmp_path)

@@ -309,7 +309,9 @@ def describe_shapes(shapes: Mapping[str, Shape]) -> str:
 def seeded(seed: int, *names: str) -> Iterator[None]:
     """Within: torch's generator starts at `seed` and `names`; afterwards it is as before."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(seed, "torch", *names) % 2**63)
+        # torch.manual_seed also writes down the call stack, for each kind of device that is not in use yet
+        start = torch.manual_seed if torch.accelerator.is_available() else torch.default_generator.manual_seed
+        start(stream_seed(seed, "torch", *names) % 2**63)
         yield
 
 

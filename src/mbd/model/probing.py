@@ -16,6 +16,7 @@ random outputs or hidden state in evaluation mode, and those whose rows without 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, prod
 from typing import Any
 
@@ -85,13 +86,35 @@ class Provenance:
 
 
 def probe(architecture: Architecture, modality: str, *, draws: int = DRAWS) -> Provenance:
-    """Find out what of a module exists for `modality` alone.
+    """Find out what of a module exists for `modality` alone; what was found last is remembered.
 
     Raises:
         UsageError: The module is of a kind that cannot be probed, or the smaller model does not agree with what is
             alive; the error names the tensor.
 
     """
+    return _probe(_Question(architecture, modality, draws))
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """Equal to another one if the same is asked of the same factory; the order of modalities counts."""
+
+    architecture: Architecture
+    modality: str
+    draws: int
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, _Question) and other.architecture.factory is self.architecture.factory
+        return same and repr(other) == repr(self)
+
+
+@lru_cache(maxsize=8)  # a byte for each weight of the model
+def _probe(asked: _Question) -> Provenance:
+    architecture, modality, draws = asked.architecture, asked.modality, asked.draws
     module = architecture.build()
     refuse_unsuitable(architecture, module, modality)
     filled = _filled(architecture)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from mbd.files import (
 OBSERVERS: ContextVar[tuple[Callable[[Path], object], ...]] = ContextVar("observers", default=())
 """each is called with every folder that a step has written"""
 _VERSIONED = ("numpy", "safetensors", "pydantic", "torch", "transformers", "dvc", "kfp")
+_version = cache(version)  # reads and parses a file for each package
 
 
 @dataclass
@@ -91,7 +93,7 @@ def versions() -> dict[str, str]:
     found = {"mbd": __version__, "python": platform.python_version(), "platform": platform.platform()}
     for package in _VERSIONED:
         try:
-            found[package] = version(package)
+            found[package] = _version(package)
         except PackageNotFoundError:
             continue
     return found

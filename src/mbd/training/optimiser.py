@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Collection, Mapping
+from inspect import unwrap
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +13,23 @@ from mbd.params.learning import TrainingSettings
 from mbd.tensors import Array
 from mbd.training.distributed import ProcessGroup
 
+_Kind = TypeVar("_Kind", bound=torch.optim.Optimizer)
+
 
 def rate_factor(step: int, steps: int, warmup: int) -> float:
     """Return what the rates are multiplied by in `step` (from 0) of `steps`."""
     if step < warmup:
         return (step + 1) / (warmup + 1)
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(steps - warmup, 1)))
+
+
+def _uncompiled(kind: type[_Kind]) -> type[_Kind]:
+    """Return it without the marks that import torch's compiler, to keep it out: that takes as long as torch itself."""
+    plain = {name: unwrap(getattr(kind, name)) for name in ("add_param_group", "zero_grad", "step")}
+    return type(kind.__name__, (kind,), {**plain, "step": torch.no_grad()(plain["step"])})
+
+
+_SGD, _AdamW = _uncompiled(torch.optim.SGD), _uncompiled(torch.optim.AdamW)
 
 
 class Optimiser:
@@ -39,9 +52,9 @@ class Optimiser:
         self._rates = [rate for rate, _, parameters in rates.values() if parameters]
         groups = [{"params": ps, "lr": rate, "weight_decay": decay} for rate, decay, ps in rates.values() if ps]
         self._torch: torch.optim.Optimizer = (
-            torch.optim.SGD(groups, momentum=training.momentum, fused=True)
+            _SGD(groups, momentum=training.momentum, fused=True)
             if training.optimiser == "sgd"
-            else torch.optim.AdamW(groups, fused=True)
+            else _AdamW(groups, fused=True)
         )
 
     def descend(self, number: int, loss: Tensor, group: ProcessGroup) -> None:

@@ -20,15 +20,16 @@ def reproducible(threads: int) -> Iterator[None]:
     """Within: deterministic kernels only, on `threads` CPU threads; afterwards everything is as it was."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may choose among kernels
     settings: Any = torch.utils.deterministic
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
+    before = torch.get_num_threads(), torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
+    # as torch.use_deterministic_algorithms(True), which imports torch's compiler: that takes as long as torch itself
+    torch.set_deterministic_debug_mode("error")
     settings.fill_uninitialized_memory = False  # nothing here reads memory that was not written; filling it takes time
     try:
         yield
     finally:
         torch.set_num_threads(before[0])
-        torch.use_deterministic_algorithms(before[1])
+        torch.set_deterministic_debug_mode(before[1])
         settings.fill_uninitialized_memory = before[2]
 
 
