@@ -10,11 +10,13 @@
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import torch
 from threadpoolctl import threadpool_limits
 
+from mbd.attacks import bootstrap, kernels, membership
 from mbd.attacks.audit_input import open_audit
 from mbd.attacks.suite import Audit, run_suite
 from mbd.params import load_params
@@ -30,6 +32,13 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
+def forget() -> None:
+    """Clear what the attacks keep of earlier calls, as in a process of their own."""
+    for value in chain.from_iterable(vars(module).values() for module in (bootstrap, kernels, membership)):
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
+
+
 def measured(root: Path, *settings: str) -> tuple[float, float, Audit]:
     """Return the CPU time of training a model and of the suite on its deletion, and the audit."""
     params = load_params(None, ["features.source.preset=mosi", "training.threads=1", *settings])
@@ -42,6 +51,7 @@ def measured(root: Path, *settings: str) -> tuple[float, float, Audit]:
     delete.run(params, root / "features", root / "model", [GONE], [], root / "deleted")
     case = open_audit(root / "features", root / "model", root / "deleted", root / "reference", [GONE])
     audits: list[Audit] = [run_suite(case, params.attacks)]  # first calls and imports
+    forget()
     suite = seconds(lambda: audits.append(run_suite(case, params.attacks)))
     return training, suite, audits[-1]
 

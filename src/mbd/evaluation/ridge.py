@@ -82,7 +82,7 @@ class RidgeSums:
         projected = vectors.T @ cross
         errors, values = np.zeros(len(LAMBDAS)), np.maximum(values, 0)
         shown = np.arange(0, len(self.targets), -(-len(self.targets) // _LEFT_OUT))
-        for own in in_blocks(shown, len(chosen)):
+        for own in in_blocks(shown, self.features.shape[1]):  # all columns are read
             x = self._standardised(own)
             scores = (x if whole else x[:, chosen]) @ vectors
             errors += _left_out(scores, self.targets[own] - self.offset, values, projected, len(self.targets))
