@@ -83,8 +83,9 @@ def converted(array: Array, dtype: npt.DTypeLike) -> Array:
 
 def _copied(array: Array, rows: Array, dtype: npt.DTypeLike) -> Array:
     found = scratch((len(rows), *array.shape[1:]), dtype)
-    start = 0
-    for own in in_blocks(rows, math.prod(array.shape[1:])):
+    start, scattered = 0, len(rows) and np.ptp(rows) >= len(rows)
+    # A page of a file is mapped with its neighbours, so scattered rows take far more memory than they have bytes.
+    for own in in_blocks(rows, _NUMBERS if scattered else math.prod(array.shape[1:])):
         found[start : start + len(own)] = array[own]
         start += len(own)
         release(array)

@@ -157,24 +157,18 @@ class Split:
         return {m: tensors["lengths"] for m, tensors in self._modality.items() if "lengths" in tensors}
 
     def take(self, index: Array | slice) -> Rows:
-        """Read the rows at `index` (positions, a slice or a mask) into memory, and nothing else."""
-        parts = (self.features, self.available, self.attributes, self.lengths)
-        rows = Rows(
-            self.ids[index],
-            self.groups[index],
-            np.array(self.labels[index]),
-            *({m: np.array(x[index]) for m, x in part.items()} for part in parts),
-        )
+        """Read the rows at `index` (positions, a slice or a mask), and nothing else."""
+        found = self.mapped().take(np.arange(len(self))[index])
         for tensors in (self._rows, *self._modality.values()):
             tensors.release()
-        return rows
+        return found
 
     def mapped(self) -> Rows:
         """Return the whole split, whose arrays are read from disk when they are looked at."""
         return Rows(self.ids, self.groups, self.labels, self.features, self.available, self.attributes, self.lengths)
 
     def load(self) -> Rows:
-        """Read the whole split into memory."""
+        """Read the whole split; large arrays lie in the temporary folder afterwards (:func:`mbd.blocks.taken`)."""
         return self.take(slice(None))
 
 
