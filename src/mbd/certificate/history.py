@@ -196,7 +196,8 @@ class History:
         reinstated = self._first_reinstatements(certificates)
         before = [one for one in registrations if one.promoted and current and one.index <= current.index]
         base = before[-1] if before else None
-        persons = [one for one in standing if one.scope == "subjects" and not self.reinstated(one, one.modalities)]
+        of_persons = [one for one in standing if one.scope == "subjects"]
+        persons = [one for one in of_persons if not self.reinstated(one).issuperset(one.modalities)]
         return ModelHistory(
             name=name,
             certificates=tuple(certificates),
@@ -208,10 +209,9 @@ class History:
             ready=_ready(base, persons) if base else (),
         )
 
-    def reinstated(self, certificate: CertificateFacts, modalities: Iterable[str]) -> bool:
-        """Return whether all of these modalities may be taken again, by statements that list the certificate."""
-        again = {m for one in self._about.get(certificate.digest, ()) for m in one.modalities}
-        return again.issuperset(modalities)
+    def reinstated(self, certificate: CertificateFacts) -> set[str]:
+        """Return the modalities that may be taken again, by statements that list the certificate."""
+        return {m for one in self._about.get(certificate.digest, ()) for m in one.modalities}
 
     def _revoked_by(self, certificate: CertificateFacts, reinstated: Mapping[str, int]) -> frozenset[str]:
         """Return what a certificate revokes for its name; `reinstated`: index of the first reinstatement of a modality.
@@ -221,7 +221,7 @@ class History:
         """
         own = certificate.modalities if certificate.scope == "modalities" else ()
         inherited = (m for m in certificate.revoked if reinstated.get(m, self.size) >= certificate.index)
-        return frozenset(m for m in (*own, *inherited) if not self.reinstated(certificate, [m]))
+        return frozenset((*own, *inherited)) - self.reinstated(certificate)
 
     def _first_reinstatements(self, certificates: Iterable[CertificateFacts]) -> dict[str, int]:
         """Return for each modality the index of the first statement that overrules one of these certificates in it."""

@@ -96,7 +96,7 @@ def _lifted(history: History, lists: list[TombstoneList]) -> frozenset[str]:
     binding, lifted = set[str](), set[str]()
     for one in lists:
         certificate = history.certificates.get(one.certificate)
-        again = certificate is not None and history.reinstated(certificate, certificate.modalities)
+        again = certificate is not None and history.reinstated(certificate).issuperset(certificate.modalities)
         (lifted if again else binding).update(target.sha256 for target in one.targets)
     releases = (release for name in history.models for release in history.model(name).releases)
     revoked = {one.weights for one in releases if one.weights in lifted and history.model(one.model).problem(one)}

@@ -93,9 +93,10 @@ def _add_requests(samples: Samples, requests: list[RequestFacts]) -> None:
 
 
 def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: ReadEvidence) -> None:
-    history, problem, time = found.history, found.log_problem, datetime.fromtimestamp(at, UTC)
+    history, time = found.history, datetime.fromtimestamp(at, UTC)
+    problem = found.log_problem or history.problem(time, found.max_age)
     certificates = list(history.certificates.values())
-    states = {one.digest: status_in(history, one, time, problem, max_age=found.max_age).state for one in certificates}
+    states = {one.digest: status_in(history, one, time, problem, max_age=None).state for one in certificates}
     counts = Counter((one.model, one.kind, states[one.digest]) for one in certificates)
     for model in {one.model for one in certificates}:
         for kind in KINDS:

@@ -133,8 +133,8 @@ class StoreScanner:
 
         """
         self._check_trust()
-        self._check_there()
         listed = _by_digest(self._store.list(f"{CERTIFICATES}/"))
+        self._check_there(listed)
         requests = {stored.name: _fingerprint(stored) for stored in self._private.list(REQUESTS)}
         before = self._history.indices.keys()
         problem, read = self._read_log(stopped)
@@ -168,9 +168,9 @@ class StoreScanner:
         trust = read_trust(self._trust_file)
         self._trust = trust
 
-    def _check_there(self) -> None:
+    def _check_there(self, listed: Mapping[str, Fingerprint]) -> None:
         """Distinguish a store that is missing or suddenly empty from one in which nothing was published yet."""
-        url, empty = self._store.url, next(self._store.list(), None) is None
+        url, empty = self._store.url, not listed and next(self._store.list(), None) is None
         if url.startswith("file://") and not folder_of(url).is_dir():
             raise StoreError(
                 f"the folder of the store does not exist: {url}", hint="check store.url, and that the volume is mounted"

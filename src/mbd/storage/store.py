@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from mbd.errors import DataError, MbdError
 from mbd.params.operations import StoreSettings
@@ -58,8 +58,7 @@ class Lock:
         return f"under Object Lock ({self.mode}) until {self.until.isoformat(timespec='seconds')}"
 
 
-@dataclass(frozen=True)
-class StoredObject:
+class StoredObject(NamedTuple):
     """An object in a store."""
 
     name: str
