@@ -18,7 +18,17 @@ from mbd.certificate.log.inclusion import leaf_of
 from mbd.certificate.log.reader import Log
 from mbd.certificate.log.tiles import claim_name
 from mbd.certificate.publish import announce
-from mbd.certificate.state import CertificateEntry, InvalidCertificate, Status, entries, entry, status_of
+from mbd.certificate.replay import read_history
+from mbd.certificate.state import (
+    CertificateEntry,
+    InvalidCertificate,
+    Status,
+    entries,
+    entry,
+    states_in,
+    status_in,
+    status_of,
+)
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.statement import AnyStatement, DeletionStatement, to_payload
 from mbd.records import now
@@ -103,6 +113,19 @@ def test_a_revoked_certificate_is_revoked_for_every_reader_of_the_store(golden_s
 def test_a_new_certificate_takes_the_place_of_the_one_it_names(golden_store: LifecycleStore) -> None:
     newer = golden_store.issue("newer", supersedes=golden_store.digest)
     assert (golden_store.entry().status.state, golden_store.entry(newer).status.state) == ("superseded", "valid")
+
+
+def test_all_states_at_once_are_those_of_one_certificate_after_the_other(golden_store: LifecycleStore) -> None:
+    newer = golden_store.issue("newer", supersedes=golden_store.digest)
+    history = read_history(golden_store.publisher.store, golden_store.publisher.trust)
+    for at, problem in ((now(), None), (now(), "an entry is missing"), (now() + 1000 * DAY, None)):
+        one_by_one = {
+            one.digest: status_in(history, one, at, problem, max_age=None).state
+            for one in history.certificates.values()
+        }
+        assert states_in(history, at, problem) == one_by_one
+        assert one_by_one[golden_store.digest] == "superseded"
+    assert one_by_one[newer] == "overdue"
 
 
 def test_a_statement_can_replace_a_certificate_by_another(golden_store: LifecycleStore) -> None:

@@ -39,9 +39,9 @@ CERTIFICATE_STATES: tuple[CertificateState, ...] = get_args(CertificateState)
 
 _OFFLINE = "only the store it was published in knows (--store URL)"
 _WORDS: dict[CertificateState, str] = {
-    "revoked": "revoked {day}: {reason}",
-    "superseded": "replaced {day} by another certificate",
-    "refuted": "refused by the audit of {day}: {reason}",
+    "revoked": "revoked {time:%Y-%m-%d}: {reason}",
+    "superseded": "replaced {time:%Y-%m-%d} by another certificate",
+    "refuted": "refused by the audit of {time:%Y-%m-%d}: {reason}",
 }
 """what a statement of this effect says; the gravest first"""
 _SHORTEST = 6
@@ -107,8 +107,8 @@ def status_of(
     """
     about = list(about)
     due = reaudit_by(certificate, about)
-    state, reason = next(_states(certificate, about, due, at, problem, outdated))
-    return Status(state=state, reason=reason, reaudit_by=due)
+    state, words, time, reason = next(_states(certificate, about, due, at, problem, outdated))
+    return Status(state=state, reason=words.format(time=time, reason=reason), reaudit_by=due)
 
 
 def _states(
@@ -118,22 +118,24 @@ def _states(
     at: datetime,
     problem: str | None,
     outdated: str | None,
-) -> Iterator[tuple[CertificateState, str]]:
-    """Yield the states that apply and why, the gravest first."""
+) -> Iterator[tuple[CertificateState, str, datetime, str]]:
+    """Yield the states that apply, the gravest first, and why: words, with the time and the reason to put into them."""
     for state, words in _WORDS.items():
         for one in about:
             if one.effect == state:
-                yield state, words.format(day=f"{one.issued:%Y-%m-%d}", reason=one.reason)
+                yield state, words, one.issued, one.reason
     if outdated:
-        yield "outdated", outdated
+        yield "outdated", "{reason}", at, outdated
     if certificate.issued > at + CLOCKS_DIFFER_BY:
-        yield "unknown", f"its signing time is in the future, {certificate.issued:%Y-%m-%d %H:%M:%SZ}"
+        yield "unknown", "its signing time is in the future, {time:%Y-%m-%d %H:%M:%SZ}", certificate.issued, ""
     if problem:
-        yield "unknown", problem
+        yield "unknown", "{reason}", at, problem
     attacked = certificate.scope == "modalities"
     if at > due:
-        yield "overdue", f"it {'was to be attacked again by' if attacked else 'held until'} {due:%Y-%m-%d}"
-    yield "valid", f"{'to be attacked again by' if attacked else 'holds until'} {due:%Y-%m-%d}" + _overruled(about)
+        before = "it was to be attacked again by" if attacked else "it held until"
+        yield "overdue", before + " {time:%Y-%m-%d}", due, ""
+    until = "to be attacked again by" if attacked else "holds until"
+    yield "valid", until + " {time:%Y-%m-%d}{reason}", due, _overruled(about)
 
 
 def _overruled(about: Iterable[StatementFacts]) -> str:
@@ -163,6 +165,22 @@ def status_in(
     outdated = history.model(certificate.model).problem(certificate)
     about = history.about(certificate.digest)
     return status_of(certificate, about, at, problem or history.problem(at, max_age), outdated)
+
+
+def states_in(history: History, at: datetime, problem: str | None) -> dict[str, CertificateState]:
+    """Return the state of each certificate of a history at a time, by digest.
+
+    Args:
+        history: What the log says.
+        at: The time.
+        problem: Why there may be more statements than are known.
+
+    """
+    found = {}
+    for one in history.certificates.values():
+        about, outdated = history.about(one.digest), history.model(one.model).problem(one)
+        found[one.digest] = next(_states(one, about, reaudit_by(one, about), at, problem, outdated))[0]
+    return found
 
 
 # The certificates of a store

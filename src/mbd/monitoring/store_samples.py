@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from mbd.certificate.facts import CertificateFacts, RegistrationFacts, StatementFacts
 from mbd.certificate.history import History
-from mbd.certificate.state import CERTIFICATE_STATES, reaudit_by, status_in
+from mbd.certificate.state import CERTIFICATE_STATES, reaudit_by, states_in
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import OPEN, STATES
 from mbd.monitoring import metrics, record_samples
@@ -96,7 +96,7 @@ def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: R
     history, time = found.history, datetime.fromtimestamp(at, UTC)
     problem = found.log_problem or history.problem(time, found.max_age)
     certificates = list(history.certificates.values())
-    states = {one.digest: status_in(history, one, time, problem, max_age=None).state for one in certificates}
+    states = states_in(history, time, problem)
     counts = Counter((one.model, one.kind, states[one.digest]) for one in certificates)
     for model in {one.model for one in certificates}:
         for kind in KINDS:
