@@ -57,10 +57,28 @@ def test_shares_of_hits() -> None:
 
 
 def test_rows_of_a_group_are_drawn_together() -> None:
-    weights = bootstrap.resample_weights(np.array(["a", "b", "a", "c"]), 50, np.random.default_rng(0))
-    assert (weights[:, 0] == weights[:, 2]).all()
-    assert (weights[:, [0, 1, 3]].sum(1) == 3).all()
-    assert (bootstrap.resample_weights(np.arange(4), 50, np.random.default_rng(0)).sum(1) == 4).all()
+    twice = evidence(np.zeros((20, 1)), unlike_in_a_group, groups=np.repeat(np.arange(10), 2))
+    assert not bootstrap.resampled(twice, AttacksSettings()).any()
+    assert bootstrap.resampled(evidence(np.zeros((20, 1)), unlike_in_a_group), AttacksSettings()).any()
+    assert (bootstrap.resampled(evidence(np.zeros((20, 1)), drawn), AttacksSettings()) == 20).all()
+
+
+def unlike_in_a_group(_: Array, weights: Array) -> Array:
+    return np.asarray(np.abs(weights[:, ::2] - weights[:, 1::2]).sum(1))
+
+
+def drawn(_: Array, weights: Array) -> Array:
+    return np.asarray(weights.sum(1))
+
+
+def test_many_rows_are_weighted_by_few_resamples_at_a_time_with_the_same_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers = evidence(np.arange(60.0)[:, None], groups=np.arange(60) // 3)
+    together = bootstrap.resampled(numbers, AttacksSettings())
+    monkeypatch.setattr(bootstrap, "_MOST_WEIGHTS", 7 * 60)
+    bootstrap._resampled.cache_clear()
+    assert (bootstrap.resampled(numbers, AttacksSettings()) == together).all()
 
 
 def test_rows_that_are_alike_are_worth_no_more_than_one() -> None:

@@ -36,15 +36,8 @@ _FEWEST_UNLIKE = 10
 """differing groups from which on resampling is trusted, or half of all groups"""
 _AT_ONCE = 200
 """resamples that are measured together: as many as a cache holds"""
-
-
-def resample_weights(groups: Array, resamples: int, draw: np.random.Generator) -> Array:
-    """Return how often each row is drawn (resamples × n); `groups` names each row's group."""
-    names = np.unique(groups, return_inverse=True)[1].reshape(-1)
-    count = int(names.max()) + 1
-    drawn = draw.multinomial(count, np.full(count, 1 / count), size=resamples)
-    weights: Array = drawn[:, names].astype(np.float64)
-    return weights
+_MOST_WEIGHTS = 2**21
+"""and as many weights at most, of all rows"""
 
 
 def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
@@ -56,19 +49,36 @@ def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
 
 @lru_cache(maxsize=128)  # a model that m* cannot reach has the same evidence in several measures and variants
 def _resampled(statistic: Statistic, rows: bytes, n: int, units: bytes, resamples: int, seed: int) -> Array:
-    given, weights = np.frombuffer(rows).reshape(n, -1), _weights(units, resamples, seed)
-    values = np.concatenate([statistic(given, weights[i : i + _AT_ONCE]) for i in range(0, resamples, _AT_ONCE)])
+    given, at_once = np.frombuffer(rows).reshape(n, -1), max(1, min(_AT_ONCE, _MOST_WEIGHTS // n))
+    parts = (_weights(units, resamples, seed, start, at_once) for start in range(0, resamples, at_once))
+    values = np.concatenate([statistic(given, weights) for weights in parts])
     values.setflags(write=False)
     return values
 
 
-@lru_cache(maxsize=2)  # most measures are of the same rows, and to draw costs more than to measure
-def _weights(units: bytes, resamples: int, seed: int) -> Array:
-    # The same stream whatever the evidence: two pieces about the same rows get the same weights.
-    draw = stream(seed, "attacks", "bootstrap")
-    weights = resample_weights(np.frombuffer(units, np.int64), resamples, draw)
+@lru_cache(maxsize=12)  # most measures are of the same rows, and to draw costs more than to measure
+def _weights(units: bytes, resamples: int, seed: int, start: int, at_once: int) -> Array:
+    """Return how often each row is drawn by some of the resamples; `units` are the group of each row."""
+    groups, members = _groups(units)
+    weights: Array = _drawn(groups, resamples, seed)[start : start + at_once, members].astype(np.float64)
     weights.setflags(write=False)
     return weights
+
+
+@lru_cache(maxsize=2)
+def _groups(units: bytes) -> tuple[int, Array]:
+    """Return how many groups there are, and the number of each row's."""
+    members = np.unique(np.frombuffer(units, np.int64), return_inverse=True)[1].reshape(-1)
+    return int(members.max()) + 1, members
+
+
+@lru_cache(maxsize=2)
+def _drawn(groups: int, resamples: int, seed: int) -> Array:
+    """Return how often each group is drawn (resamples × groups)."""
+    # The same stream whatever the evidence: two pieces about the same rows get the same weights.
+    draw, shares = stream(seed, "attacks", "bootstrap"), np.full(groups, 1 / groups)
+    sizes = (min(_AT_ONCE, resamples - start) for start in range(0, resamples, _AT_ONCE))
+    return np.concatenate([draw.multinomial(groups, shares, size=size).astype(np.uint16) for size in sizes])
 
 
 def measure_interval(evidence: AttackEvidence, values: Array, params: AttacksSettings) -> Interval:
