@@ -41,7 +41,7 @@ _CONSTANT = 1e-5  # a column that varies less, as a share of its size, is roundi
 
 @dataclass(frozen=True)
 class KernelRidge:
-    """Predictions of ridge for the fit rows by fold, out of fold, and for the scored rows (a column for each target)."""
+    """Predictions of ridge for the fit rows, out of fold, and for the scored rows (a column for each target)."""
 
     out_of_fold: Tensor
     scored: Tensor
@@ -115,7 +115,9 @@ class _Kind:
         """Return the predictions for the scored rows (n × t), fitted on all fit rows with one of the strengths."""
         centre, n = targets.mean(0), len(targets)
         if self.columns is not None:
-            return self.columns[n:] @ _solved(self.columns[:n], targets - centre)[strength] + centre
+            columns = self.columns[:n]
+            solved = torch.cholesky_solve(columns.T @ (targets - centre), _factors(columns.T @ columns)[strength])
+            return self.columns[n:] @ solved + centre
         return self.across @ (self.inverses[strength] @ (targets - centre)) + centre
 
     def out_of_fold(self, wanted: slice) -> Tensor:
@@ -135,22 +137,26 @@ class _Kind:
 
     def _from_columns(self, targets: Tensor) -> Iterator[Tensor]:
         assert self.columns is not None  # noqa: S101 -- only then
-        columns = self.columns[: len(targets)]
-        for held in self.attack_context.held_out:
-            others, known = (torch.cat([x[: held.start], x[held.stop :]]) for x in (columns, targets))
-            yield columns[held] @ _solved(others, known - known.mean(0)) + known.mean(0)
+        columns, held_out = self.columns[: len(targets)], self.attack_context.held_out
+        everything = torch.cat([columns, targets, torch.ones(len(targets), 1)], dim=1)
+        products = torch.stack([everything[held].T @ everything[held] for held in held_out])
+        solved, centres = _solved(products.sum(0) - products, columns.shape[1])
+        for place, held in enumerate(held_out):
+            yield columns[held] @ solved[:, place] + centres[place]
 
 
-def _solved(columns: Tensor, targets: Tensor) -> Tensor:
-    """Return (Φᵀ Φ + λ I)⁻¹ Φᵀ y for each strength."""
-    right = (columns.T @ targets).expand(len(_STRENGTHS), -1, -1)
-    return torch.cholesky_solve(right, _factors(columns.T @ columns))
+def _solved(products: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Return (Φᵀ Φ + λ I)⁻¹ Φᵀ (y − ȳ) for each strength, and ȳ, of the products of (Φ, y, 1); of several such."""
+    centre = products[..., -1:, width:-1] / products[..., -1:, -1:]
+    right = products[..., :width, width:-1] - products[..., :width, -1:] * centre
+    right = right.expand(len(_STRENGTHS), *right.shape)
+    return torch.cholesky_solve(right, _factors(products[..., :width, :width])), centre
 
 
 def _factors(square: Tensor) -> Tensor:
     """Return the Cholesky factor of a matrix plus λ I for each strength."""
-    systems = square.repeat(len(_STRENGTHS), 1, 1)
-    systems.diagonal(dim1=1, dim2=2).add_(torch.tensor(_STRENGTHS)[:, None])
+    systems = square.repeat(len(_STRENGTHS), *[1] * square.ndim)
+    systems.diagonal(dim1=-2, dim2=-1).add_(torch.tensor(_STRENGTHS).view(-1, *[1] * (square.ndim - 1)))
     factors: Tensor = torch.linalg.cholesky(systems)
     return factors
 
