@@ -30,10 +30,10 @@ def test_every_fold_is_predicted_as_by_a_fit_on_the_others(model_workspace: Path
     matrix[:, 0] += 2 * attack_context.attribute.values
     (kind,) = _kinds({"layer": matrix}, attack_context).values()
     assert (kind.columns is not None) == (width == 3)
-    kernel, targets = kind.kernel.double().numpy()[attack_context.fit], _targets(attack_context)[:, wanted]
-    found = kind.out_of_fold(wanted)
+    kernel, targets = kind.kernel.double().numpy(), _targets(attack_context)[:, wanted]
+    found, folds = kind.out_of_fold(wanted), np.sort(attack_context.folds)
     for place, strength in enumerate(_STRENGTHS):
-        expected = refitted(kernel, attack_context.folds, targets.double().numpy(), strength)
+        expected = refitted(kernel, folds, targets.double().numpy(), strength)
         assert found[place].numpy() == pytest.approx(expected, abs=1e-4)
 
 
@@ -42,8 +42,8 @@ def test_scored_rows_are_predicted_from_all_fit_rows(model_workspace: Path, widt
     attack_context = context_of(model_workspace)
     matrix = np.random.default_rng(0).standard_normal((len(attack_context.rows), width)).astype(np.float32)
     (kind,) = _kinds({"layer": matrix}, attack_context).values()
-    kernel, targets = kind.kernel.double(), _targets(attack_context).double()
-    square = kernel[attack_context.fit] + _STRENGTHS[1] * torch.eye(len(targets), dtype=torch.float64)
-    expected = kernel[attack_context.score] @ torch.linalg.solve(square, targets - targets.mean(0)) + targets.mean(0)
-    found = kind.predict(attack_context.score, targets.float(), 1)
+    targets = _targets(attack_context).double()
+    square = kind.kernel.double() + _STRENGTHS[1] * torch.eye(len(targets), dtype=torch.float64)
+    expected = kind.across.double() @ torch.linalg.solve(square, targets - targets.mean(0)) + targets.mean(0)
+    found = kind.predict(targets.float(), 1)
     assert found.numpy() == pytest.approx(expected.numpy(), abs=1e-4)

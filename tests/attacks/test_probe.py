@@ -74,8 +74,8 @@ def test_a_rare_value_is_not_drowned_by_a_common_one(model_workspace: Path) -> N
 
 def test_the_gradient_that_is_written_out_is_the_one_that_torch_records() -> None:
     rng = np.random.default_rng(0)
-    x, f, error = (torch.from_numpy(rng.standard_normal(shape)) for shape in ((3, 50, 16), (3, 50), (3, 50)))
-    weights = _draw_networks(3, 16, rng).double()
+    x, f, error = (torch.from_numpy(rng.standard_normal(shape)) for shape in ((2, 16, 50), (6, 50), (6, 50)))
+    weights = _draw_networks(6, 16, rng).double()
     weights = (weights + torch.from_numpy(rng.standard_normal(weights.shape))).requires_grad_()
     rectified, output = _forward(_parts(weights), x, f)
     (recorded,) = torch.autograd.grad((output * error).sum(), weights)

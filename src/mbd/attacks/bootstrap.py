@@ -220,23 +220,15 @@ def auc(rows: Array, weights: Array) -> Array:
 
 def tpr_at_fpr(rows: Array, weights: Array, fpr: float = 0.01) -> Array:
     """Return the largest share of positives found with at most `fpr` false alarms; columns: truth, score."""
-    positive, negative = _by_score(rows, weights)
-    found = np.cumsum(positive[:, ::-1], axis=1)
-    alarms = np.cumsum(negative[:, ::-1], axis=1)
-    allowed = alarms <= fpr * negative.sum(1, keepdims=True) + 1e-9
-    return _ratio(np.where(allowed, found, 0).max(1), positive.sum(1))
-
-
-def _by_score(rows: Array, weights: Array) -> tuple[Array, Array]:
-    """Return the weight of positives and of negatives at each distinct score, ascending (b × scores each)."""
-    order = np.argsort(rows[:, 1], kind="stable")
-    truth, score = rows[order, 0] > 0, rows[order, 1]
-    starts = np.flatnonzero(np.r_[True, score[1:] != score[:-1]])
-    ordered = weights[:, order]
-    found = ordered * truth, ordered * ~truth
-    if len(starts) == len(score):
-        return found
-    return np.add.reduceat(found[0], starts, axis=1), np.add.reduceat(found[1], starts, axis=1)
+    truth, score = rows[:, 0] > 0, -rows[:, 1]
+    positive, negative = (np.flatnonzero(kind)[np.argsort(score[kind], kind="stable")] for kind in (truth, ~truth))
+    alarms = np.cumsum(weights[:, negative], axis=1)
+    found = np.zeros((len(weights), len(positive) + 1))
+    np.cumsum(weights[:, positive], axis=1, out=found[:, 1:])
+    # A score counts as long as it lies above that of the first negative which is one too many.
+    above = np.append(np.searchsorted(score[positive], score[negative]), len(positive))
+    allowed = (alarms <= fpr * alarms[:, -1:] + 1e-9).sum(1)
+    return _ratio(np.take_along_axis(found, above[allowed][:, None], axis=1)[:, 0], found[:, -1])
 
 
 def _ratio(above: Array, below: Array) -> Array:

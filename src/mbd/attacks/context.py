@@ -55,6 +55,17 @@ class AttackContext:
         return _parts(self.rows.groups[self.fit], _FOLDS, self.draw("folds"))
 
     @cached_property
+    def by_fold(self) -> Array:
+        """Positions of the fit rows, fold after fold."""
+        return self.fit[np.argsort(self.folds, kind="stable")]
+
+    @cached_property
+    def held_out(self) -> list[slice]:
+        """The rows of each fold in `by_fold`."""
+        ends = np.cumsum(np.unique(self.folds, return_counts=True)[1]).tolist()
+        return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+    @cached_property
     def vectors(self) -> Rows:
         """The attacked rows with a vector for each modality."""
         return as_vectors(self.rows)

@@ -46,6 +46,10 @@ class Extraction:
         """The outputs of rows with all they have (n × outputs)."""
         return self.outputs[:, -1]
 
+    def take(self, index: Array) -> "Extraction":
+        """Return the same of some of the rows."""
+        return Extraction(self.masks, self.outputs[index], {name: x[index] for name, x in self.activations.items()})
+
 
 @dataclass(frozen=True)
 class Feeding:
@@ -123,8 +127,9 @@ def _logits(backbone: LoadedBackbone, features: Mapping[str, Array], available: 
     answered = np.ones(len(next(iter(available.values()))), bool)
     if isinstance(backbone, AnswersSome):
         answered = backbone.answered(available)
-    given = {m: x[answered] for m, x in features.items()}
-    scores = backbone.predict(given, {m: bits[answered] for m, bits in available.items()})
+    if not answered.all():
+        features, available = ({m: x[answered] for m, x in given.items()} for given in (features, available))
+    scores = backbone.predict(features, available)
     if scores.ndim > 1:
         scores = np.log(np.maximum(scores, _SMALLEST_PROBABILITY))
     out = np.zeros((len(answered), scores.shape[1] if scores.ndim > 1 else 1), np.float32)

@@ -14,7 +14,8 @@ What the rows of a fold H are predicted from the other folds follows from G = (K
 or, where a kind has few columns Φ (K = Φ Φᵀ), from the smaller matrix: f = Φ (Φᵀ Φ + λ I)⁻¹ Φᵀ y.
 
 Several attacks look at the same layers of a model for different targets, and every model is given the same inputs: what
-was computed of a kind is kept for the next one, for all targets at once.
+was computed of a kind is kept for the next one, for all targets at once. Rows are ordered once: the fit rows fold by
+fold (`AttackContext.by_fold`), then the scored ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,6 +57,7 @@ OWN = slice(1, None)
 """of the targets: the part of m* that the retained modalities do not predict"""
 
 
+@torch.inference_mode()
 def fit_kernels(view: View, wanted: slice, weights: Tensor, attack_context: AttackContext) -> KernelRidge | None:
     """Fit some targets of the fit rows, whose errors count by `weights`; None if nothing varies in the view."""
     kinds = _kinds(view, attack_context)
@@ -65,16 +67,14 @@ def fit_kernels(view: View, wanted: slice, weights: Tensor, attack_context: Atta
     losses = torch.stack([((one - targets) ** 2).sum(-1) * weights for one in predicted])
     chosen, strength = _choose(losses, list(kinds))
     kind, whole = list(kinds.values())[chosen], kinds[list(kinds)[-1]]
-    scored = kind.predict(attack_context.score, targets, strength)
-    fitted, across = (_taken(whole.kernel, rows) for rows in (attack_context.fit, attack_context.score))
-    return KernelRidge(predicted[chosen][strength], scored, fitted, across)
+    return KernelRidge(predicted[chosen][strength], kind.predict(targets, strength), whole.kernel, whole.across)
 
 
 @lru_cache(maxsize=1)
 def _targets(attack_context: AttackContext) -> Tensor:
-    """Return everything that is fitted, of the fit rows (n × t)."""
-    truth = attack_context.attribute.values[attack_context.fit]
-    both = np.column_stack([2 * (truth - truth.mean()), attack_context.own[attack_context.fit]])
+    """Return everything that is fitted, of the fit rows by fold (n × t)."""
+    truth = attack_context.attribute.values[attack_context.by_fold]
+    both = np.column_stack([2 * (truth - truth.mean()), attack_context.own[attack_context.by_fold]])
     return torch.from_numpy(both).float()
 
 
@@ -84,79 +84,79 @@ class _Kind:
 
     layers: int
     """how many layers vary"""
-    kernel: Tensor
-    """rows × fit rows"""
+    whole: Tensor
+    """all rows × fit rows"""
     columns: Tensor | None
-    """rows × columns, if these are few: their products are the kernel"""
+    """all rows × columns, if these are few: their products are the kernel"""
     attack_context: AttackContext
     _kept: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
-    @cached_property
-    def order(self) -> Array:
-        """The positions of the fit rows, ordered by fold."""
-        return np.argsort(self.attack_context.folds, kind="stable")
+    @property
+    def kernel(self) -> Tensor:
+        """Of the fit rows."""
+        return self.whole[: self.whole.shape[1]]
 
-    @cached_property
-    def held_out(self) -> list[slice]:
-        """The rows of each fold, ordered by fold."""
-        ends = np.cumsum(np.unique(self.attack_context.folds, return_counts=True)[1]).tolist()
-        return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    @property
+    def across(self) -> Tensor:
+        """Of the scored rows with the fit rows."""
+        return self.whole[self.whole.shape[1] :]
 
     @cached_property
     def inverses(self) -> Tensor:
-        """G of the fit rows, ordered by fold, for each strength (strengths × n × n)."""
-        square = _taken(_taken(self.kernel, self.attack_context.fit[self.order]), self.order, 1)
-        return torch.cholesky_inverse(_factors(square))
+        """G of the fit rows for each strength (strengths × n × n)."""
+        return torch.cholesky_inverse(_factors(self.kernel))
 
     @cached_property
     def factors(self) -> list[Tensor]:
         """The factor of G_HH of each fold H for each strength."""
-        return [torch.linalg.cholesky(self.inverses[:, held, held]) for held in self.held_out]
+        return [torch.linalg.cholesky(self.inverses[:, held, held]) for held in self.attack_context.held_out]
 
-    def predict(self, rows: Array, targets: Tensor, strength: int) -> Tensor:
-        """Return the predictions for some rows (n × t), fitted on all fit rows with one of the strengths."""
-        centre, fit = targets.mean(0), self.attack_context.fit
+    def predict(self, targets: Tensor, strength: int) -> Tensor:
+        """Return the predictions for the scored rows (n × t), fitted on all fit rows with one of the strengths."""
+        centre, n = targets.mean(0), len(targets)
         if self.columns is not None:
-            columns = _taken(self.columns, fit)
-            return _taken(self.columns, rows) @ _solved(columns, targets - centre)[strength] + centre
-        solved = self.inverses[strength] @ _taken(targets - centre, self.order)
-        return _taken(_taken(self.kernel, rows), self.order, 1) @ solved + centre
+            columns = self.columns[:n]
+            solved = torch.cholesky_solve(columns.T @ (targets - centre), _factors(columns.T @ columns)[strength])
+            return self.columns[n:] @ solved + centre
+        return self.across @ (self.inverses[strength] @ (targets - centre)) + centre
 
     def out_of_fold(self, wanted: slice) -> Tensor:
         """Return the prediction of some targets for each fit row from the other folds (strengths × n × t)."""
         if wanted.start not in self._kept:
-            targets = _taken(_targets(self.attack_context)[:, wanted], self.order)
             left_out = self._from_inverses if self.columns is None else self._from_columns
-            found = torch.cat(list(left_out(targets)), dim=1)
-            self._kept[wanted.start] = torch.empty_like(found).index_copy_(1, torch.from_numpy(self.order), found)
+            self._kept[wanted.start] = torch.cat(list(left_out(_targets(self.attack_context)[:, wanted])), dim=1)
         return self._kept[wanted.start]
 
     def _from_inverses(self, targets: Tensor) -> Iterator[Tensor]:
         """Yield the prediction for each fold."""
         solved = self.inverses @ torch.cat([targets, torch.ones(len(targets), 1)], dim=1)
         solved, of_ones = solved[..., :-1], solved[..., -1:]
-        for held, factor in zip(self.held_out, self.factors, strict=True):
+        for held, factor in zip(self.attack_context.held_out, self.factors, strict=True):
             centre = (targets.sum(0) - targets[held].sum(0)) / (len(targets) - len(targets[held]))
             yield targets[held] - torch.cholesky_solve(solved[:, held] - of_ones[:, held] * centre, factor)
 
     def _from_columns(self, targets: Tensor) -> Iterator[Tensor]:
         assert self.columns is not None  # noqa: S101 -- only then
-        columns = _taken(self.columns, self.attack_context.fit[self.order])
-        for held in self.held_out:
-            others, known = (torch.cat([x[: held.start], x[held.stop :]]) for x in (columns, targets))
-            yield columns[held] @ _solved(others, known - known.mean(0)) + known.mean(0)
+        columns, held_out = self.columns[: len(targets)], self.attack_context.held_out
+        everything = torch.cat([columns, targets, torch.ones(len(targets), 1)], dim=1)
+        products = torch.stack([everything[held].T @ everything[held] for held in held_out])
+        solved, centres = _solved(products.sum(0) - products, columns.shape[1])
+        for place, held in enumerate(held_out):
+            yield columns[held] @ solved[:, place] + centres[place]
 
 
-def _solved(columns: Tensor, targets: Tensor) -> Tensor:
-    """Return (Φᵀ Φ + λ I)⁻¹ Φᵀ y for each strength."""
-    right = (columns.T @ targets).expand(len(_STRENGTHS), -1, -1)
-    return torch.cholesky_solve(right, _factors(columns.T @ columns))
+def _solved(products: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Return (Φᵀ Φ + λ I)⁻¹ Φᵀ (y − ȳ) for each strength, and ȳ, of the products of (Φ, y, 1); of several such."""
+    centre = products[..., -1:, width:-1] / products[..., -1:, -1:]
+    right = products[..., :width, width:-1] - products[..., :width, -1:] * centre
+    right = right.expand(len(_STRENGTHS), *right.shape)
+    return torch.cholesky_solve(right, _factors(products[..., :width, :width])), centre
 
 
 def _factors(square: Tensor) -> Tensor:
     """Return the Cholesky factor of a matrix plus λ I for each strength."""
-    systems = square.repeat(len(_STRENGTHS), 1, 1)
-    systems.diagonal(dim1=1, dim2=2).add_(torch.tensor(_STRENGTHS)[:, None])
+    systems = square.repeat(len(_STRENGTHS), *[1] * square.ndim)
+    systems.diagonal(dim1=-2, dim2=-1).add_(torch.tensor(_STRENGTHS).view(-1, *[1] * (square.ndim - 1)))
     factors: Tensor = torch.linalg.cholesky(systems)
     return factors
 
@@ -193,10 +193,10 @@ def _kinds(view: View, attack_context: AttackContext) -> dict[str, _Kind]:
     kinds = {name: kind for name, kind in all_kinds.items() if kind is not None}
     if len(kinds) > 1:
         layers = sum(kind.layers for kind in kinds.values())
-        kernel = torch.zeros_like(next(iter(kinds.values())).kernel)
+        whole = torch.zeros_like(next(iter(kinds.values())).whole)
         for kind in kinds.values():
-            kernel.add_(kind.kernel, alpha=kind.layers / layers)
-        kinds["all layers"] = _Kind(layers, kernel, None, attack_context)
+            whole.add_(kind.whole, alpha=kind.layers / layers)
+        kinds["all layers"] = _Kind(layers, whole, None, attack_context)
     return kinds
 
 
@@ -215,33 +215,32 @@ class _Matrices(tuple[Array, ...]):
 @lru_cache(maxsize=24)  # the inputs, and all kinds of layers of a model with m* fed and not fed
 def _of_kind(matrices: _Matrices, attack_context: AttackContext) -> _Kind | None:
     """Return the kernel of layers of one kind; None if nothing varies in them."""
-    found = [x for matrix in matrices if (x := _standardised(matrix, attack_context.fit)) is not None]
+    found = [x for matrix in matrices if (x := _standardised(matrix, attack_context)) is not None]
     if not found:
         return None
-    columns = torch.cat([x.div_((x.shape[1] * len(found)) ** 0.5) for x in found], dim=1)
-    narrow = 2 * columns.shape[1] < len(attack_context.fit)
-    kernel = columns @ _taken(columns, attack_context.fit).T
-    return _Kind(len(found), kernel, columns if narrow else None, attack_context)
+    n, shares = len(attack_context.fit), [1 / (x.shape[1] * len(found)) for x in found]
+    whole = torch.zeros(len(found[0]), n)
+    for x, share in zip(found, shares, strict=True):
+        whole.addmm_(x, x[:n].T, alpha=share)
+    narrow = 2 * sum(x.shape[1] for x in found) < n
+    columns = torch.cat([x * share**0.5 for x, share in zip(found, shares, strict=True)], dim=1) if narrow else None
+    return _Kind(len(found), whole, columns, attack_context)
 
 
-def _standardised(matrix: Array, fit: Array) -> Tensor | None:
+def _standardised(matrix: Array, attack_context: AttackContext) -> Tensor | None:
     """Return the columns of a matrix that vary, on the scale of the fit rows; None if none does."""
     x = torch.from_numpy(np.asarray(matrix, np.float32)).flatten(1)
-    fitted = _taken(x, fit)
+    x = x.index_select(0, torch.from_numpy(np.concatenate([attack_context.by_fold, attack_context.score])))
+    fitted = x[: len(attack_context.fit)]
     mean = fitted.mean(0)
-    deviation = (fitted.sub_(mean).square_().sum(0) / (len(fit) - 1)).sqrt_()  # torch.std takes three times as long
-    x = x - mean
+    x.sub_(mean)
+    deviation = (fitted.square().sum(0) / (len(fitted) - 1)).sqrt_()  # torch.std takes three times as long
     varies = deviation > _CONSTANT * (mean.abs() + deviation)
     if not varies.any():
         return None
     if not varies.all():
         x, deviation = x[:, varies], deviation[varies]
     return x.div_(deviation).clamp_(-_REACH, _REACH)
-
-
-def _taken(x: Tensor, index: Array, dim: int = 0) -> Tensor:
-    """Return some rows, or columns, of a matrix; `x[index]` takes them number by number."""
-    return x.index_select(dim, torch.from_numpy(index))
 
 
 def _kind(name: str) -> str:

@@ -26,7 +26,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     rows = attack_context.rows.take(attack_context.score)
     moved, size = np.zeros(len(rows)), np.zeros(len(rows))
     if target_model.entries(rows, attack_context.modality):
-        still = target_model.look(rows, attack_context.modality, fed=True)
+        still = target_model.extract(attack_context.rows, attack_context.modality, fed=True).take(attack_context.score)
         for other in _moved_rows(rows, attack_context):
             now = target_model.look(other, attack_context.modality, fed=True)
             moved = np.maximum(moved, _any_movement(still, now))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from scipy.linalg import eigh
 from torch import Tensor
 from torch.nn import functional
 
@@ -29,9 +30,10 @@ _DECAY = 0.02
 _NEGLIGIBLE = 1e-4
 
 
+@torch.inference_mode()
 def guess(views: Sequence[View], attack_context: AttackContext, name: str) -> list[Array]:
     """Return the prediction of the probe for the scored rows of each view: above 0 for the attribute 1, else for 0."""
-    truth = torch.from_numpy(attack_context.attribute.values[attack_context.fit]).float()
+    truth = torch.from_numpy(attack_context.attribute.values[attack_context.by_fold]).float()
     weights = truth / (2 * truth.mean()) + (1 - truth) / (2 * (1 - truth.mean()))
     starts = [fit_kernels(view, ATTRIBUTE, weights, attack_context) for view in views]
     informed = [start for start in starts if start is not None]
@@ -43,19 +45,18 @@ def _residual(
     starts: Sequence[KernelRidge], truth: Tensor, weights: Tensor, attack_context: AttackContext, name: str
 ) -> list[Array]:
     """Train the networks of all views and folds together; return each view's prediction for the scored rows."""
-    folds = torch.from_numpy(
-        np.equal.outer(np.unique(attack_context.folds), attack_context.folds)
-    )  # held out by each member
+    folds = torch.zeros(len(attack_context.held_out), len(truth), dtype=torch.bool)  # held out by each member
+    for member, held in zip(folds, attack_context.held_out, strict=True):
+        member[held] = True
     k, n = len(folds), len(starts)
-    pairs = [_components(start) for start in starts]
-    x, x_scored = (torch.stack(part).repeat_interleave(k, 0) for part in zip(*pairs, strict=True))
+    x, x_scored = (torch.stack(part) for part in zip(*map(_components, starts), strict=True))
     f, f_scored = (
         torch.stack([part[:, 0] for part in parts]).repeat_interleave(k, 0)
         for parts in ([start.out_of_fold for start in starts], [start.scored for start in starts])
     )
     inside = (~folds).repeat(n, 1) * weights
     inside = inside / inside.sum(1, keepdim=True)
-    network = _draw_networks(n * k, x.shape[2], attack_context.draw("probe", name))
+    network = _draw_networks(n * k, x.shape[1], attack_context.draw("probe", name))
     moments, passed, said = (torch.zeros_like(network), torch.zeros_like(network)), [], []
     parts = _parts(network)
     for step in range(_STEPS + 1):
@@ -82,13 +83,15 @@ def _best_step(held_out: Tensor, truth: Tensor, weights: Tensor) -> Tensor:
 
 
 def _components(start: KernelRidge) -> tuple[Tensor, Tensor]:
-    """Return the first principal components of fit and scored rows, with unit deviation on the fit rows."""
-    values, vectors = torch.linalg.eigh(start.kernel)
-    values, vectors = values[-_COMPONENTS:], vectors[:, -_COMPONENTS:] * np.sqrt(len(start.kernel))
+    """Return the first principal components of fit and scored rows (× rows), with unit deviation on the fit rows."""
+    n = len(start.kernel)
+    found = eigh(start.kernel.numpy(), subset_by_index=(max(n - _COMPONENTS, 0), n - 1), check_finite=False)
+    values, vectors = map(torch.from_numpy, found)
+    vectors *= np.sqrt(n)
     used = values > _NEGLIGIBLE * values[-1]
     scored = start.across @ (vectors / values.clamp(min=1e-12))
     pad = (_COMPONENTS - len(values), 0)
-    return functional.pad(vectors * used, pad), functional.pad(scored * used, pad)
+    return functional.pad(vectors * used, pad).T.contiguous(), functional.pad(scored * used, pad).T.contiguous()
 
 
 def _draw_networks(members: int, inputs: int, draw: np.random.Generator) -> Tensor:
@@ -112,12 +115,16 @@ def _parts(weights: Tensor) -> tuple[Tensor, ...]:
 
 
 def _forward(parts: tuple[Tensor, ...], x: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-    """Return relu(h W_1) and g of each row; weights are multiplied with each other first, which are fewer than rows."""
+    """Return relu(h W_1) and g of each row, all rows side by side; the members of a view (one after the other) share x.
+
+    Weights are multiplied with each other first: they are fewer than rows.
+    """
     a, b, w_in, w_1_out, w_2 = parts
-    through = x @ (w_in @ w_1_out)
-    rectified = through[..., :-1].relu()
-    block = torch.baddbmm(through[..., -1:], rectified, w_2 @ w_1_out[..., -1:])
-    return rectified, torch.addcmul(b, a, f).add_(block[..., 0])
+    first = torch.bmm(w_1_out.mT, w_in.mT).view(len(x), -1, x.shape[1])
+    through = torch.bmm(first, x).view(len(a), _WIDTH + 1, -1)
+    rectified = through[:, :-1].relu()
+    block = torch.baddbmm(through[:, -1:], torch.bmm(w_2, w_1_out[..., -1:]).mT, rectified)
+    return rectified, torch.addcmul(b, a, f).add_(block[:, 0])
 
 
 def _gradient(parts: tuple[Tensor, ...], x: Tensor, f: Tensor, rectified: Tensor, error: Tensor) -> Tensor:
@@ -126,13 +133,14 @@ def _gradient(parts: tuple[Tensor, ...], x: Tensor, f: Tensor, rectified: Tensor
     Written out: of networks this small, to record it costs more than to compute it.
     """
     _, _, w_in, w_1_out, w_2 = parts
-    w_out, of_row = w_1_out[..., -1:], error[..., None]
-    behind = rectified.mT @ of_row  # by W_2 w_out
-    inner = x.mT @ functional.pad(rectified.sign(), (0, 1), value=1.0).mul_(of_row)  # by W_in W_1, and by W_in w_out
-    inner[..., :-1] *= (w_2 @ w_out).mT
-    by_w_1_out = w_in.mT @ inner
-    by_w_1_out[..., -1:] += w_2.mT @ behind
-    by_parts = [inner @ w_1_out.mT, by_w_1_out, behind @ w_out.mT]
+    w_out, of_row = w_1_out[..., -1:], error[:, None]
+    behind = torch.bmm(rectified, of_row.mT)  # by W_2 w_out
+    moved = torch.cat([rectified.sign().mul_(of_row), of_row], dim=1).view(len(x), -1, x.shape[2])
+    inner = torch.bmm(moved, x.mT).view(len(f), _WIDTH + 1, -1)  # by W_in W_1, and by W_in w_out; transposed
+    inner[:, :-1] *= torch.bmm(w_2, w_out)
+    by_w_1_out = torch.bmm(inner, w_in).mT.contiguous()
+    by_w_1_out[..., -1:] += torch.bmm(w_2.mT, behind)
+    by_parts = [torch.bmm(inner.mT, w_1_out.mT), by_w_1_out, torch.bmm(behind, w_out.mT)]
     linear = [(error * f).sum(1, keepdim=True), error.sum(1, keepdim=True)]
     return torch.cat([*linear, *(part.flatten(1) for part in by_parts)], dim=1)
 

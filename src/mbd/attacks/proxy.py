@@ -38,7 +38,7 @@ from mbd.tensors import Array, open_tensors
 
 BAND = 0.08
 TOLERANCE = 0.1
-_AT_ONCE = 32
+_AT_ONCE = 100
 _ROWS = 256
 
 

@@ -77,7 +77,7 @@ def _offered(target_model: TargetModel, attack_context: AttackContext) -> Array:
 
 def _learnt(seen: Extraction, attack_context: AttackContext) -> Array:
     """Return the prediction of ridge from activations for m*'s own part of the scored rows, scaled to fit."""
-    truth = torch.from_numpy(attack_context.own[attack_context.fit]).float()
+    truth = torch.from_numpy(attack_context.own[attack_context.by_fold]).float()
     found = fit_kernels(seen.activations, OWN, torch.ones(len(truth)), attack_context)
     if found is None:
         return np.zeros((len(attack_context.score), truth.shape[1]))

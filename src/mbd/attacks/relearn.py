@@ -131,17 +131,15 @@ def few_shot(kernel: Array, across: Array, *targets: Array) -> list[Array]:
     values, vectors = (part.numpy() for part in torch.linalg.eigh(torch.from_numpy(kernel)))
     values = np.maximum(values, 0)[:, :, None]
     # V diag(λ / (v + λ)) Vᵀ y is what the prediction leaves of y, and its diagonal is 1 − h.
-    left = [strength / (values + strength) for strength in _STRENGTHS.tolist()]
-    apart = [np.maximum(vectors**2 @ share, 1e-6)[:, :, 0] for share in left]
+    left = _STRENGTHS / (values + _STRENGTHS)
+    apart = np.maximum(vectors**2 @ left, 1e-6) ** 2
 
     def predicted(known: Array) -> Array:
         projected = vectors.swapaxes(1, 2) @ known
-        rests = (vectors @ (share * projected) for share in left)
-        errors = [
-            (np.einsum("dkt,dkt->dk", rest, rest) / one_less**2).mean(1)
-            for rest, one_less in zip(rests, apart, strict=True)
-        ]
-        strength = _STRENGTHS[np.argmin(errors, axis=0)][:, None, None]
+        rests = (vectors @ (left[:, :, s, None] * projected) for s in range(len(_STRENGTHS)))
+        squares = np.stack([np.einsum("dkt,dkt->dk", rest, rest) for rest in rests], axis=2)
+        errors = (squares / apart).mean(1)
+        strength = _STRENGTHS[np.argmin(errors, axis=1)][:, None, None]
         guess: Array = across @ (vectors @ (projected / (values + strength)))
         return guess
 

@@ -246,12 +246,12 @@ def prune(tensor: Array, share: float) -> Array:
     count = int(share * tensor.size)
     pruned = np.array(tensor, order="C")
     if count:
-        sizes = np.nan_to_num(np.abs(pruned.reshape(-1)), nan=np.inf, posinf=np.inf)
+        flat = pruned.reshape(-1)
+        sizes = np.fmin(np.abs(flat), np.inf)  # what is no number counts as large
         largest = np.partition(sizes, count - 1)[count - 1]
         smaller = sizes < largest
-        equal = np.flatnonzero(sizes == largest)[: count - int(smaller.sum())]  # the first of those that are equal
-        pruned.reshape(-1)[smaller] = 0
-        pruned.reshape(-1)[equal] = 0
+        smaller[np.flatnonzero(sizes == largest)[: count - int(smaller.sum())]] = True  # the first of equal ones
+        np.copyto(flat, 0, where=smaller)
     return pruned
 
 

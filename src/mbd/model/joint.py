@@ -67,16 +67,15 @@ class JointBackbone:
         self, features: Mapping[str, Array], available: Mapping[str, Array], modality: str
     ) -> dict[str, Array]:
         """Return X̂^m as generated, and what the recomposition makes of B_m(Z) and P^m."""
-        generated = self.reconstruct(features, available)
-        found = {"generator": generated[modality]} if generated else {}
-        if self.network.shape.property_pathway:
-            path = self.network.modality[modality]
-            with torch.inference_mode():
-                translated = path.back_translation(self.network.embed(*self.to_tensors(features, available)))
-                found["back-translation"] = to_array(
-                    path.recomposition(translated + path.property) * path.scale + path.mean
-                )
-        return found
+        network, path, found = self.network, self.network.modality[modality], {}
+        with torch.inference_mode():
+            raw, there = self.to_tensors(features, available)
+            if network.shape.reconstruction:
+                found["generator"] = network.generate(modality, network.standardise(raw, there))
+            if network.shape.property_pathway:
+                translated = path.back_translation(network.embed(raw, there))
+                found["back-translation"] = path.recomposition(translated + path.property)
+            return {name: to_array(x * path.scale + path.mean) for name, x in found.items()}
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Run every network on every row, including those that a prediction skips; return the output of each layer."""
@@ -85,7 +84,8 @@ class JointBackbone:
             raw, there = self.to_tensors(features, available)
             inputs = network.standardise(raw, there)
             generated = {m: network.generate(m, inputs) for m in inputs} if network.shape.reconstruction else {}
-            z = network.fuse(network.complete(inputs, there, generated), there)
+            needed = {m: x for m, x in generated.items() if not there[m].all()}
+            z = network.fuse(network.complete(inputs, there, needed), there)
             network.answer(z, inputs, there)
             if network.shape.property_pathway:
                 for m, path in network.modality.items():
