@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from mbd import logs
+from tests import quick_mbd
+from tests.once import RUN, once
 
 ROOT = Path(__file__).parents[1]
 OF_EXTRAS = {
@@ -50,6 +52,12 @@ def _no_wait_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like a virtual environment, whose `bin/mbd`, `bin/dvc` and `bin/python` need no start-up."""
+    return once(tmp_path_factory, "quick", lambda folder: quick_mbd.start(folder, until=RUN))
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import base64
 import json
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from mbd.files import sha256_file
 from mbd.steps import features
 from tests.digests import path_digest
 from tests.features.dvc_repository import ADDED, STAGE, SampleRepository, isolated
+from tests.quick_mbd import run_mbd
 
 PASSWORD = "s3cret%2Fword"
 
@@ -250,11 +250,10 @@ def test_without_dvc_the_error_names_the_extra(
     assert "[data]" in str(caught.value)
 
 
-def test_the_command_line_fetches_a_revision(origin: RevisionOrigin, tmp_path: Path) -> None:
+def test_the_command_line_fetches_a_revision(origin: RevisionOrigin, tmp_path: Path, quick: Path) -> None:
     out = tmp_path / "out"
-    options = ["--dvc-repo", str(origin.bare), "--dvc-rev", "v1", "--dvc-path", STAGE, "--out", str(out)]
-    main = [sys.executable, "-c", "from mbd.cli import main; main()", "features"]
-    done = subprocess.run([*main, *options], capture_output=True, text=True, check=False)
+    options = ("--dvc-repo", origin.bare, "--dvc-rev", "v1", "--dvc-path", STAGE, "--out", out)
+    done = run_mbd(quick, "features", *options)
     assert done.returncode == 0, done.stderr
     assert "ridge on test" in done.stdout
     assert sha256_file(out / "manifest.json") == origin.first[1]
