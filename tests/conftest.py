@@ -1,8 +1,10 @@
 """Every test runs in an empty folder of its own, so that no `params.yaml`, `build/`, cache or trust file
 of a user affects it."""
 
+import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -37,12 +39,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: no collection of garbage, here or in a fork, need visit them."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fixtures of a module or session begin before those of a test. Runs use the same paths of stores again, and what
     a cache knows of the log at such a path would be of another run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_of_this_python() -> Iterator[None]:
+    """`mbd` and `dvc` are those that are installed beside this Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
         yield
 
 

@@ -140,6 +140,7 @@ def _answer(connection: socket.socket) -> None:
         warnings.simplefilter("error")
     tempfile.tempdir = None  # it was found in another environment
     os.chdir(folder)
+    sys.executable = str(Path(sys.argv[0]).with_name("python"))
     code = _run()
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -170,18 +171,20 @@ def _run() -> int:
 
 
 def _run_python() -> None:
-    """Run what follows `python`: `-m MODULE`, `-c CODE`, `-` or a file."""
-    what, *rest = sys.argv[1:]
-    sys.path.insert(0, str(Path(what).parent.resolve()))
+    """Run what follows `python`: `-m MODULE`, `-c CODE`, `-` or a file; `-P` before it."""
+    what, *rest = sys.argv[2:] if sys.argv[1] == "-P" else sys.argv[1:]
+    if sys.argv[1] != "-P":
+        sys.path.insert(0, str(Path(what).parent.resolve()))
     if what == "-m":
         sys.argv = rest
+        sys.modules.pop(rest[0], None)  # it runs as `__main__`
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     elif what in {"-c", "-"}:
         sys.argv = [what, *rest[what == "-c" :]]
         main = sys.modules["__main__"] = ModuleType("__main__")
         exec(rest[0] if what == "-c" else sys.stdin.read(), vars(main))
     else:
-        sys.argv = sys.argv[1:]
+        sys.argv = [what, *rest]
         runpy.run_path(what, run_name="__main__")
 
 

@@ -4,7 +4,6 @@ import base64
 import json
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from mbd.files import sha256_file
 from mbd.steps import features
 from tests.digests import path_digest
 from tests.features.dvc_repository import ADDED, STAGE, SampleRepository, isolated
+from tests.http_servers import in_background
 from tests.quick_mbd import run_mbd
 
 PASSWORD = "s3cret%2Fword"
@@ -57,9 +57,9 @@ class RevisionOrigin:
 
 
 @pytest.fixture(scope="module")
-def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RevisionOrigin]:
+def origin(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Iterator[RevisionOrigin]:
     base = tmp_path_factory.mktemp("origin")
-    environment = isolated(base)
+    environment = isolated(base, quick)
     repository = SampleRepository.make(base / "repository", environment, str(base / "remote"))
     first = repository.commit(seed=1)
     repository.git("tag", "v1")
@@ -299,11 +299,6 @@ class _PasswordHandler(SimpleHTTPRequestHandler):
 @contextmanager
 def _server(folder: Path) -> Iterator[str]:
     """Serve a folder over HTTP to those who know the password."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_PasswordHandler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    handler = partial(_PasswordHandler, directory=str(folder))
+    with in_background(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        yield f"127.0.0.1:{server.server_port}"

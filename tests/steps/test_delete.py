@@ -341,14 +341,14 @@ def test_a_charge_is_found_again_behind_those_of_others(
     assert record["budget"]["entry"] == entries[0].digest
 
 
-def test_two_processes_operate_as_one(tmp_path: Path) -> None:
+def test_two_processes_operate_as_one(tmp_path: Path, quick: Path) -> None:
     """Three batches of calibration rows: the first process has two of them."""
     rows = "features.source.synthetic.rows={train: 60, valid: 24, test: 24, calibration: 2100}"
     data = synthetic_set(tmp_path / "data", rows)
     model = tiny_model(data, tmp_path / "model")
     delete.run(params(SALIENT), data, model, ["audio"], [], tmp_path / "one")
     given = ("--features", str(data), "--model", str(model), "--modality", "audio", "--set", SALIENT)
-    run_by_two(tmp_path, "delete", *given, "--out", str(tmp_path / "two"))
+    run_by_two(quick, tmp_path, "delete", *given, "--out", str(tmp_path / "two"))
     records = [read_deletion(tmp_path / name) for name in ("one", "two")]
     assert all(record and record.facts["importance"]["rows"] == 2100 for record in records)
     assert path_digest(tmp_path / "one") == path_digest(tmp_path / "two")
