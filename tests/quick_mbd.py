@@ -42,7 +42,8 @@ server.connect({path!r})
 socket.send_fds(server, [b"."], [0, 1, 2])
 server.sendall(json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode())
 server.shutdown(socket.SHUT_WR)
-sys.exit(int(server.recv(8) or os.kill(os.getpid(), 9)))  # a fork that says nothing was killed
+code = int(server.recv(8))
+sys.exit(code if code >= 0 else os.kill(os.getpid(), -code))
 """
 
 
@@ -100,7 +101,7 @@ def serve(path: Path, until: int) -> None:
             import_module(module)
     inspect.getmodule(sys._getframe())  # looks at the file of every module, and remembers them all
     gc.freeze()
-    os.fsync = lambda _: None  # as in the tests themselves
+    os.fsync = lambda fd: None  # as in the tests themselves
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # only their clients wait for the forks
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{path}.new")
@@ -125,7 +126,16 @@ def _lives(process: int) -> bool:
 
 
 def _answer(connection: socket.socket) -> None:
+    """Run a command in a fork, wait for it, and pass on how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if (process := os.fork()) == 0:
+        _run_request(connection)
+    _, status = os.waitpid(process, 0)
+    connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _run_request(connection: socket.socket) -> None:
     _, files, _, _ = socket.recv_fds(connection, 1, 3)
     with connection.makefile("rb") as request:
         sys.argv, folder, environment = json.load(request)
@@ -145,7 +155,6 @@ def _answer(connection: socket.socket) -> None:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    connection.sendall(str(code).encode())
     os._exit(code)
 
 

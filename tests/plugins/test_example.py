@@ -70,7 +70,7 @@ def write_sheet(path: Path) -> None:
 def mbd(quick: Path, folder: Path, path: Path | None, *commands: list[str]) -> subprocess.CompletedProcess[str]:
     """Run commands one after the other, with the packages in `path`."""
     environment = {**os.environ, "PYTHONPATH": str(path or ""), "SHARES": str(folder / "mounted")}
-    words = [quick / "bin" / "python", "-c", RUN_ALL, json.dumps(commands)]
+    words = [f"{quick}/bin/python", "-c", RUN_ALL, json.dumps(commands)]
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

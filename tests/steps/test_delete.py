@@ -514,7 +514,7 @@ def test_the_command_prints_what_it_did(model_workspace: Path, tmp_path: Path) -
 
 def test_wrong_usage_ends_with_2_and_bad_data_with_5(model_workspace: Path, tmp_path: Path, quick: Path) -> None:
     for modality, data, code in (("smell", model_workspace / "data", 2), ("audio", tmp_path, 5)):
-        arguments = ["delete", "--features", data, "--model", model_workspace / "model", "--modality", modality]
-        result = run_mbd(quick, *arguments, "--out", tmp_path / "out")
+        given = ("--features", data, "--model", model_workspace / "model", "--modality", modality)
+        result = run_mbd(quick, "delete", *given, "--out", tmp_path / "out")
         assert result.returncode == code, result.stderr
         assert "Traceback" not in result.stderr

@@ -59,7 +59,7 @@ def test_the_history_has_every_term_for_every_epoch_and_dvclive_the_same(model: 
 
 
 def test_dvc_can_plot_the_history(model: Path, tmp_path: Path, quick: Path) -> None:
-    dvc, target = quick / "bin" / "dvc", model / "live" / "plots" / "metrics" / "total.tsv"
+    dvc, target = f"{quick}/bin/dvc", f"{model}/live/plots/metrics/total.tsv"
     subprocess.run([dvc, "init", "--no-scm", "-q"], cwd=tmp_path, check=True)
     show = [dvc, "plots", "show", "--json", target]
     result = subprocess.run(show, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -9,8 +9,8 @@ def run_by_two(quick: Path, folder: Path, *arguments: str) -> None:
     """Run `mbd` in `folder`, and see that it ends well and that only one of the two says so."""
     result = subprocess.run(
         [
-            *(quick / "bin" / "python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-            *("--no-python", quick / "bin" / "mbd", *arguments),
+            *(f"{quick}/bin/python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+            *("--no-python", f"{quick}/bin/mbd", *arguments),
         ],
         capture_output=True,
         text=True,
