@@ -22,6 +22,8 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from copy import deepcopy
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -99,6 +101,7 @@ def serve(path: Path, until: int) -> None:
     with warnings.catch_warnings(action="error"):
         for module in [*_HEAVY, *(name for name in ours if not name.startswith(_UNUSED))]:
             import_module(module)
+    _read_yaml_once()
     inspect.getmodule(sys._getframe())  # looks at the file of every module, and remembers them all
     gc.freeze()
     os.fsync = lambda fd: None  # as in the tests themselves
@@ -115,6 +118,14 @@ def serve(path: Path, until: int) -> None:
                     _answer(connection)
                 connection.close()
     shutil.rmtree(path.parent)
+
+
+def _read_yaml_once() -> None:
+    """Let DVC, which reads the parameters seven times for each stage, parse the same text once."""
+    from dvc.utils.serialize import _yaml
+
+    parse = cache(_yaml.parse_yaml)
+    _yaml.parse_yaml = lambda *given, **options: deepcopy(parse(*given, **options))
 
 
 def _lives(process: int) -> bool:
