@@ -11,6 +11,7 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import shutil
 import signal
 import socket
@@ -137,12 +138,18 @@ def _lives(process: int) -> bool:
 
 
 def _answer(connection: socket.socket) -> None:
-    """Run a command in a fork, wait for it, and pass on how it ended."""
+    """Run a command in a fork and pass on how it ended; a program that is killed takes its fork along."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if (process := os.fork()) == 0:
         _run_request(connection)
+    first_end = select.poll()
+    first_end.register(os.pidfd_open(process), select.POLLIN)
+    first_end.register(connection, 0)  # tells only that the program is gone
+    if connection.fileno() in dict(first_end.poll()):
+        os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
-    connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+    with suppress(BrokenPipeError):
+        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
 
