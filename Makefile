@@ -49,7 +49,7 @@ demo: $(STAMP) ## the story over HTTP: a server, a worker and a client on this m
 	@python deploy/demo.py
 
 test: $(STAMP) ## all tests that need no server
-	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto --dist worksteal -m 'not services and not cluster'
+	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto --dist worksteal --ignore=tests/integration --ignore=tests/cluster
 
 test-bare: ## the auditor's install, without torch, kfp, dvc and boto3: certificates, storage, golden files
 	$(PYTHON) -m venv $(VENV)-bare

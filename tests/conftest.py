@@ -1,8 +1,10 @@
 """Every test runs in an empty folder of its own, so that no `params.yaml`, `build/`, cache or trust file
 of a user affects it."""
 
+import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from mbd import logs
+from tests import quick_mbd
+from tests.once import RUN, once
 
 ROOT = Path(__file__).parents[1]
 OF_EXTRAS = {
@@ -35,6 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: no collection of garbage, here or in a fork, need visit them."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fixtures of a module or session begin before those of a test. Runs use the same paths of stores again, and what
@@ -45,11 +55,25 @@ def _no_cache_of_an_earlier_run(tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _programs_of_this_python() -> Iterator[None]:
+    """`mbd` and `dvc` are those that are installed beside this Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _no_wait_for_the_disk() -> Iterator[None]:
     """What a killed process has written is there without it, and no test cuts the power."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like a virtual environment, whose `bin/mbd`, `bin/dvc` and `bin/python` need no start-up."""
+    return once(tmp_path_factory, "quick", lambda folder: quick_mbd.start(folder, until=RUN))
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from mbd.cli import group
 from mbd.files import read_json
-from tests.quick_mbd import quick_mbd
 
 REPOSITORY = Path(__file__).parents[1]
 RELEASE = "release/dvc.yaml"
@@ -45,7 +44,7 @@ def merge(tree: dict[str, object], change: dict[str, object]) -> dict[str, objec
 class Project:
     """A clone of this repository with small parameters."""
 
-    def __init__(self, folder: Path, venv: Path) -> None:
+    def __init__(self, folder: Path, quick: Path) -> None:
         self.folder = folder
         folder.mkdir()
         for name in ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", RELEASE):
@@ -62,7 +61,7 @@ class Project:
         self.change(SMALL)
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "DVC_"))},
-            "PATH": os.pathsep.join([str(venv / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join([str(quick / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "HOME": str(folder),
             "DVC_NO_ANALYTICS": "1",
             "DVC_SITE_CACHE_DIR": str(folder / ".site"),
@@ -96,9 +95,8 @@ class Project:
 
 
 @pytest.mark.long
-def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(tmp_path: Path) -> None:
-    with quick_mbd(tmp_path / "venv") as venv:
-        check_the_life_of(Project(tmp_path / "clone", venv))
+def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(tmp_path: Path, quick: Path) -> None:
+    check_the_life_of(Project(tmp_path / "clone", quick))
 
 
 def check_the_life_of(project: Project) -> None:

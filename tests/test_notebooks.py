@@ -101,10 +101,11 @@ def test_every_notebook_is_tested() -> None:
 @pytest.mark.long
 @every_notebook
 def test_it_runs_from_top_to_bottom_and_leaves_nothing_behind(
-    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, quick: Path
 ) -> None:
     for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(variable, str(tmp_path_factory.mktemp("jupyter")))
+    monkeypatch.setattr(sys, "executable", f"{quick}/bin/python")  # a kernel is started by it
     notebook = executed(committed(name), tmp_path)
     assert problems(notebook) == []
     assert [sentence for sentence in SAID[name] if sentence not in printed(notebook)] == []

@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_mbd import run_mbd
 from tests.report.statements import SmallAuthority
 
-
-def mbd(*arguments: str | Path, seed: str = "0") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from mbd.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONHASHSEED": seed},
-    )
+MBD = (sys.executable, "-c", "from mbd.cli import main; main()")
 
 
 @pytest.fixture(scope="module")
@@ -28,22 +21,30 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> SmallAuthority:
 def test_a_page_has_the_same_bytes_in_every_process(authority: SmallAuthority, tmp_path: Path) -> None:
     bundle = authority.publish("certified")
     for seed in ("1", "2"):
-        done = mbd("report", bundle, "--out", tmp_path / f"{seed}.html", seed=seed)
+        done = subprocess.run(
+            [*MBD, "report", bundle, "--out", tmp_path / f"{seed}.html"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONHASHSEED": seed},
+        )
         assert done.returncode == 0, done.stderr
         assert done.stdout.endswith("writing it has verified nothing\n")
     assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
 
 
-def test_pages_of_a_store(authority: SmallAuthority, tmp_path: Path) -> None:
+def test_pages_of_a_store(authority: SmallAuthority, tmp_path: Path, quick: Path) -> None:
     authority.publish("exact")
-    done = mbd("report", "--store", authority.url, "--out", tmp_path / "site", "--trust", authority.trust_file)
+    done = run_mbd(
+        quick, "report", "--store", authority.url, "--out", tmp_path / "site", "--trust", authority.trust_file
+    )
     assert done.returncode == 0, done.stderr
     assert f"open {tmp_path}/site/index.html" in done.stdout
     assert (tmp_path / "site" / "index.html").is_file()
 
 
-def test_either_a_bundle_or_a_store(authority: SmallAuthority, tmp_path: Path) -> None:
+def test_either_a_bundle_or_a_store(authority: SmallAuthority, tmp_path: Path, quick: Path) -> None:
     for arguments in ([], [str(tmp_path), "--store", authority.url]):
-        done = mbd("report", *arguments, "--out", tmp_path / "x.html")
+        done = run_mbd(quick, "report", *arguments, "--out", tmp_path / "x.html")
         assert done.returncode == 2
         assert "give either a BUNDLE or --store URL" in done.stderr

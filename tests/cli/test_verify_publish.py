@@ -1,7 +1,6 @@
 """`mbd publish` and `mbd verify` as a user runs them, in processes of their own."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from mbd.files import sha256_file
 from mbd.formats.statement import CERTIFICATE
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
+from tests.quick_mbd import run_mbd
 
 HEAVY = ("torch", "boto3", "scipy", "sklearn", "matplotlib", "dvc", "kfp", "dp_accounting", "transformers", "h5py")
 
@@ -26,23 +26,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     return authority
 
 
-def mbd(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from mbd.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-    )
-
-
 def settings(authority: CertificateAuthority) -> list[str]:
     return [part for setting in authority.settings for part in ("--set", setting)]
 
 
-def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority, tmp_path: Path, quick: Path) -> None:
     url, out, model = f"file://{tmp_path}/store", tmp_path / "published", authority.model_workspace.deletion("exact")
-    done = mbd(
+    done = run_mbd(
+        quick,
         *("publish", authority.bundle("exact"), "--model", model, "--store", url, "--out", out),
         *settings(authority),
     )
@@ -51,22 +42,23 @@ def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority
     assert f"anyone can verify it: mbd verify {url}/certificates/{digest}" in done.stdout
     assert "this store has no Object Lock" in done.stdout
     for source in ((out, "--store", url), (url,)):
-        done = mbd("verify", *source, "--model", model, "--trust", authority.trust_file)
+        done = run_mbd(quick, "verify", *source, "--model", model, "--trust", authority.trust_file)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.startswith(f"VERIFIED: certificate {digest}\n")
         assert f"trust file {authority.trust_file}, fingerprint {fingerprint(authority.trust.digest)}\n" in done.stdout
         assert "audio deleted from sentiment by the method exact: exact, ε = 0, δ = 0" in done.stdout
-    done = mbd("verify", out, "--offline", "--trust", authority.trust_file)
+    done = run_mbd(quick, "verify", out, "--offline", "--trust", authority.trust_file)
     assert done.returncode == 0
     assert done.stdout.startswith(f"AUTHENTIC, STANDING UNKNOWN: certificate {digest}; no model was given\n")
-    done = mbd("verify", out, "--offline", "--trust", authority.trust_file, "--json")
+    done = run_mbd(quick, "verify", out, "--offline", "--trust", authority.trust_file, "--json")
     verdict = json.loads(done.stdout)
     assert verdict["decision"] == "authentic"
     assert verdict["summary"].endswith("; no model was given")
     assert (verdict["model"], verdict["store"]) == (None, None)
     assert (verdict["trust"], verdict["trust_file"]) == (authority.trust.digest, str(authority.trust_file))
     assert {check["outcome"] for check in verdict["checks"]} == {"passed", "not checkable"}
-    reproduced = mbd(
+    reproduced = run_mbd(
+        quick,
         *(
             "verify",
             out,
@@ -77,20 +69,22 @@ def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority
             "--reproduce",
             "--features",
             authority.model_workspace.folder / "data",
-        )
+        ),
     )
     assert reproduced.returncode == 0, reproduced.stdout
     assert "bit for bit" in reproduced.stdout
 
 
-def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateAuthority, tmp_path: Path) -> None:
-    done = mbd("verify", authority.bundle("exact"), "--offline")
+def test_what_is_not_verified_ends_with_4_and_the_reason(
+    authority: CertificateAuthority, tmp_path: Path, quick: Path
+) -> None:
+    done = run_mbd(quick, "verify", authority.bundle("exact"), "--offline")
     assert done.returncode == 4
     assert done.stdout.startswith("FAILED: certificate ")
     assert "there is no trust file" in done.stdout
     assert "Do not rely on this certificate." in done.stdout
     (tmp_path / CERTIFICATE).write_text("{}")
-    done = mbd("verify", tmp_path, "--offline", "--trust", authority.trust_file, "--json")
+    done = run_mbd(quick, "verify", tmp_path, "--offline", "--trust", authority.trust_file, "--json")
     assert done.returncode == 4
     assert json.loads(done.stdout)["decision"] == "failed"
 
@@ -105,8 +99,8 @@ def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateA
         (["publish", "nowhere", "--model", "nowhere"], 5, "there is no readable trust file"),
     ],
 )
-def test_wrong_usage_is_an_error(arguments: list[str], code: int, said: str) -> None:
-    done = mbd(*arguments)
+def test_wrong_usage_is_an_error(arguments: list[str], code: int, said: str, quick: Path) -> None:
+    done = run_mbd(quick, *arguments)
     assert done.returncode == code, done.stderr
     assert said in done.stderr
 

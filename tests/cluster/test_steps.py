@@ -60,7 +60,7 @@ def test_training_in_a_pod_has_the_bytes_of_the_command_line(kubernetes: Cluster
 
 
 def test_two_pods_train_together_with_the_bytes_of_two_processes(
-    kubernetes: Cluster, state: Path, tmp_path: Path
+    kubernetes: Cluster, state: Path, tmp_path: Path, quick: Path
 ) -> None:
     """The environment is the one that torchrun or Kubeflow's Trainer gives to each process."""
     common = [{"name": "WORLD_SIZE", "value": "2"}, {"name": "MASTER_PORT", "value": "29500"}]
@@ -76,7 +76,7 @@ def test_two_pods_train_together_with_the_bytes_of_two_processes(
     ends = [kubernetes.ended(WHERE, name, 240) for name in ("rank-0", "rank-1")]
     assert [phase for phase, _ in ends] == ["Succeeded", "Succeeded"], ends
     joint_data(tmp_path / "set")
-    run_by_two(tmp_path, *TRAIN, "--out", "two")
+    run_by_two(quick, tmp_path, *TRAIN, "--out", "two")
     assert path_digest(state / "two") == path_digest(tmp_path / "two")
 
 

@@ -1,34 +1,27 @@
 """Every command in the handbook and the README works, page by page, from top to bottom."""
 
-import os
-import shutil
-from collections.abc import Iterator
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.docs.blocks import PYTHON, RUN, blocks, pages_with
-from tests.docs.workspace import Workspace, workspace_to_copy
-from tests.quick_mbd import quick_mbd
+from tests.docs.workspace import Workspace
+from tests.once import once
 
 
 @pytest.fixture(scope="module")
-def venv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with quick_mbd(tmp_path_factory.mktemp("quick") / "venv") as folder:
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, venv: Path) -> Path:
-    """The workspace after `make run`, made once for all workers of this run."""
-    mine = tmp_path_factory.getbasetemp()
-    return workspace_to_copy((mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "handbook", venv)
+def prepared(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Path:
+    """The workspace after `make run`."""
+    return (
+        once(tmp_path_factory, "handbook", lambda folder: Workspace(folder / "workspace", quick).fill()) / "workspace"
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", pages_with(RUN, PYTHON), ids=lambda page: page.name)
-def test_a_reader_can_follow(page: Path, prepared: Path, venv: Path, tmp_path: Path) -> None:
-    shutil.copytree(prepared, tmp_path / "workspace", symlinks=True)
-    workspace = Workspace(tmp_path / "workspace", venv)
+def test_a_reader_can_follow(page: Path, prepared: Path, quick: Path, tmp_path: Path) -> None:
+    subprocess.run(["cp", "-a", prepared, tmp_path], check=True)
+    workspace = Workspace(tmp_path / "workspace", quick)
     for block in blocks(page, RUN, PYTHON):
         workspace.run(block)

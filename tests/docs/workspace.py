@@ -1,6 +1,5 @@
 """A small workspace in which the commands of the handbook run: a clone with few rows, where `make run` has run once."""
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -81,16 +80,3 @@ class Workspace:
             timeout=_SECONDS,
         )
         assert done.returncode == 0, f"{place} ends with {done.returncode}\n{script}\n{done.stdout[-6000:]}"
-
-
-def workspace_to_copy(shared: Path, venv: Path) -> Path:
-    """Return the workspace that pages copy; of several processes with one `shared` folder, one makes it."""
-    shared.mkdir(parents=True, exist_ok=True)
-    with (shared / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (shared / "done").exists():
-            shutil.rmtree(shared / "workspace", ignore_errors=True)
-            (shared / "workspace").mkdir()
-            Workspace(shared / "workspace", venv).fill()
-            (shared / "done").touch()
-    return shared / "workspace"

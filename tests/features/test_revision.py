@@ -3,9 +3,7 @@
 import base64
 import json
 import shutil
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -26,6 +24,8 @@ from mbd.files import sha256_file
 from mbd.steps import features
 from tests.digests import path_digest
 from tests.features.dvc_repository import ADDED, STAGE, SampleRepository, isolated
+from tests.http_servers import in_background
+from tests.quick_mbd import run_mbd
 
 PASSWORD = "s3cret%2Fword"
 
@@ -57,9 +57,9 @@ class RevisionOrigin:
 
 
 @pytest.fixture(scope="module")
-def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RevisionOrigin]:
+def origin(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Iterator[RevisionOrigin]:
     base = tmp_path_factory.mktemp("origin")
-    environment = isolated(base)
+    environment = isolated(base, quick)
     repository = SampleRepository.make(base / "repository", environment, str(base / "remote"))
     first = repository.commit(seed=1)
     repository.git("tag", "v1")
@@ -250,11 +250,10 @@ def test_without_dvc_the_error_names_the_extra(
     assert "[data]" in str(caught.value)
 
 
-def test_the_command_line_fetches_a_revision(origin: RevisionOrigin, tmp_path: Path) -> None:
+def test_the_command_line_fetches_a_revision(origin: RevisionOrigin, tmp_path: Path, quick: Path) -> None:
     out = tmp_path / "out"
-    options = ["--dvc-repo", str(origin.bare), "--dvc-rev", "v1", "--dvc-path", STAGE, "--out", str(out)]
-    main = [sys.executable, "-c", "from mbd.cli import main; main()", "features"]
-    done = subprocess.run([*main, *options], capture_output=True, text=True, check=False)
+    options = ("--dvc-repo", origin.bare, "--dvc-rev", "v1", "--dvc-path", STAGE, "--out", out)
+    done = run_mbd(quick, "features", *options)
     assert done.returncode == 0, done.stderr
     assert "ridge on test" in done.stdout
     assert sha256_file(out / "manifest.json") == origin.first[1]
@@ -300,11 +299,6 @@ class _PasswordHandler(SimpleHTTPRequestHandler):
 @contextmanager
 def _server(folder: Path) -> Iterator[str]:
     """Serve a folder over HTTP to those who know the password."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_PasswordHandler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    handler = partial(_PasswordHandler, directory=str(folder))
+    with in_background(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        yield f"127.0.0.1:{server.server_port}"

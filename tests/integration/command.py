@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 
@@ -12,7 +11,7 @@ def mbd(
     """Run a command with `environment` on top of the process's own, without credentials of the process's own."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     return subprocess.run(
-        [sys.executable, "-c", "from mbd.cli import main; main()", *map(str, arguments)],
+        ["mbd", *map(str, arguments)],
         cwd=folder,
         env=inherited | environment,
         capture_output=True,

@@ -60,9 +60,11 @@ def test_what_steps_on_one_machine_share_is_encrypted_by_modality(
 
 
 @pytest.fixture
-def repository(artifacts: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SampleRepository:
+def repository(
+    artifacts: ArtifactWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: Path
+) -> SampleRepository:
     """A DVC repository whose remote and history hold encrypted feature files only."""
-    found = isolated(tmp_path / "machine")
+    found = isolated(tmp_path / "machine", quick)
     for name, value in found.items():
         monkeypatch.setenv(name, value)
     repository = SampleRepository.make(tmp_path / "repository", found, str(tmp_path / "remote"))

@@ -1,6 +1,5 @@
 """Delivery to a Pushgateway that is unreachable or refuses, and to textfiles. (Service tests push to a real one.)"""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +11,7 @@ from mbd.monitoring import metrics
 from mbd.monitoring.delivery import PushError, push, write_textfile
 from mbd.monitoring.samples import Samples
 from mbd.params.operations import MonitoringSettings
+from tests.http_servers import in_background
 from tests.integration.servers.process import free_port
 from tests.monitoring.page import ExporterPage
 
@@ -46,14 +46,8 @@ class Refusing(BaseHTTPRequestHandler):
 
 @contextmanager
 def refusing_gateway() -> Iterator[tuple[str, Seen]]:
-    with Gateway() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", server.seen
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_background(Gateway()) as server:
+        yield f"http://127.0.0.1:{server.server_port}", server.seen
 
 
 def success(at: float) -> Samples:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any, cast
 from urllib.parse import parse_qs, urlparse
+
+from tests.http_servers import in_background
 
 API = "/apis/v2beta1"
 _PAGE = 2
@@ -141,12 +142,6 @@ def kubeflow_server() -> Iterator[Kubeflow]:
     """Serve on loopback."""
     kubeflow = Kubeflow()
     handler = type("Handler", (_Handler,), {"kubeflow": kubeflow})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with in_background(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         kubeflow.url = f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield kubeflow
-        finally:
-            server.shutdown()
-            thread.join()
+        yield kubeflow

@@ -57,8 +57,8 @@ def by_command_line(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with quick_tasks(tmp_path_factory.mktemp("quick") / "venv"):
+def _quick_tasks(quick: Path) -> Iterator[None]:
+    with quick_tasks(quick):
         yield
 
 

@@ -67,10 +67,10 @@ def write_sheet(path: Path) -> None:
                 writer.writerow([f"{split}_{n}", f"{split}-speaker-{n // 3}", split, round(label, 4), *cells])
 
 
-def mbd(folder: Path, path: Path | None, *commands: list[str]) -> subprocess.CompletedProcess[str]:
+def mbd(quick: Path, folder: Path, path: Path | None, *commands: list[str]) -> subprocess.CompletedProcess[str]:
     """Run commands one after the other, with the packages in `path`."""
     environment = {**os.environ, "PYTHONPATH": str(path or ""), "SHARES": str(folder / "mounted")}
-    words = [sys.executable, "-c", RUN_ALL, json.dumps(commands)]
+    words = [f"{quick}/bin/python", "-c", RUN_ALL, json.dumps(commands)]
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -86,12 +86,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory, installed: Path, quick: Path) -> Path:
     """A folder in which the whole chain has run."""
     folder = tmp_path_factory.mktemp("workspace")
     write_sheet(folder / "clips.sheet")
     (folder / "params.yaml").write_text(json.dumps(PARAMS))
-    done = mbd(folder, installed, *CHAIN)
+    done = mbd(quick, folder, installed, *CHAIN)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -127,29 +127,29 @@ def test_the_attack_of_the_package_is_in_the_evidence_and_in_the_certificate(wor
     assert "neighbours" in (workspace / "bundle" / "report.md").read_text()
 
 
-def test_the_certificate_is_in_the_store_of_the_package(workspace: Path, installed: Path) -> None:
+def test_the_certificate_is_in_the_store_of_the_package(workspace: Path, installed: Path, quick: Path) -> None:
     assert any((workspace / "mounted" / "lab" / "certificates").rglob("certificate.json"))
     trust = str(workspace / "build" / "keys" / "trust.json")
     words = ["verify", "share://lab/certificates", "--model", "deleted", "--trust", trust]
-    done = mbd(workspace, installed, words)
+    done = mbd(quick, workspace, installed, words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("VERIFIED")
 
 
-def test_verification_needs_no_code_of_the_package(workspace: Path, tmp_path: Path) -> None:
+def test_verification_needs_no_code_of_the_package(workspace: Path, tmp_path: Path, quick: Path) -> None:
     store = f"file://{workspace}/mounted/lab/certificates"
     trust = str(workspace / "build" / "keys" / "trust.json")
     model = str(workspace / "deleted")
-    done = mbd(tmp_path, None, ["verify", store, "--model", model, "--trust", trust, "--json"])
+    done = mbd(quick, tmp_path, None, ["verify", store, "--model", model, "--trust", trust, "--json"])
     assert done.returncode == 0, done.stdout + done.stderr
     outcomes = {check["name"]: check["outcome"] for check in json.loads(done.stdout)["checks"]}
     assert outcomes["input shapes"] == "passed"  # they are the shapes of the reference
     assert outcomes["modality removed"] == "passed"
 
 
-def test_a_built_in_method_works_on_a_backbone_that_asks_for_it(workspace: Path, installed: Path) -> None:
+def test_a_built_in_method_works_on_a_backbone_that_asks_for_it(workspace: Path, installed: Path, quick: Path) -> None:
     words = ["delete", "--features", "features", "--model", "model", "--modality", "audio", "--out", "dropped"]
-    done = mbd(workspace, installed, [*words, "--set", "deletion.method=exact"])
+    done = mbd(quick, workspace, installed, [*words, "--set", "deletion.method=exact"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert (
         read(workspace / "dropped" / "model.json")["sha256"] == read(workspace / "reference" / "model.json")["sha256"]
@@ -166,14 +166,16 @@ def test_a_built_in_method_works_on_a_backbone_that_asks_for_it(workspace: Path,
         ("features.source.kind=shet", "features.source.kind"),
     ],
 )
-def test_wrong_options_are_refused_with_their_key(workspace: Path, installed: Path, setting: str, key: str) -> None:
-    done = mbd(workspace, installed, ["params", "--set", setting])
+def test_wrong_options_are_refused_with_their_key(
+    workspace: Path, installed: Path, setting: str, key: str, quick: Path
+) -> None:
+    done = mbd(quick, workspace, installed, ["params", "--set", setting])
     assert done.returncode == ExitCode.USAGE
     assert f"key: {key}\n" in done.stderr
 
 
-def test_parameters_that_name_a_package_say_what_is_missing_without_it(workspace: Path) -> None:
-    done = mbd(workspace, None, ["params"])
+def test_parameters_that_name_a_package_say_what_is_missing_without_it(workspace: Path, quick: Path) -> None:
+    done = mbd(quick, workspace, None, ["params"])
     assert done.returncode == ExitCode.USAGE
     assert "there is no source named 'sheet'" in done.stderr
     assert "params.yaml" in done.stderr

@@ -17,11 +17,13 @@ def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
 
 
 @pytest.fixture(scope="session")
-def first_estate(model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory) -> PurgeWorkspace:
+def first_estate(
+    model_workspace: ModelWorkspace, tmp_path_factory: pytest.TempPathFactory, quick: Path
+) -> PurgeWorkspace:
     """A repository whose data has been pushed to a folder; tests work in copies of it."""
     folder = tmp_path_factory.mktemp("workspace")
     purge_workspace = PurgeWorkspace.make(
-        model_workspace, folder, {"backup": "../../remote"}, environment=isolated(folder / "machine")
+        model_workspace, folder, {"backup": "../../remote"}, environment=isolated(folder / "machine", quick)
     )
     purge_workspace.repository.dvc("push", "--quiet")
     return purge_workspace
@@ -36,11 +38,11 @@ def purge_workspace(first_estate: PurgeWorkspace, tmp_path: Path, alone: dict[st
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: Path) -> dict[str, str]:
     """Restrict git, DVC and the search of temporary folders to the folder of the test."""
     temporary = tmp_path / "machine" / "tmp"
     temporary.mkdir(parents=True)
-    environment = isolated(tmp_path / "machine") | {"TMPDIR": str(temporary)}
+    environment = isolated(tmp_path / "machine", quick) | {"TMPDIR": str(temporary)}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))

@@ -4,11 +4,12 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.http_servers import in_background
 
 KEY = b"k" * 32
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -60,11 +61,5 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def receiving(port: int = 0) -> Iterator[Receiver]:
-    with Receiver(port) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_background(Receiver(port)) as server:
+        yield server

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tests.serving.waiting import wait_until
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     monkeypatch.setenv("MBD_WEBHOOK_SECRET", SECRET)
-    monkeypatch.setattr(Webhook, "first_pause", 0.05)
+    monkeypatch.setattr(Webhook, "__init__", partialmethod(Webhook.__init__, first_pause=0.05))
     with receiving() as receiver:
         yield receiver
 
@@ -29,16 +30,10 @@ def hooked(tmp_path: Path, receiver: Receiver) -> Site:
     return Site.make(tmp_path, f"serving.webhooks=[{receiver.url}]", "serving.poll_seconds=0.1")
 
 
-def quick(client: SiteClient) -> SiteClient:
-    for webhook in client.service.webhooks:
-        webhook.first_pause = 0.05
-    return client
-
-
 def started(client: SiteClient) -> SiteClient:
     """Wait until the webhook has noted from when on it receives events."""
     wait_until(lambda: list(client.site.golden.private.list("webhooks/")))
-    return quick(client)
+    return client
 
 
 def submitted(site: Site, minutes_ago: int) -> None:
@@ -96,7 +91,6 @@ def test_what_was_not_delivered_is_delivered_after_a_restart(
     while_stopped = hooked.golden.request_store.submit("sentiment", ["audio"], due_days=3).id
     receiver.statuses = []
     with hooked.client() as client:
-        quick(client)
         wait_until(lambda: len(receiver.events) == 2 and not client.service.webhooks[0].pending())
     assert {event["request"] for event in receiver.events} == {before, while_stopped}
     with hooked.client() as client:  # nothing is sent twice
@@ -122,7 +116,7 @@ def test_events_can_be_replayed_from_a_time_on(hooked: Site, receiver: Receiver)
 
 def test_two_servers_on_one_store_deliver_everything(hooked: Site, receiver: Receiver) -> None:
     with hooked.client() as one, hooked.client() as other:
-        started(one), quick(other)
+        started(one)
         ids = {one.submit().json()["id"] for _ in range(5)} | {other.submit().json()["id"] for _ in range(5)}
         wait_until(lambda: {event["request"] for event in receiver.events} == ids)
 
@@ -147,7 +141,6 @@ def test_an_invalid_state_is_made_again(hooked: Site, receiver: Receiver) -> Non
     (stored,) = hooked.golden.private.list("webhooks/")
     (hooked.golden.folder / "store" / "private" / stored.name).write_bytes(b"{}")
     with hooked.client() as client:
-        quick(client)
         wait_until(lambda: hooked.golden.private.read(stored.name) != b"{}")
         client.submit()
         wait_until(lambda: len(receiver.events) == 1)

@@ -6,12 +6,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import rfc8785
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tests.http_servers import in_background
 
 
 class KmsServer(ThreadingHTTPServer):
@@ -63,12 +64,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def running_kms(*keys: str) -> Iterator[KmsServer]:
-    server = KmsServer(*keys)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with in_background(KmsServer(*keys)) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -1,11 +1,9 @@
 """The step `delete`: the folder it leaves, for every method, and what it refuses."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from tests.deletion.models import home_with_models
 from tests.digests import path_digest
 from tests.evaluation.models import tiny_model
 from tests.features.build import synthetic_set
+from tests.quick_mbd import run_mbd
 from tests.training.two_processes import run_by_two
 
 SALIENT = "deletion.surgery.cut=false"
@@ -239,21 +238,21 @@ delete.run(load_params(None, sys.argv[5:]), Path(sys.argv[2]), Path(sys.argv[3])
 LEDGERS = (*CERTIFIED, "deletion.ledgers=ledgers")
 
 
-def kill(model_workspace: Path, folder: Path, moment: str) -> None:
+def kill(quick: Path, model_workspace: Path, folder: Path, moment: str) -> None:
     """Run a certified deletion in `folder` that is killed at a moment."""
     arguments = [moment, str(model_workspace / "data"), str(model_workspace / "model"), "out", *LEDGERS]
     result = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, text=True, cwd=folder
+        [quick / "bin" / "python", "-c", KILLED, *arguments], check=False, capture_output=True, text=True, cwd=folder
     )
     assert result.returncode == -signal.SIGKILL, result.stderr
 
 
 @pytest.fixture(scope="module")
-def killed(model_workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def killed(quick: Path, model_workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """For each moment, the folder in which a certified deletion was killed then."""
     folders = {moment: tmp_path_factory.mktemp("killed") for moment in ("model saved", "folder in place")}
     for moment, folder in folders.items():
-        kill(model_workspace, folder, moment)
+        kill(quick, model_workspace, folder, moment)
     return folders
 
 
@@ -342,14 +341,14 @@ def test_a_charge_is_found_again_behind_those_of_others(
     assert record["budget"]["entry"] == entries[0].digest
 
 
-def test_two_processes_operate_as_one(tmp_path: Path) -> None:
+def test_two_processes_operate_as_one(tmp_path: Path, quick: Path) -> None:
     """Three batches of calibration rows: the first process has two of them."""
     rows = "features.source.synthetic.rows={train: 60, valid: 24, test: 24, calibration: 2100}"
     data = synthetic_set(tmp_path / "data", rows)
     model = tiny_model(data, tmp_path / "model")
     delete.run(params(SALIENT), data, model, ["audio"], [], tmp_path / "one")
     given = ("--features", str(data), "--model", str(model), "--modality", "audio", "--set", SALIENT)
-    run_by_two(tmp_path, "delete", *given, "--out", str(tmp_path / "two"))
+    run_by_two(quick, tmp_path, "delete", *given, "--out", str(tmp_path / "two"))
     records = [read_deletion(tmp_path / name) for name in ("one", "two")]
     assert all(record and record.facts["importance"]["rows"] == 2100 for record in records)
     assert path_digest(tmp_path / "one") == path_digest(tmp_path / "two")
@@ -513,16 +512,9 @@ def test_the_command_prints_what_it_did(model_workspace: Path, tmp_path: Path) -
         assert part in result.output
 
 
-def test_wrong_usage_ends_with_2_and_bad_data_with_5(model_workspace: Path, tmp_path: Path) -> None:
-    script = "from mbd.cli import main; main()"
+def test_wrong_usage_ends_with_2_and_bad_data_with_5(model_workspace: Path, tmp_path: Path, quick: Path) -> None:
     for modality, data, code in (("smell", model_workspace / "data", 2), ("audio", tmp_path, 5)):
-        arguments = ["delete", "--features", data, "--model", model_workspace / "model", "--modality", modality]
-        result = subprocess.run(
-            [sys.executable, "-c", script, *map(str, arguments), "--out", str(tmp_path / "out")],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONWARNINGS": "error"},
-        )
+        given = ("--features", data, "--model", model_workspace / "model", "--modality", modality)
+        result = run_mbd(quick, "delete", *given, "--out", tmp_path / "out")
         assert result.returncode == code, result.stderr
         assert "Traceback" not in result.stderr

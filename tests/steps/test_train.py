@@ -3,7 +3,6 @@
 import csv
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from mbd.files import read_json
 from mbd.params import Params, load_params
 from mbd.steps import train
 from tests.digests import path_digest
+from tests.quick_mbd import run_mbd
 from tests.training.build import SMALL, joint_data
 
 JOINT = load_params(None, SMALL)
@@ -58,21 +58,20 @@ def test_the_history_has_every_term_for_every_epoch_and_dvclive_the_same(model: 
         assert [float(row[term]) for row in live] == [float(row[term]) for row in rows]
 
 
-def test_dvc_can_plot_the_history(model: Path, tmp_path: Path) -> None:
-    script = "import sys; from dvc.cli import main; sys.exit(main(sys.argv[1:]))"
-    target = ["plots", "show", "--json", str(model / "live" / "plots" / "metrics" / "total.tsv")]
-    subprocess.run([sys.executable, "-c", script, "init", "--no-scm", "-q"], cwd=tmp_path, check=True)
-    result = subprocess.run(
-        [sys.executable, "-c", script, *target], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+def test_dvc_can_plot_the_history(model: Path, tmp_path: Path, quick: Path) -> None:
+    dvc, target = f"{quick}/bin/dvc", f"{model}/live/plots/metrics/total.tsv"
+    subprocess.run([dvc, "init", "--no-scm", "-q"], cwd=tmp_path, check=True)
+    show = [dvc, "plots", "show", "--json", target]
+    result = subprocess.run(show, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert len(json.loads(result.stdout)["data"]) == 1
 
 
-def test_the_command_in_another_process_writes_the_same_bytes(data: Path, model: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from mbd.cli import main; main()", "train", "--features", str(data)]
-    command += ["--out", str(tmp_path / "again"), *(part for s in SMALL for part in ("--set", s))]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+def test_the_command_in_another_process_writes_the_same_bytes(
+    data: Path, model: Path, tmp_path: Path, quick: Path
+) -> None:
+    settings = [part for s in SMALL for part in ("--set", s)]
+    result = run_mbd(quick, "train", "--features", data, "--out", tmp_path / "again", *settings, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "test, seed 0" in result.stdout
     assert result.stderr.splitlines()[0] == f"model written to {tmp_path / 'again'}"

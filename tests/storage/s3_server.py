@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Lock
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from tests.http_servers import in_background
 
 BUCKET = "bucket"
 CREDENTIALS = {
@@ -136,12 +138,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """Run a server."""
-    server = S3Server()
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with in_background(S3Server()) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

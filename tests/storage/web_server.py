@@ -8,12 +8,13 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
-from threading import Thread
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from tests.http_servers import in_background
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -74,14 +75,8 @@ def serving(folder: Path, certificate: Path | None = None) -> Iterator[tuple[str
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with in_background(server):
         yield f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}", server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def self_signed(file: Path) -> Path:

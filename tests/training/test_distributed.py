@@ -34,11 +34,11 @@ def test_every_row_is_one_process_s(rows: int, size: int) -> None:
     ],
     ids=["joint", "a module"],
 )
-def test_two_processes_give_the_loss_curve_of_one(tmp_path: Path, own: list[str]) -> None:
+def test_two_processes_give_the_loss_curve_of_one(tmp_path: Path, quick: Path, own: list[str]) -> None:
     data, settings = joint_data(tmp_path / "set"), [*SETTINGS, *own]
     train.run(load_params(None, settings), data, tmp_path / "one")
     given = [part for setting in settings for part in ("--set", setting)]
-    run_by_two(tmp_path, "train", "--features", str(data), "--out", str(tmp_path / "two"), *given)
+    run_by_two(quick, tmp_path, "train", "--features", str(data), "--out", str(tmp_path / "two"), *given)
     one, two = (_history(tmp_path / name / "history.csv") for name in ("one", "two"))
     np.testing.assert_allclose(two, one, rtol=2e-5, atol=1e-6)
     (_, alone), (_, together) = (load_model(tmp_path / name) for name in ("one", "two"))

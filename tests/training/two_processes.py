@@ -2,16 +2,15 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 
-def run_by_two(folder: Path, *arguments: str) -> None:
+def run_by_two(quick: Path, folder: Path, *arguments: str) -> None:
     """Run `mbd` in `folder`, and see that it ends well and that only one of the two says so."""
     result = subprocess.run(
         [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python"),
-            *(str(Path(sys.executable).with_name("mbd")), *arguments),
+            *(f"{quick}/bin/python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+            *("--no-python", f"{quick}/bin/mbd", *arguments),
         ],
         capture_output=True,
         text=True,

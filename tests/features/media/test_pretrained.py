@@ -3,7 +3,6 @@
 import http.server
 import json
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from mbd.features.media.frozen import load_model, load_tokenizer
 from mbd.features.media.pretrained import encoder_files, encoder_folder
 from mbd.files import sha256_file
 from tests.features.media.build import write_text_encoder
+from tests.http_servers import in_background
 
 KEY = "features.source.media.text_encoder"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -148,14 +148,8 @@ def loopback_hub(folder: Path) -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", fetched
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_background(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)) as server:
+        yield f"http://127.0.0.1:{server.server_port}", fetched
 
 
 def test_a_pinned_encoder_is_fetched_once_and_without_pickles(
