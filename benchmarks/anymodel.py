@@ -4,7 +4,7 @@
 2. Saliency in closed form is faster than by vmap.
 3. Surgery takes less than half of training again without the modality; exact deletion, where the reference is there,
    less than a tenth.
-4. The attack suite takes no longer than three trainings.
+4. The attack suite takes little longer than a training at most.
 5. From 1 to 10 to 100 million parameters (`--scale`), probing, saliency and activations take about as long for each
    million, within a factor of three. The attack suite on a few rows (extraction, quantised and pruned variants,
    relearning, old weights put back) takes less for each million. Memory grows no faster than the parameters do.
@@ -37,6 +37,7 @@ from mbd.deletion.saliency import saliency
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.features import Shape
+from mbd.model import probing
 from mbd.model.checkpoint import load_model
 from mbd.model.contract import Architecture, example
 from mbd.model.examples.late_fusion import LateFusion
@@ -73,6 +74,12 @@ def settings() -> Params:
     )
 
 
+def as_first(work: Callable[[], object]) -> float:
+    """Return the CPU time without what probing keeps of earlier calls, as in a process of its own."""
+    probing._probe.cache_clear()
+    return seconds(work)
+
+
 def compare() -> None:
     params = settings()
     with tempfile.TemporaryDirectory() as temporary:
@@ -81,9 +88,9 @@ def compare() -> None:
         train.run(params, root / "features", root / "model")
         training = seconds(lambda: train.run(params, root / "features", root / "reference", (GONE,)))
         data, (record, tensors) = FeatureSet.open(root / "features"), load_model(root / "model")
-        probing = seconds(lambda: probe(architecture_of(record), GONE))
+        probed = as_first(lambda: probe(architecture_of(record), GONE))
         print(f"training without {GONE}: {training:.1f} s for {EPOCHS} epochs")
-        print(f"probing / one epoch: {probing / (training / EPOCHS):.2f} (claim: less than 5)")
+        print(f"probing / one epoch: {probed / (training / EPOCHS):.2f} (claim: less than 5)")
         split = data.split("calibration")
         closed = seconds(lambda: saliency(ModuleCalibration.of(record, tensors, split), [GONE]))
         gradients = "mbd.deletion.gradients"
@@ -94,15 +101,15 @@ def compare() -> None:
             by_vmap = seconds(lambda: saliency(ModuleCalibration.of(record, tensors, split), [GONE]))
         print(f"saliency, closed form / vmap: {closed / by_vmap:.2f} on {len(split)} rows (claim: less than 1)")
         before = ModelBefore(record, tensors, data)
-        cut = seconds(lambda: surgery.delete(REQUEST, before, params))
+        cut = as_first(lambda: surgery.delete(REQUEST, before, params))
         given = ModelBefore(record, tensors, data, load_model(root / "reference"))
-        released = seconds(lambda: exact.delete(REQUEST, given, params))
+        released = as_first(lambda: exact.delete(REQUEST, given, params))
         print(f"surgery / training again: {cut / training:.2f} (claim: less than 0.5)")
         print(f"exact with a reference / training again: {released / training:.3f} (claim: less than 0.1)")
         delete.run(params, root / "features", root / "model", [GONE], [], root / "deleted")
         audit = open_audit(root / "features", root / "model", root / "deleted", root / "reference", [GONE])
-        suite = seconds(lambda: run_suite(audit, params.attacks))
-        print(f"attack suite / training: {suite / training:.2f} (claim: at most 3)")
+        suite = as_first(lambda: run_suite(audit, params.attacks))
+        print(f"attack suite / training: {suite / training:.2f} (claim: at most 1.2)")
 
 
 def one_size(millions: int) -> None:
