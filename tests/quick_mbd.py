@@ -182,6 +182,7 @@ def _folders(environment: Mapping[str, str]) -> list[str]:
 
 def _run() -> int:
     program = Path(sys.argv[0]).name
+    sys.modules["__main__"] = ModuleType("__main__")  # processes that it starts must not look for the server's
     try:
         if program == "python":
             _run_python()
@@ -208,8 +209,7 @@ def _run_python() -> None:
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     elif what in {"-c", "-"}:
         sys.argv = [what, *rest[what == "-c" :]]
-        main = sys.modules["__main__"] = ModuleType("__main__")
-        exec(rest[0] if what == "-c" else sys.stdin.read(), vars(main))
+        exec(rest[0] if what == "-c" else sys.stdin.read(), vars(sys.modules["__main__"]))
     else:
         sys.argv = [what, *rest]
         runpy.run_path(what, run_name="__main__")
