@@ -6,6 +6,7 @@ It is a real S3: it checks signatures, keeps Object Lock and decides conditional
 import json
 import secrets
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,10 @@ rgw_data = {folder}/rgw
 rgw_frontends = beast endpoint={address}
 rgw_thread_pool_size = 32
 """
+
+_NOT_SENT = "problem getting command descriptions from mon"
+"""what `ceph` says if a monitor that is still starting refused it before it could send its command"""
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,11 @@ def rados_gateway(folder: Path, address: str | None = None) -> Iterator[S3]:
     ceph = ["--conf", str(config)]
 
     def call(*command: str) -> str:
-        done = subprocess.run([*command, *ceph], capture_output=True, text=True, timeout=60, check=False)
+        for _ in range(_ATTEMPTS):
+            done = subprocess.run([*command, *ceph], capture_output=True, text=True, timeout=60, check=False)
+            if _NOT_SENT not in done.stderr:
+                break
+            time.sleep(0.5)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
         return done.stdout
