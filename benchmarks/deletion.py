@@ -3,10 +3,10 @@
 1. Saliency in closed form takes at most 1/20 of vmap(grad) and of a loop over the rows, and at most twice one forward
    and backward pass over the same rows.
 2. At the size of MOSEI (`--mosei`) surgery is at least 50 times faster than training again without the modality (270
-   in the paper, where training takes hours instead of minutes; two thirds of a surgery are what its record states of
-   Algorithm 1), and exact deletion at least 1,000 times at any size. A certified deletion is mostly its fine-tuning,
-   and at least 3 times faster. To forget three subjects exactly, the modules that have seen the modality (4 of 7) are
-   trained again: always faster than training everything, by how much depends on the modality.
+   in the paper, where training takes hours instead of minutes), and exact deletion at least 1,000 times at any size. A
+   certified deletion is mostly its fine-tuning, and at least 3 times faster. To forget three subjects exactly, the
+   modules that have seen the modality (4 of 7) are trained again: always faster than training everything, by how much
+   depends on the modality.
 3. From 1× to 8× the width the cost of a parameter stays flat, and peak memory grows with the parameters, not the rows.
 """
 
