@@ -7,7 +7,7 @@ with those of the model before.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -149,7 +149,7 @@ def refilled(cut: ModuleCut, split: Split) -> dict[str, Array]:
         part.reset_running_stats()
         part.momentum = None  # the mean over all batches
         part.train()
-    _run(backbone, split)
+    _run(backbone, split, tuple(cut.record.inputs))
     return to_tensor_dict(backbone.module)
 
 
@@ -162,8 +162,10 @@ def refuse_other_predictions(record: ModelRecord, tensors: Mapping[str, Array], 
     """
     if not cut.same_function:
         return
-    before = _run(from_tensors(record, tensors), split, tuple(cut.record.modalities))
-    after = _run(from_tensors(cut.record, cut.tensors), split)
+    retained = tuple(cut.record.inputs)
+    before, after = (
+        _run(from_tensors(*model), split, retained) for model in ((record, tensors), (cut.record, cut.tensors))
+    )
     change = float(np.abs(before - after).max())
     if not change <= _CLOSE * max(float(np.abs(before).max()), 1.0):
         raise DataError(
@@ -174,12 +176,15 @@ def refuse_other_predictions(record: ModelRecord, tensors: Mapping[str, Array], 
         )
 
 
-def _run(backbone: ModuleBackbone, split: Split, only: tuple[str, ...] | None = None) -> Array:
-    """Return predictions for the first rows of a split that have one of the model's modalities."""
-    rows = split.take(slice(_ROWS))
-    names = [m for m in (only or tuple(rows.features)) if m in backbone.architecture.modalities]
-    given = rows.take(np.any([rows.available[m] for m in names], axis=0))
-    return backbone.predict(given.inputs(names), {m: given.available[m] for m in names})
+def _run(backbone: ModuleBackbone, split: Split, retained: tuple[str, ...]) -> Array:
+    """Return predictions for the first rows of a split that have a retained modality, given these and no others.
+
+    A module of fixed shape would take the deleted modality too, and a split has it: its statistics must not be filled
+    from it.
+    """
+    rows = replace(split, modalities=retained).take(slice(_ROWS))
+    given = rows.take(np.any(list(rows.available.values()), axis=0))
+    return backbone.predict(given.inputs(), given.available)
 
 
 def _zeroed(left: Mapping[str, Array], plain: Mapping[str, Array], original: Mapping[str, Array]) -> dict[str, Array]:
