@@ -3,7 +3,6 @@
 import html
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -51,9 +50,9 @@ def check_plain(text: str) -> None:
     assert shown == words(f"before {printable(text)} after {printable(text)} {printable(text)}")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_is_shown_and_becomes_no_markup(text: str) -> None:
-    check_plain(text)
+def test_hostile_text_is_shown_and_becomes_no_markup() -> None:
+    for text in HOSTILE:
+        check_plain(text)
 
 
 @given(st.text(alphabet=st.sampled_from("ab1 #*_~`[]()!<>&|\\-+=.:/\n\twW:"), max_size=24))
@@ -62,11 +61,11 @@ def test_any_text_is_shown_and_becomes_no_markup(text: str) -> None:
     check_plain(text)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_no_text_leaves_its_table_cell(text: str) -> None:
-    page = rendered(table(["name", "value"], [[escape(text), "1"]]))
-    assert page.count("<td") == 2
-    assert "<a" not in page and "<img" not in page and "<script" not in page
+def test_no_text_leaves_its_table_cell() -> None:
+    for text in HOSTILE:
+        page = rendered(table(["name", "value"], [[escape(text), "1"]]))
+        assert page.count("<td") == 2, text
+        assert "<a" not in page and "<img" not in page and "<script" not in page, text
 
 
 def test_code_has_no_way_to_end_early() -> None:

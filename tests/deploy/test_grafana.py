@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mbd.monitoring.metrics import ALL
 from tests.deploy.queries import selectors
 from tests.deploy.test_prometheus import RECORDED
@@ -47,11 +45,10 @@ def test_labels_exist() -> None:
             assert labels <= LABELS.get(name, {"model", "modality"}), query
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_has_a_title_a_query_and_the_chosen_source(panel: dict[str, Any]) -> None:
-    assert panel["title"]
-    assert panel["targets"]
-    assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
+def test_a_panel_has_a_title_a_query_and_the_chosen_source() -> None:
+    for panel in PANELS:
+        assert panel["title"]
+        assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}, panel["title"]
 
 
 def test_panels_do_not_overlap() -> None:
