@@ -1,13 +1,14 @@
 """Any PyTorch module as a model that is stored and loaded: its factory, its weights, and what each tensor could see.
 
 Training reads all modalities for every tensor, so each `sees` all of them; `belongs_to` comes from
-:mod:`mbd.model.probing`. A model of fixed shape is built for all modalities also where it takes fewer.
+:mod:`mbd.model.probing`. A model of fixed shape is built for all modalities also where it takes fewer; those
+that its record does not list are closed (:func:`from_tensors`).
 """
 
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -46,8 +47,18 @@ _PARAMETRISED = re.compile(r"(^|.*\.)parametrizations\.([^.]+)\..+$")
 class ModuleBackbone:
     """A module with its weights: numpy in, numpy out."""
 
-    def __init__(self, module: nn.Module, architecture: Architecture, task: Task) -> None:
+    def __init__(
+        self, module: nn.Module, architecture: Architecture, task: Task, *, closed: Collection[str] = ()
+    ) -> None:
+        """Describe a module with its weights; `closed` modalities are absent for it, whatever is passed in."""
         self.module, self.architecture, self.task = module.eval(), architecture, task
+        self._closed = frozenset(closed)
+        if self._closed:
+            # before the hook that fills absent modalities with zeros
+            module.register_forward_pre_hook(lambda _, given: (given[0], self._open(given[1])), prepend=True)
+
+    def _open(self, available: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {m: torch.zeros_like(bits) if m in self._closed else bits for m, bits in available.items()}
 
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
         """Return scores (n), or class probabilities (n × classes)."""
@@ -76,7 +87,7 @@ class ModuleBackbone:
         given = {name: to_tensor(x) for name, x in features.items()}
         there = {m: torch.from_numpy(np.array(bits, bool)) for m, bits in available.items()}
         with torch.inference_mode():
-            found = own(*zeros_where_absent(self.architecture.modalities, given, there))
+            found = own(*zeros_where_absent(self.architecture.modalities, given, self._open(there)))
         return {"generator": to_array(found[modality])} if modality in found else {}
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
@@ -179,8 +190,15 @@ def spec_of(architecture: Architecture, training: Mapping[str, Any]) -> dict[str
     return spec.to_plain()
 
 
-def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> ModuleBackbone:
+def from_tensors(record: ModelRecord, tensors: Mapping[str, Array], *, closed: bool = True) -> ModuleBackbone:
     """Build the module that `record` describes around its weights.
+
+    Args:
+        record: Of the model.
+        tensors: Its weights.
+        closed: Whether what a fixed shape is built for and the model does not take (a modality that was deleted, or
+            that training never had) is absent whatever is passed in. Without it, the module is what somebody has who
+            has the file: it can be fed that too.
 
     Raises:
         DataError: The factory does not build a module that these weights fit.
@@ -190,7 +208,8 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> ModuleBac
     warn_of_other_source(architecture, record.spec["source"])
     module = architecture.build()
     load_state(module, tensors, record.backbone)
-    return ModuleBackbone(module.requires_grad_(False), architecture, record.task)
+    not_taken = [m for m in architecture.modalities if m not in record.inputs] if closed else ()
+    return ModuleBackbone(module.requires_grad_(False), architecture, record.task, closed=not_taken)
 
 
 def warn_of_other_source(architecture: Architecture, source: object) -> None:
