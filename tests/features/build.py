@@ -90,3 +90,17 @@ def shaped_set(folder: Path, *settings: str, sizes: dict[str, int] | None = None
     file = write_npz(folder.with_suffix(".npz"), shaped_arrays(sizes))
     features.run(load_params(None, [f"features.source.path={file}", *settings]), folder)
     return folder
+
+
+def mixed_set(folder: Path, *settings: str, sizes: dict[str, int] | None = None) -> Path:
+    """Write a small FeatureSet of three classes: token ids, sequences, images and vectors, which have a blank."""
+    arrays = shaped_arrays(sizes)
+    for split in sizes or SIZES:
+        mood = arrays[f"{split}_labels"]
+        rng = np.random.default_rng([len(mood), len(split), 4])
+        arrays[f"{split}_body sensors"] = (mood[:, None] + rng.standard_normal((len(mood), 5))).astype(np.float32)
+        arrays[f"{split}_labels"] = np.array(["calm", "so so", "upset"])[np.digitize(mood, (-0.7, 0.7))]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    file = write_npz(folder.with_suffix(".npz"), arrays)
+    features.run(load_params(None, [f"features.source.path={file}", *settings]), folder)
+    return folder

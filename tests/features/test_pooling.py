@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.features import pooling
-from mbd.features.pooling import pool
+from mbd.features.pooling import as_vectors, pool
+from mbd.features.rows import Rows
 
 A, B, ZERO = [1.0, 2.0], [3.0, -4.0], [0.0, 0.0]
 MEAN = [2.0, -1.0]
@@ -66,3 +67,26 @@ def test_chunks_and_types_give_what_a_loop_gives(seed: int, rows: int, frames: i
         pooled = pool(sequences)
     np.testing.assert_allclose(pooled.vectors, expected, rtol=1e-6, atol=1e-7)
     assert pooled.vectors.dtype == np.float32
+
+
+def test_each_modality_becomes_a_vector_beside_vectors_that_stay() -> None:
+    rng = np.random.default_rng(0)
+    rows = Rows.of(
+        ["a", "b", "c"],
+        np.zeros(3),
+        {
+            "vector": rng.standard_normal((3, 5), dtype=np.float32),
+            "frames": np.array([[A, B], [A, ZERO], [B, B]], np.float32),
+            "image": np.full((3, 2, 9, 4), 7, np.uint8),
+            "tokens": np.array([[1, 2, 257], [4, 0, 0], [5, 5, 5]]),
+        },
+        lengths={"frames": np.array([2, 1, 2]), "tokens": np.array([3, 1, 3])},
+    )
+    vectors = as_vectors(rows)
+    assert vectors.features["vector"] is rows.features["vector"]
+    assert vectors.features["frames"].tolist() == [[*MEAN, 1, 3], [*A, 0, 0], [*B, 0, 0]]
+    assert vectors.features["image"].tolist() == [[7.0] * 2 * 8 * 4] * 3
+    shares = vectors.features["tokens"]
+    assert shares.shape == (3, 256)
+    np.testing.assert_allclose([shares[0, 1], shares[0, 2], shares[1, 4], shares[2, 5]], [2 / 3, 1 / 3, 1, 1])
+    assert not vectors.lengths

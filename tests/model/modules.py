@@ -159,3 +159,34 @@ class FixedVectors(nn.Module):
         del available
         scores: Tensor = self.out(torch.cat([encoder(features[m]) for m, encoder in self.encoders.items()], dim=1))
         return scores
+
+
+class EveryKind(nn.Module):
+    """Modalities of any names and kinds, each by an encoder for its kind, added up."""
+
+    def __init__(self, modalities: Mapping[str, Shape], outputs: int, hidden: int = 6) -> None:
+        super().__init__()
+        self.shapes = dict(modalities)
+        first = {
+            m: nn.Embedding(s.vocabulary or 0, hidden)
+            if s.kind == "tokens"
+            else nn.Conv2d(s.width, hidden, 3)
+            if s.kind == "image"
+            else nn.Linear(s.width, hidden)
+            for m, s in modalities.items()
+        }
+        self.encoders = nn.ModuleDict(first)
+        self.out = nn.ModuleDict({m: nn.Linear(hidden, outputs) for m in modalities})
+
+    def forward(self, features: Tensors, available: Tensors) -> Tensor:
+        scores = []
+        for m, shape in self.shapes.items():
+            x = features[m] / 255 if shape.kind == "image" else features[m]
+            x = self.encoders[m](x)
+            if shape.has_lengths:
+                inside = torch.arange(shape.size[0], device=x.device) < features[f"{m}_lengths"][:, None]
+                x = (x * inside[..., None]).sum(1) / inside.sum(1, keepdim=True)
+            elif shape.kind == "image":
+                x = x.mean((2, 3))
+            scores.append(self.out[m](torch.tanh(x)) * available[m][:, None])
+        return torch.stack(scores).sum(0)

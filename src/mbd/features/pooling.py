@@ -126,9 +126,9 @@ def as_vectors(rows: Rows) -> Rows:
     Of a sequence: mean and deviation over its frames. Of an image: each channel's mean in each of up to 8 × 8 parts. Of
     token ids: the share of each of 256 residues of the ids.
     """
-    if all(kind_of(x) == "vector" for x in rows.features.values()):
-        return rows
-    features = {m: _in_blocks(x, rows.lengths.get(m)) for m, x in rows.features.items()}
+    features = {
+        m: x if kind_of(x) == "vector" else _in_blocks(x, rows.lengths.get(m)) for m, x in rows.features.items()
+    }
     return replace(rows, features=features, lengths={})
 
 
@@ -148,13 +148,11 @@ def _vectors(array: Array, lengths: Array | None) -> Array:
         areas = np.outer(np.diff([*rows, array.shape[2]]), np.diff([*columns, array.shape[3]]))
         means: Array = (sums / areas).reshape(n, -1).astype(np.float32)
         return means
-    assert lengths is not None  # noqa: S101 -- sequences and token ids have lengths
+    lengths = np.full(n, array.shape[1]) if lengths is None else lengths
     inside, count = within(lengths, array.shape[1]), np.maximum(lengths, 1)[:, None].astype(np.float32)
     if kind == "tokens":
         places = (np.arange(n)[:, None] * _RESIDUES + array % _RESIDUES)[inside]
         return (np.bincount(places, minlength=n * _RESIDUES).reshape(n, -1) / count).astype(np.float32)
-    if kind == "sequence":
-        mean = np.einsum("ntd,nt->nd", array, inside, dtype=np.float64) / count
-        squares = np.einsum("ntd,ntd,nt->nd", array, array, inside, dtype=np.float64) / count
-        return np.hstack([mean, np.sqrt(np.maximum(squares - mean**2, 0))]).astype(np.float32)
-    return array
+    mean = np.einsum("ntd,nt->nd", array, inside, dtype=np.float64) / count
+    squares = np.einsum("ntd,ntd,nt->nd", array, array, inside, dtype=np.float64) / count
+    return np.hstack([mean, np.sqrt(np.maximum(squares - mean**2, 0))]).astype(np.float32)
