@@ -7,10 +7,12 @@ STAGES := dvc.yaml compare/dvc.yaml release/dvc.yaml
 # Debian installs servers in sbin, which is not always in the path.
 export PATH := $(abspath $(VENV))/bin:$(PATH):/usr/sbin:/sbin
 export DVC_NO_ANALYTICS := 1
+PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto --dist worksteal \
+  --ignore=tests/integration --ignore=tests/cluster
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-bare fuzz differential test-services cluster test-cluster campaign lint bench study docs images clean
+.PHONY: help setup run demo test test-all test-bare fuzz differential test-services cluster test-cluster campaign lint bench study docs images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -48,8 +50,11 @@ run: $(STAMP) ## the whole main job on embedded defaults: synthetic data, CPU, a
 demo: $(STAMP) ## the story over HTTP: a server, a worker and a client on this machine, in half a minute
 	@python deploy/demo.py
 
-test: $(STAMP) ## all tests that need no server
-	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 pytest -n auto --dist worksteal --ignore=tests/integration --ignore=tests/cluster
+test: $(STAMP) ## what a change breaks, in five minutes on two cores
+	$(PYTEST) -m 'not slow'
+
+test-all: $(STAMP) ## what else needs no server: studies, the handbook's commands, notebooks, pipelines, DVC, fuzzing
+	$(PYTEST) -m slow
 
 test-bare: ## the auditor's install, without torch, kfp, dvc and boto3: certificates, storage, golden files
 	$(PYTHON) -m venv $(VENV)-bare

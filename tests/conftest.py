@@ -16,7 +16,10 @@ from mbd import logs
 from tests import quick_mbd
 from tests.once import RUN, once
 
-ROOT = Path(__file__).parents[1]
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+SLOW = {"fuzz", "studies"}
+"""folders of which all tests are slow"""
 OF_EXTRAS = {
     *("boto3", "botocore", "docker", "dvc", "fastapi", "jwt", "kfp", "scipy", "sklearn", "threadpoolctl", "torch"),
     *("uvicorn", "httpx2"),
@@ -34,9 +37,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that take longest."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Begin with the tests that are marked as slow each; whole folders of slow ones come when it is their turn."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    for item in items:
+        if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] in SLOW:
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
@@ -98,9 +105,14 @@ def _empty_working_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch:
 
 
 @pytest.fixture
-def real_mosi() -> Path:
-    """CMU-MOSI features, which the repository does not hold: MBD_TEST_DATA names the folder that has mosi.npz."""
+def real_data() -> Path:
+    """What the repository does not hold, such as CMU-MOSI (mosi.npz) and the paper: MBD_TEST_DATA names the folder."""
     folder = os.environ.get("MBD_TEST_DATA")
     if folder is None:
         pytest.skip("MBD_TEST_DATA is not set")
-    return Path(folder) / "mosi.npz"
+    return Path(folder)
+
+
+@pytest.fixture
+def real_mosi(real_data: Path) -> Path:
+    return real_data / "mosi.npz"

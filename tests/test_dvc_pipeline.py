@@ -94,7 +94,7 @@ class Project:
         return [stage for stage in self.stages if f"{stage}'" in re.findall(r"Running stage '(?:.*:)?(.*')", output)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_fresh_clone_runs_everything_once_and_then_only_what_a_change_touches(tmp_path: Path, quick: Path) -> None:
     check_the_life_of(Project(tmp_path / "clone", quick))
 

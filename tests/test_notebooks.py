@@ -98,7 +98,7 @@ def test_every_notebook_is_tested() -> None:
     assert {file.stem for file in DOCS.glob("*.ipynb")} == set(SAID)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @every_notebook
 def test_it_runs_from_top_to_bottom_and_leaves_nothing_behind(
     name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, quick: Path

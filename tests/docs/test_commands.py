@@ -18,7 +18,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Path:
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with(RUN, PYTHON), ids=lambda page: page.name)
 def test_a_reader_can_follow(page: Path, prepared: Path, quick: Path, tmp_path: Path) -> None:
     subprocess.run(["cp", "-a", prepared, tmp_path], check=True)

@@ -27,7 +27,7 @@ from tests.certificate.authority import key_settings
 from tests.integration.servers.rgw import S3
 from tests.requests.small import SETTINGS as SMALL
 
-pytestmark = [pytest.mark.services, pytest.mark.long]
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 MODELS, REQUESTS, WORKERS, KILLS = 6, 200, 8, 20
 SETTINGS = (*SMALL, "requests.lease_seconds=15")

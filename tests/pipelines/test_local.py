@@ -93,7 +93,7 @@ def production(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_training_registers_a_model_and_its_references_with_the_bytes_of_the_command_line(
     plain: Path, trained: Path, production: Path
 ) -> None:
@@ -111,7 +111,7 @@ def test_training_registers_a_model_and_its_references_with_the_bytes_of_the_com
     assert shown["references"] == weights
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_tasks_train_a_lattice_in_closed_form_with_the_bytes_of_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +133,7 @@ def test_two_tasks_train_a_lattice_in_closed_form_with_the_bytes_of_the_command_
         assert [path_digest(folder) for folder in outputs.glob(made)] == [path_digest(tmp_path / "plain")]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_deletion_starts_at_the_current_model_trains_nothing_and_ends_as_the_current_one(
     plain: Path, production: Path, tmp_path: Path
 ) -> None:
@@ -163,7 +163,7 @@ def test_a_deletion_starts_at_the_current_model_trains_nothing_and_ends_as_the_c
     assert not [path for path in (tmp_path / "kfp").iterdir() if path != outputs]  # no feature data is left
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_with_shredding_no_artifact_is_plain_and_none_can_be_read_when_the_key_is_gone(
     plain: Path, production: Path, tmp_path: Path
 ) -> None:
