@@ -15,8 +15,8 @@ import numpy as np
 from mbd.evaluation.metrics import CALIBRATION_BINS, LOWER_IS_BETTER, TITLES, calibration_gaps
 from mbd.evaluation.regimes import EvaluationPlan, plan_evaluation, regime_outputs
 from mbd.features.rows import Rows
+from mbd.formats.features import Task
 from mbd.params import load_params
-from mbd.params.features import Task
 from mbd.randomness import stream
 from mbd.tensors import Array
 

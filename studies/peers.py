@@ -22,11 +22,10 @@ from mbd.cli import run_command
 from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import write_file
-from mbd.formats.features import MANIFEST
+from mbd.formats.features import MANIFEST, Task
 from mbd.logs import progress_bar
 from mbd.markdown import table
 from mbd.params import load_params
-from mbd.params.features import Task
 from mbd.steps import features
 from studies.comparison import Column, Estimate, Values, columns, estimate, planned, row_values, title
 from studies.drawing import Panel, intervals

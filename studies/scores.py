@@ -12,7 +12,7 @@ from mbd.evaluation.regimes import Condition, Kind
 from mbd.evaluation.regimes import Scores as Run
 from mbd.evaluation.results import EvaluatedMethod, compare
 from mbd.evaluation.spread import Comparison, Spread, spread
-from mbd.params.features import Task
+from mbd.formats.features import Task
 from studies.drawing import Series
 
 JOINT = "joint"

@@ -18,8 +18,8 @@ LAYERS = [
     {"training", "evaluation", "privacy"},
     {"model"},
     {"features"},
-    {"formats"},
     {"params"},
+    {"formats"},
 ]
 # the first may import the second
 NEIGHBOURS = {("training", "evaluation")}

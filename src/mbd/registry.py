@@ -241,3 +241,11 @@ STORES: "Registry[StoreScheme]" = Registry(
         for name, kind in (("file", "FILE"), ("s3", "S3"), ("https", "HTTP"), ("http", "HTTP"))
     },
 )
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of a store's URL; a UsageError if there is no such store."""
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise UsageError("a store is named by a URL", key="store.url", value=url, hint="write file://FOLDER")
+    return STORES.check(scheme)

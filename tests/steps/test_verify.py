@@ -18,7 +18,7 @@ from mbd.formats.receipt import LatestPointer
 from mbd.formats.statement import CERTIFICATE
 from mbd.records import now
 from mbd.steps import verify
-from mbd.steps.verify import REPRODUCTION
+from mbd.steps.reproduce import REPRODUCTION
 from mbd.storage.store import NotThereError, update
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home

@@ -15,9 +15,10 @@ from mbd.evaluation.baseline import PatternRidge
 from mbd.evaluation.metrics import classification_metrics, regression_metrics, task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
+from mbd.formats.lattice import module_tensors
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.coordinates import softmax
-from mbd.model.lattice import LatticeBackbone, from_tensors, module_tensors, read_projection, tags
+from mbd.model.lattice import LatticeBackbone, from_tensors, read_projection, tags
 from mbd.model.predictor import Model, load
 from mbd.params import Params, load_params
 from mbd.steps import features

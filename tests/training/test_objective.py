@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from mbd.formats.features import Task
 from mbd.model.joint import empty_network
 from mbd.model.networks import JointNetwork
-from mbd.params.features import Task
 from mbd.params.learning import JointSettings, LossesSettings
 from mbd.training.distributed import ProcessGroup
 from mbd.training.draws import initial_weights

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mbd.blocks import Columns
+from mbd.formats.lattice import Tag
 from mbd.model.coordinates import on_grid
-from mbd.model.sets import Tag
 from mbd.tensors import Array
 from mbd.training.lattice import sums
 from mbd.training.lattice.ridge import grams

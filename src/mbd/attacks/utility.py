@@ -19,9 +19,9 @@ from mbd.blocks import in_blocks
 from mbd.errors import DataError
 from mbd.features.availability import fixed_patterns
 from mbd.features.contract import Split
+from mbd.formats.features import Task
 from mbd.model.predictor import Model
 from mbd.params import AttacksSettings
-from mbd.params.features import Task
 from mbd.tensors import Array
 
 

@@ -12,6 +12,8 @@ from typing import Literal
 
 from mbd.certificate.verdict import Check
 from mbd.formats.leakage import LeakageRecord
+from mbd.formats.limits import LONGEST_INTERVAL
+from mbd.formats.strength import shortfalls
 from mbd.formats.statement import (
     MODEL,
     WEIGHTS,
@@ -24,8 +26,6 @@ from mbd.formats.statement import (
     ReinstatementStatement,
     RevocationStatement,
 )
-from mbd.formats.strength import shortfalls
-from mbd.params.certificate import MOST_REAUDIT_DAYS
 
 Effect = Literal["revoked", "superseded", "refuted", "passed", "overruled", "none"]
 """what a statement does to the certificate that it is about; `passed`: an audit that sets the next date; `overruled`:
@@ -238,8 +238,8 @@ def audit_effect(statement: ReauditStatement, certificate: CertificateFacts | No
         return "none", "the log has no such certificate before it"
     if wrong := audit_problem(audit.leakage, certificate):
         return "none", wrong
-    if not timedelta(0) < audit.reaudit_by - audit.issued <= timedelta(days=MOST_REAUDIT_DAYS):
-        return "none", f"the next audit is not due within {MOST_REAUDIT_DAYS} days"
+    if not timedelta(0) < audit.reaudit_by - audit.issued <= LONGEST_INTERVAL:
+        return "none", f"the next audit is not due within {LONGEST_INTERVAL.days} days"
     return "passed", "passed by its numbers"
 
 

@@ -39,11 +39,11 @@ from mbd.certificate.log.checkpoint import Checkpoint
 from mbd.certificate.reader import parse_envelope
 from mbd.certificate.trust import CLOCKS_DIFFER_BY
 from mbd.errors import VerificationError
+from mbd.formats.limits import CHECKPOINT_AGE
 from mbd.formats.statement import AnyStatement, DeletionStatement, RegistrationStatement
-from mbd.params.certificate import CertificateSettings
 from mbd.storage.store import Store
 
-MAX_AGE = CertificateSettings().checkpoint_age
+MAX_AGE = CHECKPOINT_AGE
 """how old the log's checkpoint may be by default"""
 WITHDRAWN: frozenset[Effect] = frozenset({"revoked", "superseded", "refuted"})
 """effects after which a certificate is no longer in force"""

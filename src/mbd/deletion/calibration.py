@@ -24,10 +24,10 @@ from mbd.deletion.layers import LayerRow
 from mbd.deletion.per_sample import Form
 from mbd.features.contract import Split
 from mbd.features.rows import Rows
+from mbd.formats.features import Task
 from mbd.model.losses import reconstruction_loss, task_loss
 from mbd.model.networks import JointNetwork
 from mbd.names import dotless
-from mbd.params.features import Task
 from mbd.training.distributed import ProcessGroup
 
 ROWS_AT_ONCE = 1024

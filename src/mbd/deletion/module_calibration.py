@@ -18,11 +18,10 @@ from mbd.deletion.calibration import supervised
 from mbd.deletion.gradients import Batch, Losses, Sums, sum_over_samples
 from mbd.deletion.per_sample import Form
 from mbd.features.contract import Split
-from mbd.formats.features import lengths_of
+from mbd.formats.features import Task, lengths_of
 from mbd.formats.model import ModelRecord
 from mbd.model.contract import materialise
 from mbd.model.module import from_tensors
-from mbd.params.features import Task
 from mbd.tensors import Array
 from mbd.training.data import RawRows
 

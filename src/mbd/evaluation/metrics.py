@@ -14,7 +14,7 @@ are no probabilities (those of ridge) are clipped at zero and normalised for it.
 
 import numpy as np
 
-from mbd.params.features import Task
+from mbd.formats.features import Task
 from mbd.tensors import Array
 
 ACCURACIES: dict[Task, tuple[str, ...]] = {"regression": ("acc2", "f1", "acc7"), "classification": ("wa", "ua", "f1")}

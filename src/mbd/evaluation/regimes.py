@@ -27,7 +27,7 @@ from mbd.evaluation.metrics import task_metrics
 from mbd.features.availability import fixed_patterns, missing_rate_mask, pattern_mask, reachable_rates
 from mbd.features.corruption import corrupt
 from mbd.features.rows import Rows
-from mbd.params.features import Task
+from mbd.formats.features import Task
 from mbd.params.learning import EvaluationSettings
 from mbd.tensors import Array
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.features.rows import Rows
-from mbd.params.features import Task
+from mbd.formats.features import Task
 from mbd.tensors import Array
 
 MOST_CLASSES = 1000

@@ -13,9 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from mbd.blocks import taken
-from mbd.formats.features import Shape, lengths_of
+from mbd.formats.features import Shape, Task, lengths_of
 from mbd.names import check_names
-from mbd.params.features import Task
 from mbd.tensors import Array, scratch
 
 SPLITS = ("train", "valid", "test", "calibration")

@@ -5,12 +5,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from mbd.names import Name, RelativePath
-from mbd.params.features import Task
 from mbd.records import Digest, Record
 
 MANIFEST = "manifest.json"
-
-
+Task = Literal["regression", "classification"]
 _AXES = {"vector": 1, "sequence": 2, "image": 3, "tokens": 1}
 
 

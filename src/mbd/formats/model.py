@@ -14,16 +14,17 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from mbd.files import canonical_digest
-from mbd.formats.features import Shape
+from mbd.formats.features import Shape, Task
 from mbd.formats.guarantee import Guarantee
 from mbd.names import Name, RelativePath
-from mbd.params.features import Task
-from mbd.params.learning import JointSettings, LatticeSettings, TrainingSettings
 from mbd.records import Digest, Record
 
 ComponentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]*(:[A-Za-z_][A-Za-z0-9_]*)?$", max_length=200)]
 """a backbone or a deletion method: a built-in one, or one of a plug-in, whose code verification does not need"""
 Format = Literal["urn:missing-by-design:model:v1"]
+Splits = Literal["train", "train+valid"]
+Size = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ColumnRange(Record):
@@ -85,32 +86,56 @@ class ModuleSpec(Record):
         return RecordedTraining(model, self.training, complete=bool(self.training))
 
 
-def recorded_training(training: TrainingSettings) -> dict[str, Any]:
-    """Return what the bytes of a model depend on, of the settings of its training."""
-    return training.model_dump(mode="json", exclude={"seed", "processes", "snapshot_epochs", "device"})
+class LossWeights(Record):
+    """Weights of the terms of a joint model's loss, and what the terms need."""
+
+    alpha: float
+    beta: float
+    gamma: float
+    temperature: float
+    margin: float
+    orthogonality: Literal["squared", "absolute"]
+    decomposition_weight: float
 
 
-class JointSpec(JointSettings):
-    """`spec` of a joint model."""
+class JointSpec(Record):
+    """`spec` of a joint model: the parameters of `model.joint` that it was trained with."""
 
-    linear_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """as in the parameters; a version that did not record it had no linear map"""
+    hidden: Size
+    embedding: Size
+    property_dim: Size
+    dropout: Share
+    input_dropout: Share
+    property_pathway: bool
+    reconstruction: bool
+    fusion: bool
+    linear_share: Share
+    splits: Splits
+    losses: LossWeights
     training: dict[str, Any] = Field(default_factory=dict)
-    """settings with which it was trained; empty: a version trained it that did not record them"""
-
-    @property
-    def settings(self) -> JointSettings:
-        """The same as parameters."""
-        return JointSettings.model_validate(self.model_dump(exclude={"training"}))
+    """settings with which it was trained; empty: they were not recorded"""
 
     def recorded(self) -> RecordedTraining:
         """Return how the model was trained."""
-        return RecordedTraining({"joint": self.settings}, self.training, complete=bool(self.training))
+        own = self.model_dump(exclude={"training"})
+        return RecordedTraining({"joint": own}, self.training, complete=bool(self.training))
 
 
-class LatticeSpec(LatticeSettings):
-    """`spec` of a lattice; one in closed form has none of what follows."""
+class LatticeSpec(Record):
+    """`spec` of a lattice: the parameters of `model.lattice`. What is optional here, one in closed form may lack."""
 
+    member: str | None = None
+    """import path of the factory of the networks that the modules are; null: in closed form"""
+    options: dict[str, Any] = Field(default_factory=dict)
+    tags: Literal["all", "leave-one-out"] | Size | tuple[str, ...] = "all"
+    splits: Splits
+    folds: Size
+    components: Size
+    landmarks: Annotated[int, Field(ge=0)]
+    kernel_components: Size
+    lengths: tuple[float, ...]
+    centre: Literal["median", "mean"]
+    trust: float
     shapes: dict[Name, Shape] = Field(default_factory=dict)
     """what each modality of a lattice of networks is"""
     source: Digest | None = None
@@ -119,15 +144,12 @@ class LatticeSpec(LatticeSettings):
     """settings with which the networks were trained"""
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the spec as JSON values; what lattices in closed form lack is left out."""
-        plain = self.model_dump(mode="json")
-        optional = ("member", "options", "tags", "shapes", "source", "training")
-        defaults = type(self)().model_dump(mode="json")
-        return {key: value for key, value in plain.items() if key not in optional or value != defaults[key]}
+        """Return the spec as JSON values; what is optional and not used is left out."""
+        return self.model_dump(mode="json", exclude_defaults=True)
 
     def recorded(self) -> RecordedTraining:
         """Return how the model was trained; modules in closed form need no settings of a training loop."""
-        own = LatticeSettings.model_validate({name: getattr(self, name) for name in LatticeSettings.model_fields})
+        own = self.model_dump(exclude={"shapes", "source", "training"})
         splits = ("train",) if not self.member and self.splits == "train" else ("train", "valid")
         return RecordedTraining({"lattice": own}, self.training, not self.member or bool(self.training), splits)
 

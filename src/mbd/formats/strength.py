@@ -12,11 +12,9 @@ ask again, from the record alone.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from mbd.formats.leakage import AttackRecord, LeakageRecord, UtilityRecord, Variant
-from mbd.params.certificate import MOST_REAUDIT_DAYS
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "tolerance": (0, 0.05),
@@ -56,8 +54,6 @@ SEEN_SPLITS = ("train", "calibration")
 """splits that training, or a choice of the deletion, has used"""
 MOST_MEASURES = 200
 """measures of one modality judged together; each further one widens the intervals of all"""
-LONGEST_INTERVAL = timedelta(days=MOST_REAUDIT_DAYS)
-"""until the next audit"""
 STRENGTH = "strength"
 """how the reason of a refusal begins if the audit was too weak"""
 _FILES = ("input", "cut", "shape")

@@ -11,11 +11,11 @@ import numpy as np
 
 from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
+from mbd.formats.lattice import Tag
 from mbd.formats.model import LatticeSpec, ModelRecord
 from mbd.model.contract import Architecture, load_factory
 from mbd.model.lattice import Blend
 from mbd.model.module import ModuleBackbone, load_state, warn_of_other_source
-from mbd.model.sets import Tag
 from mbd.tensors import Array
 
 NETWORK = "network."

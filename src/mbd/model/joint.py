@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mbd.formats.features import Task
+from mbd.formats.lattice import Tag
 from mbd.formats.model import ColumnRange, JointSpec, ModelRecord, TensorRecord
 from mbd.model.checkpoint import describe
 from mbd.model.folded_joint import fold
-from mbd.model.networks import JointNetwork
-from mbd.model.sets import Tag, answer_by_set
+from mbd.model.networks import JointNetwork, JointShape
+from mbd.model.sets import answer_by_set
 from mbd.names import dotted
-from mbd.params.features import Task
-from mbd.params.learning import JointSettings
 from mbd.tensors import Array
 
 _SCALING = ("mean", "scale")
@@ -151,7 +151,7 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> JointBack
     return JointBackbone(network.requires_grad_(False), record.task)
 
 
-def empty_network(modalities: Mapping[str, int], outputs: int, shape: JointSettings) -> JointNetwork:
+def empty_network(modalities: Mapping[str, int], outputs: int, shape: JointShape) -> JointNetwork:
     """Return a network without values: no random number is drawn for weights that are set anyway."""
     with torch.device("meta"), warnings.catch_warnings():
         # The generator of a modality that is the only one left may have nothing to read.

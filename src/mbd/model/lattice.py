@@ -27,7 +27,7 @@ With `model.lattice.member` the modules are networks instead (:mod:`mbd.model.de
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, combinations, takewhile
@@ -37,20 +37,21 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from mbd.errors import UsageError
+from mbd.formats.lattice import Tag, landmarks_name, module_tensors, projection_name
 from mbd.formats.model import LatticeSpec, ModelRecord
 from mbd.model.coordinates import Projection, kernel_features
 from mbd.model.folded import Folded, fold
-from mbd.model.sets import Tag, answer_by_set
-from mbd.names import dotless, dotted
+from mbd.model.sets import answer_by_set
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
 
 _logger = logging.getLogger(__name__)
 _NEGLIGIBLE = 1e-3
-_MODULE = "module"
+LatticeShape = LatticeSettings | LatticeSpec
+"""a lattice that is to be trained, or that was"""
 
 
-def chosen_tags(settings: LatticeSettings, modalities: Iterable[str]) -> list[Tag]:
+def chosen_tags(settings: LatticeShape, modalities: Iterable[str]) -> list[Tag]:
     """Return the tags that get a module: each modality alone, and the larger sets that the settings name.
 
     Raises:
@@ -80,7 +81,7 @@ MOST = {"closed form": 1023, "networks": 127}
 """modules that are trained at most"""
 
 
-def _refuse_too_many(settings: LatticeSettings, modalities: int, count: int) -> None:
+def _refuse_too_many(settings: LatticeShape, modalities: int, count: int) -> None:
     most = MOST["networks" if settings.member else "closed form"]
     if count <= most:
         if count > most // 4:
@@ -205,7 +206,6 @@ class AnyModule(Protocol):
 
 
 M = TypeVar("M", bound=AnyModule)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -275,21 +275,6 @@ class LatticeBackbone(Blend[Module]):
         return {name: np.asarray(values, np.float32) for name, values in found.items()}
 
 
-def tensor_name(tag: Tag, name: str) -> str:
-    """Return the name in the checkpoint of a module's tensor."""
-    return f"{_MODULE}.{'+'.join(map(dotless, tag))}.{name}"
-
-
-def projection_name(modality: str, name: str) -> str:
-    """Return the name in the checkpoint of a projection's tensor."""
-    return f"projection.{dotless(modality)}.{name}"
-
-
-def landmarks_name(modality: str) -> str:
-    """Return the name, within a module, of its landmarks in one modality."""
-    return f"landmarks.{dotless(modality)}"
-
-
 def read_projection(tensors: Mapping[str, Array], modality: str) -> Projection:
     """Return the projection of one modality from the tensors of a checkpoint."""
     return Projection(*(tensors[projection_name(modality, part)] for part in Projection.__dataclass_fields__))
@@ -307,15 +292,3 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> Blend[Any
     widths = {m: len(projection.variances) for m, projection in projections.items()}
     found = {tag: Module(tag, own, widths) for tag, own in modules.items()}
     return LatticeBackbone(tuple(record.modalities), found, len(record.classes), spec.trust, projections)
-
-
-def module_tensors(modalities: Collection[str], tensors: Mapping[str, T]) -> dict[Tag, dict[str, T]]:
-    """Return the tensors of each module, by their names in it, smaller tags first."""
-    found: dict[Tag, dict[str, T]] = {}
-    for name, tensor in tensors.items():
-        kind, _, rest = name.partition(".")
-        module, _, own = rest.partition(".")
-        tag = tuple(dotted(part) for part in module.split("+"))
-        if kind == _MODULE and set(tag) <= set(modalities) and list(tag) == sorted(set(tag)):
-            found.setdefault(tag, {})[own] = tensor
-    return {tag: found[tag] for tag in sorted(found, key=lambda tag: (len(tag), tag))}

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from mbd.params.features import Task
+from mbd.formats.features import Task
 
 _EXCLUDED = -1e9  # a logit that no candidate reaches: |⟨a, b⟩|/τ ≤ 1/τ
 

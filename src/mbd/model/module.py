@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from mbd.errors import DataError, UsageError
-from mbd.formats.features import Shape
+from mbd.formats.features import Shape, Task
 from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
 from mbd.model.checkpoint import describe
 from mbd.model.contract import (
@@ -34,7 +34,6 @@ from mbd.model.contract import (
 )
 from mbd.model.joint import to_array, to_tensor_dict
 from mbd.model.probing import Provenance, probe
-from mbd.params.features import Task
 from mbd.params.learning import ModelSettings
 from mbd.randomness import stream
 from mbd.tensors import Array

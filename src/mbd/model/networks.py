@@ -20,11 +20,14 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from mbd.formats.model import JointSpec
 from mbd.names import dotless, dotted
 from mbd.params.learning import JointSettings
 
 Inputs = Mapping[str, Tensor]
 Masks = tuple[Tensor, Tensor]
+JointShape = JointSettings | JointSpec
+"""networks that are to be trained, or that were"""
 REACH = 3.0  # standardised inputs are clipped to ±REACH deviations, so that an outlier has no more say than that
 
 
@@ -51,7 +54,7 @@ class Pathway(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, dim: int, dim_of_others: int, outputs: int, shape: JointSettings) -> None:
+    def __init__(self, dim: int, dim_of_others: int, outputs: int, shape: JointShape) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
@@ -97,7 +100,7 @@ class JointNetwork(nn.Module):
     label_mean: Tensor
     label_scale: Tensor
 
-    def __init__(self, modalities: Mapping[str, int], outputs: int, shape: JointSettings) -> None:
+    def __init__(self, modalities: Mapping[str, int], outputs: int, shape: JointShape) -> None:
         super().__init__()
         self.modalities, self.shape = dict(modalities), shape
         total = sum(modalities.values())

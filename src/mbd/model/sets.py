@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from mbd.formats.lattice import Tag
 from mbd.tensors import Array
-
-Tag = tuple[str, ...]
-"""a set of modalities"""
 
 
 def answer_by_set(

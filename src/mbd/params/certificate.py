@@ -5,11 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mbd.formats.limits import CHECKPOINT_AGE, LONGEST_INTERVAL
 from mbd.names import Line, Name
 from mbd.params.base import Settings
-
-MOST_REAUDIT_DAYS = 366
-"""days after which, at the latest, a deleted model has to be audited again"""
 
 
 class IssuerSettings(Settings):
@@ -37,9 +35,9 @@ class CertificateSettings(Settings):
     issuer: IssuerSettings = IssuerSettings()
     private: str = "build/private"
     """folder (mode 0700) for the openings of commitments; never published, never part of a bundle"""
-    reaudit_days: Annotated[int, Field(ge=1, le=MOST_REAUDIT_DAYS)] = 90
+    reaudit_days: Annotated[int, Field(ge=1, le=LONGEST_INTERVAL.days)] = 90
     """days until the deleted model has to be audited again"""
-    checkpoint_days: Annotated[int, Field(ge=1, le=366)] = 7
+    checkpoint_days: Annotated[int, Field(ge=1, le=366)] = CHECKPOINT_AGE.days
     """days after which a checkpoint of the log is too old to show that nothing was revoked (`mbd log renew`)"""
 
     @property

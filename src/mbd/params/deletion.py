@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from mbd.formats.deletion import MOST_BITS
 from mbd.params.base import NonNegative, Positive, Seed, Settings, Share
 from mbd.registry import METHODS
 
@@ -33,7 +34,7 @@ class SurgerySettings(Settings):
     """importance used for order and threshold (both are always computed)"""
     chi_max: Annotated[float, Field(gt=0, lt=1)] = 0.99
     """χ_max, clip of the activation ratio"""
-    mantissa_bits: Annotated[int, Field(ge=1, le=15)] | None = None
+    mantissa_bits: Annotated[int, Field(ge=1, le=MOST_BITS)] | None = None
     """bits of each released number's mantissa that are kept, the rest being 0; null: as few as the loss allows"""
 
 

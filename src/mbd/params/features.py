@@ -4,12 +4,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from mbd.formats.features import Task
 from mbd.names import Name
 from mbd.params.base import Count, Seed, Settings, Share
 from mbd.params.corruption import CorruptionSettings
 from mbd.registry import SOURCES
-
-Task = Literal["regression", "classification"]
 
 
 class SyntheticSettings(Settings):
@@ -30,7 +29,7 @@ class SyntheticSettings(Settings):
 class MmsaSettings(Settings):
     """How an MMSA pickle is read."""
 
-    labels: Literal["regression", "classification"] = "regression"
+    labels: Task = "regression"
     """which labels to take"""
 
 

@@ -4,25 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mbd.errors import UsageError
 from mbd.names import Name
 from mbd.params.base import Count, Settings
 from mbd.records import Digest
-from mbd.registry import STORES
+from mbd.registry import scheme_of
 
 
 def _no_credentials(url: str) -> str:
     if "@" in url.split("://", 1)[-1].split("/", 1)[0]:
         raise ValueError("a URL in the parameters must not carry credentials; use the environment")
     return url
-
-
-def scheme_of(url: str) -> str:
-    """Return the scheme of a store's URL; a UsageError if there is no such store."""
-    scheme, separator, _ = url.partition("://")
-    if not separator:
-        raise UsageError("a store is named by a URL", key="store.url", value=url, hint="write file://FOLDER")
-    return STORES.check(scheme)
 
 
 def _has_store_scheme(url: str) -> str:

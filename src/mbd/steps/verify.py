@@ -14,36 +14,32 @@ names is not asked: the sender of the folder could name an old copy of the store
 import re
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mbd.certificate.layout import latest_name
 from mbd.certificate.reader import NO_TRUST
 from mbd.certificate.replay import read_history
 from mbd.certificate.trust import Trust, find_trust, read_trust
-from mbd.certificate.verdict import Check, Verdict, failed, not_checkable, passed
+from mbd.certificate.verdict import Verdict
 from mbd.certificate.verify import VerificationInput, from_folder, from_store, verify_bundle
-from mbd.certificate.verify.checks import digest_name
-from mbd.errors import DataError, MbdError, MissingExtraError, UsageError, VerificationError
-from mbd.formats.model import ModelRecord
-from mbd.formats.statement import CERTIFICATE, MODEL, WEIGHTS
-from mbd.model.compatible import open_for, refuse_other_data
-from mbd.params import Params
-from mbd.registry import BACKBONES
+from mbd.errors import UsageError, VerificationError
+from mbd.formats.statement import CERTIFICATE
 from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store
-from mbd.tensors import save_tensors
-from mbd.training.trained import recorded_params, training_is_recorded
 from mbd.urls import without_credentials
+
+if TYPE_CHECKING:
+    from mbd.params import Params
 
 _PLACE = re.compile(
     r"(?P<store>.+?)(?:/certificates/(?P<digest>[0-9a-f]{64})(?:/certificate\.json)?|/latest/(?P<latest>[^/]+/[^/]+))?/?"
 )
 _SHOWN = 5
-REPRODUCTION = "reproduction"
 
 
 def run(
-    params: Params,
+    params: "Params",
     source: str,
     *,
     model: Path | None = None,
@@ -76,12 +72,14 @@ def run(
             given = _in_folder(params, Path(source), model, store, offline=offline)
         verdict = verify_bundle(given, trusted, max_age=params.certificate.checkpoint_age)
         if features is not None:
-            verdict = verdict.with_check(_reproduction_check(params, given, verdict, features))
+            from mbd.steps.reproduce import check_reproduction  # noqa: PLC0415 -- only this trains
+
+            verdict = verdict.with_check(check_reproduction(params, given, verdict, features))
     return verdict.model_copy(update={"trust_file": str(file.absolute()) if file else None})
 
 
 def _in_folder(
-    params: Params, source: Path, model: Path | None, store: str | None, *, offline: bool
+    params: "Params", source: Path, model: Path | None, store: str | None, *, offline: bool
 ) -> VerificationInput:
     bundle = source.parent if source.name == CERTIFICATE else source
     if (store is not None) == offline:
@@ -94,7 +92,7 @@ def _in_folder(
 
 
 def _in_store(
-    params: Params, source: str, model: Path | None, folder: Path, trust: Trust | None, *, named: bool
+    params: "Params", source: str, model: Path | None, folder: Path, trust: Trust | None, *, named: bool
 ) -> VerificationInput:
     match = _PLACE.fullmatch(source)
     if match is None:
@@ -140,54 +138,3 @@ def _latest(store: Store, trust: Trust | None, named: str | None) -> str:
             hint=f"say which one: {store.url}/{next(iter(found))}",
         )
     return next(iter(found.values()))
-
-
-def _reproduction_check(params: Params, given: VerificationInput, verdict: Verdict, features: Path) -> Check:
-    """Train what `model.json` describes on the retained data in `features`, and compare the weights' digest."""
-    if why := _impossible(verdict):
-        return not_checkable(REPRODUCTION, why, required=True)
-    record = ModelRecord.read(given.files[MODEL][0], "model record")
-    try:
-        digest = _trained_again(record, params, features)
-    except MissingExtraError:
-        raise
-    except MbdError as error:
-        return not_checkable(REPRODUCTION, error.problem, required=True)
-    wanted = verdict.claims["weights"]
-    if digest != wanted:
-        return failed(REPRODUCTION, f"training without it gives sha256 {digest}, certified is {wanted}", required=True)
-    names = ", ".join(verdict.claims["modalities"])
-    return passed(REPRODUCTION, f"training without {names} gives the certified weights, bit for bit", required=True)
-
-
-def _trained_again(record: ModelRecord, params: Params, features: Path) -> str:
-    """Return the SHA-256 of the weights that training gives.
-
-    Raises:
-        MbdError: The data is not what the model was made from, or what trains the model is not here.
-
-    """
-    if not training_is_recorded(record):
-        raise DataError(f"with which settings the {record.backbone} model was trained is not part of its certificate")
-    try:
-        data = open_for(record, features)
-        refuse_other_data(record, data, features)
-        data.verify()
-    except MbdError as error:
-        raise DataError(f"the data cannot be used: {error.problem}") from error
-    with tempfile.TemporaryDirectory() as folder:
-        train = BACKBONES.get(record.backbone).train
-        trained = train(data, recorded_params(record, params), work=Path(folder), progress=False)
-        if trained.record.spec != record.spec:
-            raise DataError("the source file of the factory is not the one that the model was trained with")
-        return save_tensors(Path(folder) / WEIGHTS, trained.tensors)
-
-
-def _impossible(verdict: Verdict) -> str | None:
-    if verdict.claims.get("guarantee", {}).get("kind") != "exact":
-        return "only an exact deletion can be reproduced"
-    if verdict.claims["scope"] != "modalities":
-        return "the certificate does not name the subjects, so training without them cannot be repeated"
-    if verdict.check(digest_name(MODEL)).outcome != "passed":
-        return "model.json is not the certified one"
-    return None

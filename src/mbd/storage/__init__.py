@@ -2,16 +2,19 @@
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mbd.errors import UsageError
-from mbd.params.operations import StoreSettings, scheme_of
-from mbd.registry import STORES, lazy
+from mbd.registry import STORES, lazy, scheme_of
 from mbd.storage.folder import FolderStore
 from mbd.storage.store import Lock, Store, StoreScheme
 
+if TYPE_CHECKING:
+    from mbd.params.operations import StoreSettings
 
-def open_store(url: str, settings: StoreSettings | None = None) -> Store:
+
+def open_store(url: str, settings: "StoreSettings | None" = None) -> Store:
     """Return the store at a URL: `file://`, `s3://`, `https://` (to read), or of a scheme that a package adds.
 
     Args:
@@ -19,10 +22,15 @@ def open_store(url: str, settings: StoreSettings | None = None) -> Store:
         settings: The section `store` of the parameters; its own url is not used here. Nothing is asked or made yet.
 
     """
-    return STORES.get(scheme_of(url)).open(url, settings or StoreSettings())
+    scheme = STORES.get(scheme_of(url))
+    if settings is None:
+        from mbd.params.operations import StoreSettings  # noqa: PLC0415 -- those who verify a folder need none
+
+        settings = StoreSettings()
+    return scheme.open(url, settings)
 
 
-def open_existing(url: str, settings: StoreSettings | None = None, *, key: str = "--store") -> Store:
+def open_existing(url: str, settings: "StoreSettings | None" = None, *, key: str = "--store") -> Store:
     """Return the store at a URL, to read from it.
 
     Raises:
@@ -38,7 +46,7 @@ def open_existing(url: str, settings: StoreSettings | None = None, *, key: str =
     return open_store(url, settings)
 
 
-def open_private(url: str, settings: StoreSettings) -> Store:
+def open_private(url: str, settings: "StoreSettings") -> Store:
     """Return the private part of the store at a URL: requests, leases, working files and tombstones.
 
     It is `store.private`, or `private/` in the store. Those who may read what is published must not be able to read it.
@@ -46,7 +54,7 @@ def open_private(url: str, settings: StoreSettings) -> Store:
     return open_store(private_url(url, settings), settings)
 
 
-def private_url(url: str, settings: StoreSettings) -> str:
+def private_url(url: str, settings: "StoreSettings") -> str:
     """Return the URL of the private part of the store at a URL."""
     return settings.private or f"{url.rstrip('/')}/private"
 
@@ -59,7 +67,7 @@ def folder_of(url: str) -> Path:
     return Path(path)
 
 
-def lock_for(store: Store, settings: StoreSettings, now: datetime) -> Lock | None:
+def lock_for(store: Store, settings: "StoreSettings", now: datetime) -> Lock | None:
     """Return the lock that a certificate gets: none where the store has no Object Lock or none is wanted."""
     if settings.lock_mode is None or not store.locks:
         return None

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from mbd.errors import DataError, MbdError
-from mbd.params.operations import StoreSettings
+
+if TYPE_CHECKING:
+    from mbd.params.operations import StoreSettings
 
 LockMode = Literal["GOVERNANCE", "COMPLIANCE"]
 LARGEST_IN_MEMORY = 64 << 20
@@ -146,7 +148,7 @@ class Store(Protocol):
 class StoreScheme:
     """A kind of store, by the scheme of its URLs."""
 
-    open: Callable[[str, StoreSettings], Store]
+    open: Callable[[str, "StoreSettings"], Store]
     """returns the store at a URL; asks and makes nothing yet"""
 
 

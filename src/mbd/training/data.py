@@ -15,10 +15,10 @@ from mbd.blocks import Columns, row_by_row
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
+from mbd.formats.features import Task
 from mbd.model.contract import to_tensor
 from mbd.model.networks import JointNetwork
 from mbd.names import dotless
-from mbd.params.features import Task
 from mbd.tensors import Array, lies_in_file, release
 from mbd.training.draws import Step
 from mbd.training.objective import Batch

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from mbd.features.contract import FeatureSet
-from mbd.formats.model import JointSpec, ModelRecord, recorded_training
+from mbd.formats.model import JointSpec, ModelRecord
 from mbd.model.joint import empty_network, provenance, to_tensor_dict
 from mbd.model.networks import JointNetwork
 from mbd.params import Params, params_digest
@@ -37,7 +37,7 @@ from mbd.training.objective import TERMS, forward, objective
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
 from mbd.training.resume import Snapshots
-from mbd.training.trained import Trained, data_record
+from mbd.training.trained import Trained, data_record, recorded_params, recorded_training
 
 
 def train_joint(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
@@ -140,7 +140,7 @@ def finetune(
     if list(feature_set.modalities.items()) != list(record.modalities.items()):
         raise ValueError(f"the model takes {dict(record.modalities)}, the data has {feature_set.modalities}")
     training = finetuning(params.training, epochs)
-    model = params.model.model_copy(update={"joint": JointSpec.model_validate(record.spec).settings})
+    model = recorded_params(record, params).model
     with reproducible(training.threads):
         run = JointRun(feature_set, params.model_copy(update={"model": model, "training": training}), ProcessGroup())
         weights = {name: tensors[name] for name, p in run.network.named_parameters() if p.requires_grad}

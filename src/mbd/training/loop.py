@@ -17,12 +17,12 @@ from mbd import __version__
 from mbd.errors import MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest
+from mbd.formats.features import Task
 from mbd.logs import progress_bar
 from mbd.model.contract import evaluating
 from mbd.model.joint import to_tensor_dict
 from mbd.model.losses import task_loss
 from mbd.params import params_digest
-from mbd.params.features import Task
 from mbd.params.learning import TrainingSettings
 from mbd.tensors import Array
 from mbd.training.data import RawRows

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
-from mbd.formats.model import ModelRecord, recorded_training
+from mbd.formats.model import ModelRecord
 from mbd.model.contract import Architecture, seeded
 from mbd.model.joint import to_tensor_dict
 from mbd.model.losses import task_loss
@@ -31,7 +31,7 @@ from mbd.training.loop import TrainingRun, finetuning, mean_of_terms
 from mbd.training.optimiser import Optimiser
 from mbd.training.reproducibility import choose_device, reproducible
 from mbd.training.resume import Snapshots
-from mbd.training.trained import Trained, data_record
+from mbd.training.trained import Trained, data_record, recorded_training
 
 TERMS = ("total", "task")
 

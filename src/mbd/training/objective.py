@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 from torch.nn import functional
 
+from mbd.formats.features import Task
 from mbd.model.losses import (
     alignment_loss,
     contrastive_loss,
@@ -20,7 +21,6 @@ from mbd.model.losses import (
     task_loss,
 )
 from mbd.model.networks import JointNetwork, Masks
-from mbd.params.features import Task
 from mbd.training.distributed import ProcessGroup
 
 TERMS = (

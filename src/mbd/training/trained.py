@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mbd.features.contract import FeatureSet
 from mbd.formats.model import DataRecord, ModelRecord
@@ -20,6 +20,11 @@ HISTORY = "history.csv"
 def training_is_recorded(record: ModelRecord) -> bool:
     """Whether the record holds all settings that the bytes of the model depend on."""
     return BACKBONES.get(record.backbone).recorded(record.spec).complete
+
+
+def recorded_training(training: TrainingSettings) -> dict[str, Any]:
+    """Return what the bytes of a model depend on, of the settings of its training."""
+    return training.model_dump(mode="json", exclude={"seed", "processes", "snapshot_epochs", "device"})
 
 
 def recorded_params(record: ModelRecord, params: Params) -> Params:

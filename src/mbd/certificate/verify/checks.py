@@ -1,7 +1,7 @@
 """Checks of the certified files and of what is said about them: digests first, and only then what is inside."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from mbd.errors import MbdError
 from mbd.files import sha256_file
 from mbd.formats.deletion import INDICES
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import Predicate
 from mbd.formats.statement import MODEL, SUBJECTS, WEIGHTS, DeletionStatement
-from mbd.params.certificate import MOST_REAUDIT_DAYS
 from mbd.tensors import open_tensors
 
 REAUDIT = "re-audit date"
@@ -91,8 +91,8 @@ def content_checks(
 def date_check(statement: DeletionStatement, extended: datetime | None, at: datetime) -> Check:
     """Check that the next audit is not overdue."""
     predicate = statement.predicate
-    if predicate.reaudit_by > predicate.issued + timedelta(days=MOST_REAUDIT_DAYS):
-        return failed(REAUDIT, f"the next audit is due later than {MOST_REAUDIT_DAYS} days after the date of issue")
+    if predicate.reaudit_by > predicate.issued + LONGEST_INTERVAL:
+        return failed(REAUDIT, f"the next audit is due later than {LONGEST_INTERVAL.days} days after the date of issue")
     due = max(predicate.reaudit_by, extended or predicate.reaudit_by)
     if at > due:
         what = "the model was to be attacked again by" if predicate.evidence.leakage else "the certificate held until"

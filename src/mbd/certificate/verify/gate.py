@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from mbd.certificate.verdict import Check, failed, passed
 from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord
+from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.predicate import Predicate
-from mbd.formats.strength import LONGEST_INTERVAL, power_in_words, shortfalls
+from mbd.formats.strength import power_in_words, shortfalls
 
 GATE = "gate decision"
 STRENGTH = "audit strength"

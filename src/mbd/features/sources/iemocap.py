@@ -22,7 +22,8 @@ from mbd.features.pickles import load_pickle, outermost
 from mbd.features.rows import Collection, Rows
 from mbd.features.sources import Source, refuse_unknown
 from mbd.features.splits import carve_share
-from mbd.params.features import FeaturesSettings, Task
+from mbd.formats.features import Task
+from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
 
 _EMOTIONS = ("happy", "sad", "neutral", "angry", "excited", "frustrated")

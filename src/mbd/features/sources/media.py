@@ -30,8 +30,9 @@ from mbd.features.rows import SPLITS, Collection, Rows, within
 from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
 from mbd.files import canonical_digest
+from mbd.formats.features import Task
 from mbd.params.corruption import CorruptionSettings
-from mbd.params.features import FeaturesSettings, MediaSettings, Task
+from mbd.params.features import FeaturesSettings, MediaSettings
 from mbd.tensors import Array
 
 _ENCODERS: dict[str, Callable[..., Encoder]] = {

@@ -28,7 +28,8 @@ from mbd.features.pooling import Kept, Pooled, keep, pool
 from mbd.features.rows import SPLIT_ALIASES, SPLITS, Collection, Rows
 from mbd.features.sources import Source
 from mbd.features.splits import with_groups_from_ids
-from mbd.params.features import FeaturesSettings, Task
+from mbd.formats.features import Task
+from mbd.params.features import FeaturesSettings
 from mbd.tensors import Array
 
 _ENTRIES = {"text": "text", "audio": "audio", "visual": "vision"}

@@ -30,14 +30,13 @@ from mbd.blocks import Columns, in_blocks, row_by_row, shards
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
-from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord, recorded_training
+from mbd.formats.lattice import Tag, projection_name, tensor_name
+from mbd.formats.model import LatticeSpec, ModelRecord, TensorRecord
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
 from mbd.model.coordinates import Projection, on_grid
-from mbd.model.lattice import chosen_tags, projection_name, read_projection, tensor_name
-from mbd.model.sets import Tag
+from mbd.model.lattice import LatticeShape, chosen_tags, read_projection
 from mbd.params import Params
-from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array, release
 from mbd.training.lattice.folds import assign_folds, fold_numbers, refuse_too_few_groups
 from mbd.training.lattice.module import ModuleRows, TrainedModule, choose_strengths, train_module
@@ -45,7 +44,7 @@ from mbd.training.lattice.parts import modules_in
 from mbd.training.lattice.ridge import FoldedRidge
 from mbd.training.lattice.sums import PatternSums
 from mbd.training.processes import Workers, workers
-from mbd.training.trained import Part, Trained, data_record
+from mbd.training.trained import Part, Trained, data_record, recorded_training
 
 _SMALLEST_DEVIATION = 1e-6
 _DIRECTION_GRID = 4096.0
@@ -163,7 +162,7 @@ def _spec(feature_set: FeatureSet, params: Params) -> tuple[LatticeSpec, list[Ta
     return spec, wanted
 
 
-def training_rows(feature_set: FeatureSet, spec: LatticeSettings) -> Rows:
+def training_rows(feature_set: FeatureSet, spec: LatticeShape) -> Rows:
     """Return the rows that modules in closed form are trained on; of one split, features are read when needed."""
     return Rows.joined([feature_set.split(split).mapped() for split in spec.splits.split("+")])
 
@@ -194,7 +193,7 @@ class FittedModalities:
 
 def train_modules(
     rows: Rows,
-    spec: LatticeSettings,
+    spec: LatticeShape,
     *,
     seed: int,
     classes: int,
@@ -278,7 +277,7 @@ class _LatticeTraining:
     def __init__(
         self,
         rows: Rows,
-        spec: LatticeSettings,
+        spec: LatticeShape,
         seed: int,
         classes: int,
         wanted: Sequence[Tag],

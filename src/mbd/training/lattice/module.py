@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mbd.blocks import Columns, Map
+from mbd.formats.lattice import Tag, landmarks_name
 from mbd.model.coordinates import Projection, mean_distances, on_grid, similarities
-from mbd.model.lattice import landmarks_name
-from mbd.model.sets import Tag
-from mbd.params.learning import LatticeSettings
+from mbd.model.lattice import LatticeShape
 from mbd.randomness import stream
 from mbd.tensors import Array
 from mbd.training.lattice.classes import calibrate, train_logistic
@@ -88,7 +87,7 @@ def train_module(
     ridge: FoldedRidge,
     projections: Mapping[str, Projection],
     start: Strengths,
-    params: LatticeSettings,
+    params: LatticeShape,
     *,
     seed: int,
     classes: int,
@@ -135,7 +134,7 @@ def train_module(
 
 
 def _train_kernel(
-    tag: Tag, rows: ModuleRows, projections: Mapping[str, Projection], params: LatticeSettings, seed: int
+    tag: Tag, rows: ModuleRows, projections: Mapping[str, Projection], params: LatticeShape, seed: int
 ) -> tuple[dict[str, Array], Array]:
     most = params.landmarks * _MOST_LANDMARKS
     draw = stream(seed, "lattice", "landmarks", *tag)

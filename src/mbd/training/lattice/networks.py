@@ -17,13 +17,12 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.features import Manifest
+from mbd.formats.lattice import Tag, tensor_name
 from mbd.formats.model import LatticeSpec, TensorRecord
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import describe
 from mbd.model.deep_lattice import NETWORK, member_architecture, refuse_fixed_shape
-from mbd.model.lattice import tensor_name
 from mbd.model.module import ModuleBackbone
-from mbd.model.sets import Tag
 from mbd.params.learning import TrainingSettings
 from mbd.randomness import stream_seed
 from mbd.tensors import Array

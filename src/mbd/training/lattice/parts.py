@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mbd.errors import DataError
+from mbd.formats.lattice import Tag, module_tensors
 from mbd.formats.model import DataRecord, LatticeSpec
 from mbd.model.checkpoint import RECORD, load_model
-from mbd.model.lattice import module_tensors
-from mbd.model.sets import Tag
 from mbd.tensors import Array
 from mbd.training.trained import HISTORY
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mbd.blocks import Columns, Map
-from mbd.model.sets import Tag
+from mbd.formats.lattice import Tag
 from mbd.tensors import Array
 from mbd.training.lattice.folds import fold_numbers
 from mbd.training.lattice.ridge import grams, with_columns

@@ -1,0 +1,77 @@
+"""How much there is to read: the lines and files of `src/`, and what of them a command loads.
+
+    python -m tests.weight
+
+The commands run on the models of the tests: a surgery, its attacks, and a certificate of an exact deletion that is
+published in a folder.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src"
+_LOADED = """
+import json, sys
+from pathlib import Path
+from mbd.cli import main
+try:
+    main(sys.argv[2:])
+finally:
+    ours = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "mbd"}
+    Path(sys.argv[1]).write_text(json.dumps(ours))
+"""
+
+
+def lines_of(file: Path | str) -> int:
+    """Return how many lines a file has."""
+    return len(Path(file).read_bytes().splitlines())
+
+
+def loaded_by(*arguments: object, codes: tuple[int, ...] = (0,)) -> dict[str, int]:
+    """Return the modules of ours that `mbd ARGUMENTS` loads, with their lines; `codes`: how it may end."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "modules.json"
+        command = [sys.executable, "-c", _LOADED, written, *map(str, arguments)]
+        ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, cwd=folder)
+        assert ended.returncode in codes, ended.stderr
+        return {name: lines_of(file) for name, file in json.loads(written.read_text()).items()}
+
+
+def main() -> None:
+    """Print the table."""
+    files = sorted(SOURCE.rglob("*.py"))
+    print(f"src/: {sum(map(lines_of, files)):,} lines in {len(files)} files\n\ncommand   modules    lines")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        for command, modules in _measure(Path(folder)).items():
+            print(f"{command:<8}  {len(modules):7}  {sum(modules.values()):7,}")
+
+
+def _measure(folder: Path) -> Mapping[str, Mapping[str, int]]:
+    from tests.certificate.authority import CertificateAuthority
+    from tests.certificate.build import make_home
+
+    (folder / "home").mkdir()
+    workspace = make_home(folder / "home")
+    authority = CertificateAuthority.make(workspace, folder / "authority")
+    bundle = authority.publish("exact")
+    home, deleted = workspace.folder, workspace.deletion("exact")
+    read = ("--model", deleted, "--store", authority.url, "--trust", authority.folder / "keys" / "trust.json")
+    models = ("--before", home / "model", "--after", folder / "deleted", "--reference", home / "silent")
+    audit = ("--modality", "audio", "--out", folder / "leakage", "--set", "attacks.resamples=100")
+    made = ("--modality", "audio", "--out", folder / "deleted")
+    return {
+        "delete": loaded_by("delete", "--features", home / "data", "--model", home / "model", *made),
+        "attack": loaded_by("attack", "--features", home / "data", *models, *audit, codes=(0, 3)),
+        "verify": loaded_by("verify", bundle, *read),
+        "guard": loaded_by("guard", *read),
+    }
+
+
+if __name__ == "__main__":
+    main()
