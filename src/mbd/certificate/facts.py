@@ -13,7 +13,6 @@ from typing import Literal
 from mbd.certificate.verdict import Check
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.limits import LONGEST_INTERVAL
-from mbd.formats.strength import shortfalls
 from mbd.formats.statement import (
     MODEL,
     WEIGHTS,
@@ -26,6 +25,7 @@ from mbd.formats.statement import (
     ReinstatementStatement,
     RevocationStatement,
 )
+from mbd.formats.strength import shortfalls
 
 Effect = Literal["revoked", "superseded", "refuted", "passed", "overruled", "none"]
 """what a statement does to the certificate that it is about; `passed`: an audit that sets the next date; `overruled`:
