@@ -12,7 +12,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-all test-bare fuzz differential test-services cluster test-cluster campaign lint bench study docs images clean
+.PHONY: help setup run demo test test-all test-kernels test-bare fuzz differential test-services cluster test-cluster campaign lint bench study docs images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -55,6 +55,13 @@ test: $(STAMP) ## what a change breaks, in five minutes on two cores
 
 test-all: $(STAMP) ## what else needs no server: studies, the handbook's commands, notebooks, pipelines, DVC, fuzzing
 	$(PYTEST) -m slow
+
+NUMERIC := $(addprefix tests/,test_blocks.py training evaluation model/test_joint.py serving/inference) \
+  $(patsubst %,tests/deletion/test_%.py,certified exact rounding saliency)
+
+test-kernels: $(STAMP) ## numeric tests with the kernels that OpenBLAS and torch choose on other processors
+	for kernels in Haswell/avx2 Prescott/default; do \
+	  OPENBLAS_CORETYPE=$${kernels%/*} ATEN_CPU_CAPABILITY=$${kernels#*/} $(PYTEST) -m 'not slow' $(NUMERIC) || exit 1; done
 
 test-bare: ## the auditor's install, without torch, kfp, dvc and boto3: certificates, storage, golden files
 	$(PYTHON) -m venv $(VENV)-bare
