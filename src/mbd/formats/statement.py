@@ -16,10 +16,8 @@ JSON (RFC 8785) of a statement.
 """
 
 import json
-import re
 from typing import Annotated, Any, Final, Literal
 
-import orjson
 import rfc8785
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -283,54 +281,11 @@ def parse_payload(payload: bytes) -> AnyStatement:
 
 
 def is_canonical(payload: bytes) -> bool:
-    """Whether bytes are the canonical form of the JSON that they hold.
-
-    They are compared with what orjson writes for it, keys in order, once numbers from 1e-6 to 1e-5 have no exponent:
-    the canonical form of what is *plain* (:func:`_is_plain`). Where that does not show it, they are compared with what
-    the standard's own implementation writes.
-    """
-    try:
-        written = orjson.dumps(orjson.loads(payload), option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
-        if _without_exponents(written) == payload and _is_plain(payload):
-            return True
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
-        pass
+    """Whether bytes are the canonical form (RFC 8785) of the JSON that they hold."""
     try:
         return rfc8785.dumps(json.loads(payload.decode("utf-8"), parse_int=_number)) == payload
     except (ValueError, RecursionError):
         return False
-
-
-_MANTISSA = re.compile(rb"[0-9](?:\.[0-9]{1,16})?\Z")
-_LONGEST_MANTISSA = 18
-_WHOLE = re.compile(rb"\.0(?:[,\]}]|\Z)")
-_FIRST_OF_FOUR = bytes(range(0xF0, 0xF5))
-
-
-def _without_exponents(written: bytes) -> bytes:
-    """Return JSON as orjson writes it, with 0.0000015 in the place of 1.5e-6.
-
-    Where a text holds such digits, they are changed as well: the result is then longer than any form of the same text.
-    """
-    *parts, last = written.split(b"e-6")
-    for place, following in enumerate([*parts[1:], last][: len(parts)]):
-        part = parts[place]
-        digits = None if following[:1].isdigit() else _MANTISSA.search(part[-_LONGEST_MANTISSA:])
-        if digits is None:
-            parts[place] = part + b"e-6"
-        else:
-            parts[place] = part[: -len(digits[0])] + b"0.00000" + digits[0].replace(b".", b"")
-    return b"".join((*parts, last))
-
-
-def _is_plain(written: bytes) -> bool:
-    """Whether JSON holds no whole number that is written like 1.0 or 1e+16, and no character beyond U+FFFF.
-
-    Keys ascend in UTF-16 and orjson's in UTF-8, which differ only by such characters: they take four bytes of UTF-8.
-    A text may hold what looks like such a number: then it is not called plain, although it is.
-    """
-    whole = _WHOLE.search(written) or b"e+" in written
-    return not whole and not any(first in written for first in _FIRST_OF_FOUR)
 
 
 def _number(digits: str) -> int | float:
