@@ -71,18 +71,6 @@ def start(folder: Path, until: int) -> None:
     server.returncode = 0  # nothing waits for it
 
 
-def run_mbd(quick: Path, *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `mbd` as a user does; a warning is an error."""
-    return subprocess.run(
-        [quick / "bin" / "mbd", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-        check=False,
-    )
-
-
 @contextmanager
 def quick_tasks(quick: Path) -> Iterator[None]:
     """Let kfp's local runner start each task as a fork."""

@@ -11,8 +11,8 @@ import pytest
 
 from mbd.cli import COMMANDS, group, run_command
 from mbd.errors import EXIT_CODES, ExitCode
+from tests.command import run_mbd
 from tests.features.build import npz_arrays, small_collection, synthetic_set, write_npz
-from tests.quick_mbd import run_mbd
 
 HEAVY = ("torch", "kfp", "dvc", "boto3", "transformers", "numpy", "pydantic", "scipy", "sklearn", "h5py")
 
@@ -30,32 +30,30 @@ def test_help_imports_nothing_heavy() -> None:
     assert result.stdout.count("Usage: mbd") == 1 + len(COMMANDS)
 
 
-def test_every_command_is_listed_with_what_it_does(quick: Path) -> None:
-    text = run_mbd(quick, "--help").stdout
+def test_every_command_is_listed_with_what_it_does() -> None:
+    text = run_mbd("--help").stdout
     for name in COMMANDS:
         assert f"\n  {name} " in text
 
 
 @pytest.mark.parametrize("arguments", [[], ["request"], ["certificate"], ["purge"]])
-def test_no_help_text_is_cut_off(arguments: list[str], quick: Path) -> None:
-    text = run_mbd(quick, *arguments, "--help").stdout
+def test_no_help_text_is_cut_off(arguments: list[str]) -> None:
+    text = run_mbd(*arguments, "--help").stdout
     assert "..." not in text.replace("[ARGS]...", "")
 
 
-def test_wrong_usage_ends_with_2(quick: Path) -> None:
+def test_wrong_usage_ends_with_2() -> None:
     for arguments in (["fetures"], ["features"], ["features", "--out", "x", "--set", "training.epoch=1"]):
-        result = run_mbd(quick, *arguments)
-        assert result.returncode == 2, result.stderr
+        result = run_mbd(*arguments)
+        assert result.exit_code == 2, result.stderr
         assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "nearest"), [(["fetures"], "'features'"), (["keys", "rotat"], "'rotate'"), (["xyzzy"], None)]
 )
-def test_a_command_that_does_not_exist_gets_the_nearest_one_named(
-    arguments: list[str], nearest: str | None, quick: Path
-) -> None:
-    error = run_mbd(quick, *arguments).stderr
+def test_a_command_that_does_not_exist_gets_the_nearest_one_named(arguments: list[str], nearest: str | None) -> None:
+    error = run_mbd(*arguments).stderr
     assert f"No such command '{arguments[-1]}'." in error
     assert ("Did you mean" in error) == (nearest is not None)
     assert (nearest or "") in error
@@ -78,39 +76,38 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(module: str,
     assert "Traceback" not in result.stderr
 
 
-def test_bad_data_ends_with_5_and_names_file_key_and_value(tmp_path: Path, quick: Path) -> None:
+def test_bad_data_ends_with_5_and_names_file_key_and_value(tmp_path: Path) -> None:
     arrays = npz_arrays(small_collection())
     arrays["test_labels"] = arrays["test_labels"] + 10
     file = write_npz(tmp_path / "d.npz", arrays)
     result = run_mbd(
-        quick,
         "features",
         *("--set", "features.source.kind=npz", "--set", f"features.source.path={file}"),
         *("--out", str(tmp_path / "out")),
     )
-    assert result.returncode == 5
+    assert result.exit_code == 5
     for part in ("error: 8 labels lie outside", str(file), "key: test_labels", "value: ", "hint: "):
         assert part in result.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_features_prints_a_summary_and_logs_where_it_was_written(tmp_path: Path, quick: Path) -> None:
+def test_features_prints_a_summary_and_logs_where_it_was_written(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
     settings = [f"features.source.path={file}", "features.source.kind=npz", "features.calibration.share=0.5"]
-    result = run_mbd(quick, "features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
-    assert result.returncode == 0, result.stderr
+    result = run_mbd("features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
+    assert result.exit_code == 0, result.stderr
     for part in ("text 5, audio 3, visual 4", "calibration", "ridge on test", "non_negative_percent"):
         assert part in result.stdout
     out = tmp_path / "out"
     assert result.stderr == f"FeatureSet written to {out}\nnext: mbd train --features {out} --out MODEL\n"
 
 
-def test_params_prints_every_parameter_and_the_digest(tmp_path: Path, quick: Path) -> None:
-    result = run_mbd(quick, "params", "--set", "training.seed=5", cwd=tmp_path)
+def test_params_prints_every_parameter_and_the_digest(tmp_path: Path) -> None:
+    result = run_mbd("params", "--set", "training.seed=5", cwd=tmp_path)
     assert "  seed: 5  # seed of every random stream" in result.stdout
     assert "# digest: sha256:" in result.stdout
     (tmp_path / "params.yaml").write_text(result.stdout)
-    assert run_mbd(quick, "params", cwd=tmp_path).stdout == result.stdout
+    assert run_mbd("params", cwd=tmp_path).stdout == result.stdout
 
 
 def test_an_interrupted_command_ends_with_130_and_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,17 +203,17 @@ def completed(environment: dict[str, str]) -> list[str]:
     return done.stdout.split()
 
 
-def test_what_to_do_next_has_the_same_parameters_as_what_was_done(tmp_path: Path, quick: Path) -> None:
+def test_what_to_do_next_has_the_same_parameters_as_what_was_done(tmp_path: Path) -> None:
     file = write_npz(tmp_path / "d.npz", npz_arrays(small_collection()))
     settings = (f"features.source.path={file}", "features.calibration.share=0.5", "model.backbone=lattice")
-    result = run_mbd(quick, "features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
+    result = run_mbd("features", "--out", str(tmp_path / "out"), *(a for s in settings for a in ("--set", s)))
     assert f"next: mbd train --features {tmp_path / 'out'} --out MODEL --set model.backbone=lattice\n" in result.stderr
 
 
-def test_after_a_reference_a_method_that_suits_it_is_suggested(tmp_path: Path, quick: Path) -> None:
+def test_after_a_reference_a_method_that_suits_it_is_suggested(tmp_path: Path) -> None:
     data = synthetic_set(tmp_path / "set")
     train = ("train", "--features", str(data), "--without", "audio", "--out", str(tmp_path / "model"))
-    result = run_mbd(quick, *train, "--set", "model.backbone=lattice", "--set", "model.lattice.landmarks=0")
+    result = run_mbd(*train, "--set", "model.backbone=lattice", "--set", "model.lattice.landmarks=0")
     assert " --set deletion.method=exact --out DELETED" in result.stderr
 
 

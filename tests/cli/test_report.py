@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.quick_mbd import run_mbd
+from tests.command import run_mbd
 from tests.report.statements import SmallAuthority
 
 MBD = (sys.executable, "-c", "from mbd.cli import main; main()")
@@ -33,18 +33,16 @@ def test_a_page_has_the_same_bytes_in_every_process(authority: SmallAuthority, t
     assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
 
 
-def test_pages_of_a_store(authority: SmallAuthority, tmp_path: Path, quick: Path) -> None:
+def test_pages_of_a_store(authority: SmallAuthority, tmp_path: Path) -> None:
     authority.publish("exact")
-    done = run_mbd(
-        quick, "report", "--store", authority.url, "--out", tmp_path / "site", "--trust", authority.trust_file
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_mbd("report", "--store", authority.url, "--out", tmp_path / "site", "--trust", authority.trust_file)
+    assert done.exit_code == 0, done.stderr
     assert f"open {tmp_path}/site/index.html" in done.stdout
     assert (tmp_path / "site" / "index.html").is_file()
 
 
-def test_either_a_bundle_or_a_store(authority: SmallAuthority, tmp_path: Path, quick: Path) -> None:
+def test_either_a_bundle_or_a_store(authority: SmallAuthority, tmp_path: Path) -> None:
     for arguments in ([], [str(tmp_path), "--store", authority.url]):
-        done = run_mbd(quick, "report", *arguments, "--out", tmp_path / "x.html")
-        assert done.returncode == 2
+        done = run_mbd("report", *arguments, "--out", tmp_path / "x.html")
+        assert done.exit_code == 2
         assert "give either a BUNDLE or --store URL" in done.stderr

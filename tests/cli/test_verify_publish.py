@@ -1,4 +1,4 @@
-"""`mbd publish` and `mbd verify` as a user runs them, in processes of their own."""
+"""`mbd publish` and `mbd verify` as a user runs them."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from mbd.files import sha256_file
 from mbd.formats.statement import CERTIFICATE
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
-from tests.quick_mbd import run_mbd
+from tests.command import run_mbd
 
 HEAVY = ("torch", "boto3", "scipy", "sklearn", "matplotlib", "dvc", "kfp", "dp_accounting", "transformers", "h5py")
 
@@ -30,27 +30,26 @@ def settings(authority: CertificateAuthority) -> list[str]:
     return [part for setting in authority.settings for part in ("--set", setting)]
 
 
-def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority, tmp_path: Path, quick: Path) -> None:
+def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority, tmp_path: Path) -> None:
     url, out, model = f"file://{tmp_path}/store", tmp_path / "published", authority.model_workspace.deletion("exact")
     done = run_mbd(
-        quick,
         *("publish", authority.bundle("exact"), "--model", model, "--store", url, "--out", out),
         *settings(authority),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     digest = sha256_file(out / CERTIFICATE)
     assert f"anyone can verify it: mbd verify {url}/certificates/{digest}" in done.stdout
     assert "this store has no Object Lock" in done.stdout
     for source in ((out, "--store", url), (url,)):
-        done = run_mbd(quick, "verify", *source, "--model", model, "--trust", authority.trust_file)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = run_mbd("verify", *source, "--model", model, "--trust", authority.trust_file)
+        assert done.exit_code == 0, done.stdout + done.stderr
         assert done.stdout.startswith(f"VERIFIED: certificate {digest}\n")
         assert f"trust file {authority.trust_file}, fingerprint {fingerprint(authority.trust.digest)}\n" in done.stdout
         assert "audio deleted from sentiment by the method exact: exact, ε = 0, δ = 0" in done.stdout
-    done = run_mbd(quick, "verify", out, "--offline", "--trust", authority.trust_file)
-    assert done.returncode == 0
+    done = run_mbd("verify", out, "--offline", "--trust", authority.trust_file)
+    assert done.exit_code == 0
     assert done.stdout.startswith(f"AUTHENTIC, STANDING UNKNOWN: certificate {digest}; no model was given\n")
-    done = run_mbd(quick, "verify", out, "--offline", "--trust", authority.trust_file, "--json")
+    done = run_mbd("verify", out, "--offline", "--trust", authority.trust_file, "--json")
     verdict = json.loads(done.stdout)
     assert verdict["decision"] == "authentic"
     assert verdict["summary"].endswith("; no model was given")
@@ -58,7 +57,6 @@ def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority
     assert (verdict["trust"], verdict["trust_file"]) == (authority.trust.digest, str(authority.trust_file))
     assert {check["outcome"] for check in verdict["checks"]} == {"passed", "not checkable"}
     reproduced = run_mbd(
-        quick,
         *(
             "verify",
             out,
@@ -71,21 +69,19 @@ def test_from_a_bundle_to_a_verified_certificate(authority: CertificateAuthority
             authority.model_workspace.folder / "data",
         ),
     )
-    assert reproduced.returncode == 0, reproduced.stdout
+    assert reproduced.exit_code == 0, reproduced.stdout
     assert "bit for bit" in reproduced.stdout
 
 
-def test_what_is_not_verified_ends_with_4_and_the_reason(
-    authority: CertificateAuthority, tmp_path: Path, quick: Path
-) -> None:
-    done = run_mbd(quick, "verify", authority.bundle("exact"), "--offline")
-    assert done.returncode == 4
+def test_what_is_not_verified_ends_with_4_and_the_reason(authority: CertificateAuthority, tmp_path: Path) -> None:
+    done = run_mbd("verify", authority.bundle("exact"), "--offline")
+    assert done.exit_code == 4
     assert done.stdout.startswith("FAILED: certificate ")
     assert "there is no trust file" in done.stdout
     assert "Do not rely on this certificate." in done.stdout
     (tmp_path / CERTIFICATE).write_text("{}")
-    done = run_mbd(quick, "verify", tmp_path, "--offline", "--trust", authority.trust_file, "--json")
-    assert done.returncode == 4
+    done = run_mbd("verify", tmp_path, "--offline", "--trust", authority.trust_file, "--json")
+    assert done.exit_code == 4
     assert json.loads(done.stdout)["decision"] == "failed"
 
 
@@ -99,9 +95,9 @@ def test_what_is_not_verified_ends_with_4_and_the_reason(
         (["publish", "nowhere", "--model", "nowhere"], 5, "there is no readable trust file"),
     ],
 )
-def test_wrong_usage_is_an_error(arguments: list[str], code: int, said: str, quick: Path) -> None:
-    done = run_mbd(quick, *arguments)
-    assert done.returncode == code, done.stderr
+def test_wrong_usage_is_an_error(arguments: list[str], code: int, said: str) -> None:
+    done = run_mbd(*arguments)
+    assert done.exit_code == code, done.stderr
     assert said in done.stderr
 
 

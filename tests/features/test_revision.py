@@ -22,10 +22,10 @@ from mbd.features.contract import FeatureSet
 from mbd.features.revision import fetch_revision
 from mbd.files import sha256_file
 from mbd.steps import features
+from tests.command import run_mbd
 from tests.digests import path_digest
 from tests.features.dvc_repository import ADDED, STAGE, SampleRepository, isolated
 from tests.http_servers import in_background
-from tests.quick_mbd import run_mbd
 
 PASSWORD = "s3cret%2Fword"
 
@@ -250,11 +250,11 @@ def test_without_dvc_the_error_names_the_extra(
     assert "[data]" in str(caught.value)
 
 
-def test_the_command_line_fetches_a_revision(origin: RevisionOrigin, tmp_path: Path, quick: Path) -> None:
+def test_the_command_line_fetches_a_revision(origin: RevisionOrigin, tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--dvc-repo", origin.bare, "--dvc-rev", "v1", "--dvc-path", STAGE, "--out", out)
-    done = run_mbd(quick, "features", *options)
-    assert done.returncode == 0, done.stderr
+    done = run_mbd("features", *options)
+    assert done.exit_code == 0, done.stderr
     assert "ridge on test" in done.stdout
     assert sha256_file(out / "manifest.json") == origin.first[1]
 

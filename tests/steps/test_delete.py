@@ -25,11 +25,11 @@ from mbd.privacy.ledger import Ledger
 from mbd.steps import delete, evaluate
 from mbd.tensors import open_tensors, save_tensors
 from mbd.training.lattice import train_lattice
+from tests.command import run_mbd
 from tests.deletion.models import home_with_models
 from tests.digests import path_digest
 from tests.evaluation.models import tiny_model
 from tests.features.build import synthetic_set
-from tests.quick_mbd import run_mbd
 from tests.training.two_processes import run_by_two
 
 SALIENT = "deletion.surgery.cut=false"
@@ -512,9 +512,9 @@ def test_the_command_prints_what_it_did(model_workspace: Path, tmp_path: Path) -
         assert part in result.output
 
 
-def test_wrong_usage_ends_with_2_and_bad_data_with_5(model_workspace: Path, tmp_path: Path, quick: Path) -> None:
+def test_wrong_usage_ends_with_2_and_bad_data_with_5(model_workspace: Path, tmp_path: Path) -> None:
     for modality, data, code in (("smell", model_workspace / "data", 2), ("audio", tmp_path, 5)):
         given = ("--features", data, "--model", model_workspace / "model", "--modality", modality)
-        result = run_mbd(quick, "delete", *given, "--out", tmp_path / "out")
-        assert result.returncode == code, result.stderr
+        result = run_mbd("delete", *given, "--out", tmp_path / "out")
+        assert result.exit_code == code, result.stderr
         assert "Traceback" not in result.stderr

@@ -16,7 +16,6 @@ from mbd.files import read_json
 from mbd.params import Params, load_params
 from mbd.steps import train
 from tests.digests import path_digest
-from tests.quick_mbd import run_mbd
 from tests.training.build import SMALL, joint_data
 
 JOINT = load_params(None, SMALL)
@@ -71,7 +70,8 @@ def test_the_command_in_another_process_writes_the_same_bytes(
     data: Path, model: Path, tmp_path: Path, quick: Path
 ) -> None:
     settings = [part for s in SMALL for part in ("--set", s)]
-    result = run_mbd(quick, "train", "--features", data, "--out", tmp_path / "again", *settings, cwd=tmp_path)
+    command = [quick / "bin" / "mbd", "train", "--features", data, "--out", tmp_path / "again", *settings]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert result.returncode == 0, result.stderr
     assert "test, seed 0" in result.stdout
     assert result.stderr.splitlines()[0] == f"model written to {tmp_path / 'again'}"
