@@ -26,21 +26,21 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
-from mbd.certificate.layout import certificate_name, proof_name
-from mbd.certificate.log.append import append
-from mbd.certificate.log.inclusion import Inclusion, leaf_of
-from mbd.certificate.log.proof import inclusion_proof
-from mbd.certificate.log.reader import Log
-from mbd.certificate.log.tiles import claim_name, node_in
-from mbd.certificate.trust import read_trust
+from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.statement import DeletionStatement, parse_payload, to_payload
+from mbd.log.append import append
+from mbd.log.inclusion import Inclusion, leaf_of
+from mbd.log.proof import inclusion_proof
+from mbd.log.reader import Log
+from mbd.log.tiles import claim_name, node_in
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
+from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.trust.keys import LOG, TRUST, load_signer, make_keys
+from mbd.trust.trust_file import read_trust
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "certificates" / "v1" / "surgery" / "bundle"
 SIZES = (2500, 10000)

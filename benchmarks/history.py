@@ -14,17 +14,17 @@ from pathlib import Path
 
 from benchmarks.exporter import Cost, fill
 from mbd.certificate.guard import admit
-from mbd.certificate.keys import TRUST, make_keys
-from mbd.certificate.layout import object_name
-from mbd.certificate.log.reader import Log
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
-from mbd.certificate.verify import from_store, verify_bundle
+from mbd.certificate.verification import from_store, verify_bundle
 from mbd.files import sha256_file
 from mbd.formats.deletion import INDICES
+from mbd.formats.layout import object_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.statement import MODEL, REPORT, WEIGHTS
+from mbd.history.replay import read_history
+from mbd.log.reader import Log
 from mbd.storage import open_store
+from mbd.trust.keys import TRUST, make_keys
+from mbd.trust.trust_file import read_trust
 
 SIZE = 10000
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "certificates" / "v1" / "surgery"

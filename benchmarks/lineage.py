@@ -17,26 +17,27 @@ import time
 from pathlib import Path
 from statistics import median
 
-from mbd.certificate.history import ModelHistory
-from mbd.certificate.keys import make_keys
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
 from mbd.files import sha256_file
 from mbd.formats.request import DeletionRequest
+from mbd.history.history import ModelHistory
+from mbd.history.replay import read_history
 from mbd.monitoring import metrics
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params import Params, load_params
+from mbd.production import models, register
+from mbd.production.request_store import RequestStore
+from mbd.production.submit import submit
+from mbd.production.worker import Worker
 from mbd.randomness import stream
-from mbd.requests.request_store import RequestStore
-from mbd.steps import features, models, purge, register, train, verify
-from mbd.steps.request import Worker
-from mbd.steps.submit import submit
+from mbd.steps import features, purge, train, verify
 from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
 from mbd.tensors import open_tensors
+from mbd.trust.keys import make_keys
+from mbd.trust.trust_file import read_trust
 
 REQUESTS, MONTHS, NAME = 500, 12, "year"
 MODALITIES = ("text", "audio", "visual")

@@ -20,19 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from mbd.certificate.keys import make_keys
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
 from mbd.formats.deletion import read_deletion
+from mbd.history.replay import read_history
 from mbd.params import Params, load_params
-from mbd.requests.request_store import RequestStore
-from mbd.steps import delete, features, register, train
-from mbd.steps.request import Worker
-from mbd.steps.submit import submit
+from mbd.production import register
+from mbd.production.request_store import RequestStore
+from mbd.production.submit import submit
+from mbd.production.worker import Worker
+from mbd.steps import delete, features, train
 from mbd.storage import open_private, open_store
 from mbd.training.lattice.ridge import FoldedRidge
+from mbd.trust.keys import make_keys
+from mbd.trust.trust_file import read_trust
 
 DIMS = "{text: 300, audio: 74, visual: 35}"
 NAME, GONE, PERSONS, REPEATS = "production", "audio", 3, 3

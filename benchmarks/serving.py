@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.exporter import cpu_seconds, fill, is_ready, scrape_times
-from mbd.certificate.keys import TRUST, make_keys
 from mbd.formats.request import DeletionRequest, Event
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.serving.tokens import TokenFile
 from mbd.storage import open_private, open_store
+from mbd.trust.keys import TRUST, make_keys
 
 SIZES = (2500, 10000)
 PAGES = 40

@@ -17,33 +17,33 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.certificate.commitments import Commitments
 from mbd.certificate.compose import IssueContext, compose, revocation
-from mbd.certificate.envelope import PAYLOAD_TYPE, sign
 from mbd.certificate.inputs import CertificateInput
-from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
-from mbd.certificate.layout import certificate_name
-from mbd.certificate.lineage import LineageKey
-from mbd.certificate.log.append import append
-from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.log.tiles import claim_name
 from mbd.certificate.publish import Publisher, publish_certificate
-from mbd.certificate.trust import read_trust
-from mbd.certificate.verify import from_folder, from_store, verify_bundle
-from mbd.certificate.verify.blueprint import blueprint
+from mbd.certificate.verification import from_folder, from_store, verify_bundle
 from mbd.files import file_digests, sha256_file, write_file
 from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, DeletionTarget, IndexRecord, Rounding
 from mbd.formats.guarantee import Guarantee
+from mbd.formats.layout import certificate_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.model import DataRecord, ModelRecord
 from mbd.formats.predicate import EvaluationEvidence, Issuer, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of, to_payload
+from mbd.log.append import append
+from mbd.log.inclusion import Inclusion
+from mbd.log.tiles import claim_name
 from mbd.model.checkpoint import describe, save_model
 from mbd.params import load_params
 from mbd.records import now
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.tensors import round_mantissa, save_tensors
+from mbd.trust.commitments import Commitments
+from mbd.trust.envelope import PAYLOAD_TYPE, sign
+from mbd.trust.keys import LOG, TRUST, load_signer, make_keys
+from mbd.trust.lineage_key import LineageKey
+from mbd.trust.trust_file import read_trust
+from mbd.verify.blueprint import blueprint
 from tests.formats.audits import strong_audit
 
 REPEATS = 7

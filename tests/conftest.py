@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from mbd import logs
 from tests import quick_mbd
 from tests.once import RUN, once
+
+if TYPE_CHECKING:
+    from tests.certificate.build import ModelWorkspace
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -116,3 +120,11 @@ def real_data() -> Path:
 @pytest.fixture
 def real_mosi(real_data: Path) -> Path:
     return real_data / "mosi.npz"
+
+
+@pytest.fixture(scope="session")
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> "ModelWorkspace":
+    """Data, a joint model, a lattice, and keys; deletions are made at first use."""
+    from tests.certificate.build import make_home  # it trains, and the auditor's install cannot
+
+    return make_home(tmp_path_factory.mktemp("home"))

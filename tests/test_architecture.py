@@ -11,9 +11,14 @@ SOURCE = Path(__file__).parents[1] / "src" / "mbd"
 LAYERS = [
     {"cli", "kubeflow"},
     {"serving"},
+    {"production"},
     {"steps", "doctor"},
     {"attacks", "report", "purge", "monitoring"},
-    {"certificate", "requests"},
+    {"certificate"},
+    {"history"},
+    {"verify"},
+    {"log"},
+    {"trust"},
     {"deletion", "storage", "shredding"},
     {"training", "evaluation", "privacy"},
     {"model"},
@@ -42,7 +47,10 @@ TOOLS = {
     "__version__",
 }
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
-WITHOUT_TORCH = {"formats", "certificate", "purge", "storage", "shredding", "monitoring", "params", "cli"}
+WITHOUT_TORCH = {
+    *("params", "formats", "storage", "shredding", "trust", "log", "verify", "history", "certificate"),
+    *("purge", "monitoring", "cli"),
+}
 ONLY_HERE = {
     "dvc": {"features/revision.py", "purge/places/dvc.py", "doctor"},
     "kfp": set(),
@@ -116,10 +124,13 @@ def test_heavy_packages_are_imported_only_where_they_belong() -> None:
 
 
 # Verification writes the shapes of the built-in backbones down a second time, on purpose.
-NAMES_BACKBONES = {"certificate/verify/blueprint.py"}
+NAMES_BACKBONES = {"verify/blueprint.py"}
 
 
-@pytest.mark.parametrize("package", ["attacks", "certificate", "deletion", "evaluation", "report", "steps"])
+@pytest.mark.parametrize(
+    "package",
+    ["attacks", "certificate", "deletion", "evaluation", "history", "production", "report", "steps", "verify"],
+)
 def test_a_backbone_is_asked_what_it_can_do_and_not_for_its_name_or_class(package: str) -> None:
     found = []
     for file in sorted((SOURCE / package).rglob("*.py")):

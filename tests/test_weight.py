@@ -11,7 +11,7 @@ GOLDEN = Path(__file__).parent / "golden" / "certificates" / "v1" / "exact"
 
 
 def test_the_verifier_loads_no_parameters_no_model_and_no_training() -> None:
-    code = "import sys, mbd.certificate.verify; print(*sys.modules)"
+    code = "import sys, mbd.certificate.verification; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"mbd.params", "mbd.model", "mbd.training", "mbd.features"} & set(loaded)
 

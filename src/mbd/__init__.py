@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mbd.certificate.guard import Admission
-    from mbd.certificate.trust import Trust
-    from mbd.certificate.verify import Verdict
+    from mbd.certificate.verification import Verdict
     from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
     from mbd.features.contract import FeatureSet
     from mbd.formats.leakage import LeakageRecord
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from mbd.steps.features import FeaturesSummary
     from mbd.steps.publish import PublishResult
     from mbd.steps.train import TrainingResult
+    from mbd.trust.trust_file import Trust
 
     Folder = Path | str
     Parameters = Params | Path | str | Mapping[str, object] | None
@@ -263,7 +263,7 @@ def make_keys(folder: "Folder", name: str = "signer") -> "Trust":
     Raises:
         UsageError: there are keys in the folder.
     """
-    from mbd.certificate.keys import make_keys as create  # noqa: PLC0415
+    from mbd.trust.keys import make_keys as create  # noqa: PLC0415
 
     return create(Path(folder), name)
 
@@ -375,8 +375,8 @@ def guard(model: "Folder", store: str, *, trust: "Folder | None" = None, params:
         VerificationError: no valid certificate is about these weights, or a file was purged.
     """
     from mbd.certificate.guard import admit  # noqa: PLC0415
-    from mbd.certificate.trust import read_trust, require_trust  # noqa: PLC0415
     from mbd.storage import open_store  # noqa: PLC0415
+    from mbd.trust.trust_file import read_trust, require_trust  # noqa: PLC0415
 
     with _running("guard", params) as (values, plain):
         trusted = read_trust(require_trust(None if trust is None else Path(trust)))

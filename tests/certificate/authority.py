@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.keys import load_signer, make_keys
 from mbd.certificate.publish import Publisher
-from mbd.certificate.verify import Verdict, from_folder, from_store, verify_bundle
+from mbd.certificate.verification import Verdict, from_folder, from_store, verify_bundle
 from mbd.params import Params
 from mbd.records import now
 from mbd.steps import publish
 from mbd.storage.store import Store
+from mbd.trust.keys import load_signer, make_keys
 from tests.certificate.build import ModelWorkspace
 from tests.certificate.keyed_store import KeyedStore
 

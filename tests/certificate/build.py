@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.keys import make_keys
-from mbd.certificate.trust import Trust, read_trust, write_trust
 from mbd.features.contract import FeatureSet
 from mbd.files import write_file
 from mbd.formats.deletion import DeletionRecord, read_deletion
@@ -16,6 +14,8 @@ from mbd.params import Params, load_params
 from mbd.steps import certify, delete, evaluate
 from mbd.steps.step import step_run
 from mbd.training.lattice import train_lattice
+from mbd.trust.keys import make_keys
+from mbd.trust.trust_file import Trust, read_trust, write_trust
 from tests.deletion.models import home_with_models
 from tests.formats.audits import strong_audit
 

@@ -19,22 +19,22 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate import history as history_module
-from mbd.certificate import reader
 from mbd.certificate.guard import admit
-from mbd.certificate.history import History
-from mbd.certificate.layout import proof_name
-from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
-from mbd.certificate.reader import parse_envelope
-from mbd.certificate.replay import read_history
-from mbd.certificate.state import status_in, store_status
-from mbd.certificate.verify import from_store, inputs, verify_bundle
+from mbd.certificate.verification import from_store, verify_bundle
 from mbd.errors import MbdError
+from mbd.formats.layout import proof_name
 from mbd.formats.receipt import LatestPointer
+from mbd.history import history as history_module
+from mbd.history.history import History
+from mbd.history.replay import read_history
+from mbd.history.state import status_in, store_status
+from mbd.log.inclusion import Inclusion
+from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
 from mbd.monitoring import metrics
 from mbd.records import now
 from mbd.storage.store import NotThereError, StoredObject
+from mbd.verify import inputs, reader
+from mbd.verify.reader import parse_envelope
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now
 from tests.monitoring.page import ExporterPage
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from mbd.certificate.keys import TRUST
-from mbd.certificate.trust import Trust, read_trust
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
+from mbd.trust.keys import TRUST
+from mbd.trust.trust_file import Trust, read_trust
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mbd.certificate.commitments import read_private
-from mbd.certificate.layout import certificate_name, latest_name, read_pointer
-from mbd.certificate.log.check import check_log
 from mbd.certificate.publish import publish_certificate
-from mbd.certificate.verify import from_folder, from_store, verify_bundle
+from mbd.certificate.verification import from_folder, from_store, verify_bundle
 from mbd.files import sha256_file
+from mbd.formats.layout import certificate_name, latest_name, read_pointer
 from mbd.formats.receipt import Receipt
 from mbd.formats.statement import CERTIFICATE
+from mbd.log.check import check_log
 from mbd.randomness import stream
 from mbd.storage.store import Store
+from mbd.trust.commitments import read_private
 from tests.certificate.authority import CertificateAuthority
 
 

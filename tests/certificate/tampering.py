@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import rfc8785
 
-from mbd.certificate.trust import Trust, read_trust
-from mbd.certificate.verdict import decide, passed
-from mbd.certificate.verify import VerificationInput, from_folder, from_store, verify_bundle
+from mbd.certificate.verification import VerificationInput, from_folder, from_store, verify_bundle
 from mbd.errors import MbdError
 from mbd.files import to_json
 from mbd.storage import open_store
+from mbd.trust.trust_file import Trust, read_trust
+from mbd.verify.verdict import decide, passed
 
 Files = dict[str, bytes]
 Mutation = Callable[["TamperingCase", np.random.Generator], Files]

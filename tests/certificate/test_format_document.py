@@ -3,15 +3,15 @@
 import re
 from pathlib import Path
 
-from mbd.certificate.layout import certificate_name, latest_name, object_name, proof_name
-from mbd.certificate.trust import read_trust
-from mbd.certificate.verify import from_folder, verify_bundle
+from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.errors import ExitCode
 from mbd.formats import statement
 from mbd.formats.deletion import INDICES
+from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Predicate
 from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, REPORT
+from mbd.trust.trust_file import read_trust
 from tests.golden.certificates.cases import HERE, assemble
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "certificate-format.md").read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.layout import latest_name, proof_name
 from mbd.errors import ExitCode, UsageError, VerificationError
 from mbd.files import file_digests, sha256_file
+from mbd.formats.layout import latest_name, proof_name
 from mbd.formats.receipt import RECEIPT, LatestPointer, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS
 from mbd.steps import publish

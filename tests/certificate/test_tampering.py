@@ -14,18 +14,18 @@ from functools import lru_cache
 
 import pytest
 
-from mbd.certificate import reader
-from mbd.certificate.layout import certificate_name, object_name, proof_name
-from mbd.certificate.log.reader import Log
-from mbd.certificate.log.tiles import CHECKPOINT as HEAD
-from mbd.certificate.log.tiles import tile_at
-from mbd.certificate.reader import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, parse_envelope
-from mbd.certificate.verdict import STANDING
-from mbd.certificate.verify.checks import digest_name
 from mbd.formats.deletion import INDICES
+from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, REPORT, WEIGHTS
+from mbd.log.reader import Log
+from mbd.log.tiles import CHECKPOINT as HEAD
+from mbd.log.tiles import tile_at
 from mbd.randomness import stream
+from mbd.verify import reader
+from mbd.verify.checks import digest_name
+from mbd.verify.reader import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, parse_envelope
+from mbd.verify.verdict import STANDING
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
 from tests.certificate.tampering import (

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from mbd.certificate.layout import certificate_name
-from mbd.certificate.log.append import append
-from mbd.certificate.log.inclusion import Inclusion, leaf_of
-from mbd.certificate.log.tiles import Tile
-from mbd.certificate.trust import read_trust
 from mbd.cli import group
 from mbd.errors import DataError, UsageError, VerificationError
+from mbd.formats.layout import certificate_name
+from mbd.log.append import append
+from mbd.log.inclusion import Inclusion, leaf_of
+from mbd.log.tiles import Tile
 from mbd.storage import open_store
-from tests.certificate.keys import Keys
+from mbd.trust.trust_file import read_trust
+from tests.trust.keys import Keys
 
 KEYS = Path("build/keys")
 STORE = "file://build/store"

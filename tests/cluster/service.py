@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keys import make_keys
 from mbd.formats.access import AccessTokens
 from mbd.params import Params, load_params, to_yaml
-from mbd.requests.request_store import RequestStore
+from mbd.production.request_store import RequestStore
 from mbd.steps import features, train
 from mbd.storage import open_private, open_store
 from mbd.storage.store import Store
+from mbd.trust.keys import make_keys
 from tests.certificate.authority import key_settings
 from tests.cluster.node import ADDRESS, Cluster
 from tests.cluster.objects import config_map, namespace, secret, volume
 from tests.integration.servers.rgw import S3
-from tests.requests.small import SETTINGS
+from tests.production.small import SETTINGS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keys import make_keys
 from mbd.doctor.finding import CheckState, DoctorFinding
 from mbd.doctor.services import keys, kubeflow, pushgateway, store
 from mbd.params.certificate import CertificateSettings
 from mbd.params.operations import StoreSettings
+from mbd.trust.keys import make_keys
 from tests.doctor.servers import http_server, silent_server
 
 REFUSAL = b"<Error><Code>SignatureDoesNotMatch</Code><Message>look at the key</Message></Error>"

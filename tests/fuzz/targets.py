@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from mbd.certificate.envelope import Envelope
-from mbd.certificate.log.checkpoint import verify_checkpoint
-from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.reader import verify_envelope
-from mbd.certificate.trust import read_trust
 from mbd.features.media.table import read_table
 from mbd.features.sources import read_source
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Event, Files, Lease
 from mbd.formats.statement import is_canonical, parse_payload
+from mbd.log.checkpoint import verify_checkpoint
+from mbd.log.inclusion import Inclusion
 from mbd.monitoring.facts import facts_of_request
 from mbd.params import load_params
 from mbd.randomness import stream
 from mbd.records import now
 from mbd.serving.inference.protocol import HEADER, parse_request
 from mbd.tensors import Array, open_tensors
+from mbd.trust.envelope import Envelope
+from mbd.trust.trust_file import read_trust
+from mbd.verify.reader import verify_envelope
 from tests.fuzz.mutations import Mutator, bytes_or_tokens, in_archive, in_header, in_json
 from tests.golden.certificates.cases import HERE
 from tests.serving.inference.server import encode

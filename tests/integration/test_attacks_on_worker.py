@@ -1,6 +1,6 @@
 """What a person with write access to a bucket and no key can make a worker do, on real S3: nothing that counts.
 
-The same bodies run on a folder in `tests/steps/test_request.py`, `tests/certificate/test_lineage.py`.
+The same bodies run on a folder in `tests/production/test_worker.py`, `tests/history/test_lineage.py`.
 """
 
 import tempfile
@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keys import make_keys
 from mbd.params import load_params
-from mbd.requests.request_store import RequestStore
+from mbd.production.request_store import RequestStore
+from mbd.production.worker import Worker
 from mbd.steps import features, train
-from mbd.steps.request import Worker
 from mbd.storage import open_private
+from mbd.trust.keys import make_keys
 from tests.certificate.authority import CertificateAuthority, key_settings
-from tests.certificate.budgets import Releases, check_a_lost_ledger_is_noticed_and_can_be_restored
 from tests.certificate.build import make_home
+from tests.history.budgets import Releases, check_a_lost_ledger_is_noticed_and_can_be_restored
 from tests.integration.servers.rgw import S3
-from tests.requests.disclosed import check_only_what_is_disclosed_is_published
-from tests.requests.planted import (
+from tests.production.disclosed import check_only_what_is_disclosed_is_published
+from tests.production.planted import (
     carried_out,
     check_a_decision_of_another_batch_is_not_published,
     check_a_marked_request_is_carried_out,
@@ -30,7 +30,7 @@ from tests.requests.planted import (
     check_lost_objects_bring_nothing_back,
     check_nothing_is_deleted_while_nothing_can_be_logged,
 )
-from tests.requests.small import SETTINGS
+from tests.production.small import SETTINGS
 
 pytestmark = pytest.mark.services
 

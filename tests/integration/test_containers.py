@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mbd import __version__
-from mbd.certificate.keys import make_keys
+from mbd.trust.keys import make_keys
 from tests.digests import path_digest
 from tests.features.build import synthetic_set
 from tests.integration.command import mbd
@@ -171,7 +171,7 @@ def test_a_key_that_others_may_read_is_taken_only_from_a_read_only_mount(
     make_keys(tmp_path / "keys", "signer")
     for path in (tmp_path / "keys", *(tmp_path / "keys").iterdir()):
         path.chmod(0o755 if path.is_dir() else 0o444)  # as Kubernetes mounts a secret
-    sign = "from mbd.certificate.keys import load_signer; load_signer('file:/keys/signer.pem')"
+    sign = "from mbd.trust.keys import load_signer; load_signer('file:/keys/signer.pem')"
     ways = {"ro": 0, "rw": 1}
     for way, code in ways.items():
         mounted = f"--volume={tmp_path / 'keys'}:/keys:{way}"

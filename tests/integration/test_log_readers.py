@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keys import TRUST
-from mbd.certificate.log.append import append
-from mbd.certificate.log.check import check_log
-from mbd.certificate.log.note import DATED, PLAIN, verifier_key
-from mbd.certificate.log.reader import Log
-from mbd.certificate.trust import raw_ed25519
+from mbd.log.append import append
+from mbd.log.check import check_log
+from mbd.log.note import DATED, PLAIN, verifier_key
+from mbd.log.reader import Log
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import Store
-from tests.certificate.keys import Keys, keys_in, leaf
+from mbd.trust.keys import TRUST
+from mbd.trust.trust_file import raw_ed25519
 from tests.certificate.killing import killed_at, side_by_side
-from tests.certificate.log.build import LogLocation, log_of
 from tests.integration.servers.rgw import S3
+from tests.log.build import LogLocation, log_of
+from tests.trust.keys import Keys, keys_in, leaf
 
 pytestmark = pytest.mark.services
 

@@ -10,21 +10,22 @@ import torch
 from mlflow import MlflowClient
 from safetensors.torch import save_file
 
-from mbd.certificate.keys import make_keys
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.files import sha256_file
 from mbd.formats.features import Shape
 from mbd.formats.statement import MODEL, WEIGHTS
+from mbd.history.replay import read_history
 from mbd.model.examples.late_fusion import LateFusion
 from mbd.params import Params, load_params
-from mbd.requests.request_store import RequestStore
-from mbd.steps import features, import_model, models, purge, register, train
-from mbd.steps.request import Worker
-from mbd.steps.submit import submit
+from mbd.production import models, register
+from mbd.production.request_store import RequestStore
+from mbd.production.submit import submit
+from mbd.production.worker import Worker
+from mbd.steps import features, import_model, purge, train
 from mbd.storage import open_private, open_store
 from mbd.storage.mlflow import RELEASE, MlflowRegistry
+from mbd.trust.keys import make_keys
+from mbd.trust.trust_file import read_trust
 from tests.certificate.authority import key_settings
 from tests.integration.servers.mlflow import MlflowServer, mlflow_server
 

@@ -15,19 +15,19 @@ from typing import cast
 
 import pytest
 
-from mbd.certificate.history import ModelHistory
-from mbd.certificate.layout import certificate_name
-from mbd.certificate.log.check import check_log
 from mbd.features.contract import FeatureSet
+from mbd.formats.layout import certificate_name
+from mbd.history.history import ModelHistory
+from mbd.log.check import check_log
 from mbd.params import Params, load_params
-from mbd.requests.request_store import RequestStore
-from mbd.steps import models, register
-from mbd.steps.request import Worker
-from mbd.steps.submit import submit
+from mbd.production import models, register
+from mbd.production.request_store import RequestStore
+from mbd.production.submit import submit
+from mbd.production.worker import Worker
 from mbd.storage.store import Store
 from tests.certificate.killing import CountingStore, killed_at, side_by_side
 from tests.integration.servers.rgw import S3
-from tests.steps.registering import NAME, Production, digests
+from tests.production.registering import NAME, Production, digests
 
 pytestmark = pytest.mark.services
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.layout import certificate_name
 from mbd.files import read_json
+from mbd.formats.layout import certificate_name
+from mbd.production.request_store import RequestStore
 from mbd.records import now
-from mbd.requests.request_store import RequestStore
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, make_home
 from tests.deploy.test_prometheus import FOLDER, promtool

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from mbd.certificate.trust import KeyRevocation, Trust, write_trust
-from mbd.certificate.verify import from_folder, verify_bundle
+from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.files import to_json
 from mbd.formats.statement import CERTIFICATE
 from mbd.randomness import stream
 from mbd.records import now
 from mbd.report.page.html import script
+from mbd.trust.trust_file import KeyRevocation, Trust, write_trust
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.certificate.tampering import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.steps import report
+from mbd.production.store_pages import write_store_pages
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import VerificationPanel, checked
 from tests.report.statements import SmallAuthority, attack, leakage
@@ -95,7 +95,7 @@ def test_on_paper_the_tables_are_open_and_nothing_asks_to_be_clicked(
 def test_the_index_leads_to_the_pages(browser: Browser, tmp_path: Path) -> None:
     authority = SmallAuthority.make(tmp_path / "authority")
     digest = authority.publish("exact").name
-    report.of_store(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
+    write_store_pages(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
     browser.look(390, "light")
     browser.open(tmp_path / "site" / "index.html")
     assert browser.evaluate("document.documentElement.scrollWidth") == 390

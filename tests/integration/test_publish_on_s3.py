@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from mbd.certificate.layout import certificate_name
 from mbd.errors import MbdError
 from mbd.files import file_digests, sha256_file
+from mbd.formats.layout import certificate_name
 from mbd.formats.receipt import RECEIPT, Receipt
 from mbd.formats.statement import CERTIFICATE, WEIGHTS
 from mbd.params.operations import StoreSettings

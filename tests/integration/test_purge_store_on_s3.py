@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from mbd.certificate.layout import object_name
-from mbd.certificate.state import entry
-from mbd.certificate.tombstones import read_tombstones
 from mbd.files import read_json, sha256_file
+from mbd.formats.layout import object_name
 from mbd.formats.receipt import Receipt
 from mbd.formats.statement import PurgeStatement
+from mbd.history.state import entry
+from mbd.history.tombstones import read_tombstones
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params.operations import StoreSettings
 from mbd.records import now

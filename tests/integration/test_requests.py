@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keys import make_keys
-from mbd.certificate.log.reader import Log
-from mbd.certificate.trust import read_trust
+from mbd.log.reader import Log
 from mbd.params import Params, load_params, to_yaml
+from mbd.production.request_store import RequestStore
 from mbd.randomness import stream
-from mbd.requests.request_store import RequestStore
 from mbd.steps import features, train, verify
 from mbd.storage import open_private, open_store
+from mbd.trust.keys import make_keys
+from mbd.trust.trust_file import read_trust
 from tests.certificate.authority import key_settings
 from tests.integration.servers.rgw import S3
-from tests.requests.small import SETTINGS as SMALL
+from tests.production.small import SETTINGS as SMALL
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 

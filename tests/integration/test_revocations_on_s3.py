@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keys import LOG, load_signer
 from mbd.certificate.publish import Publisher
-from mbd.certificate.replay import read_history
-from mbd.certificate.state import invalid_entries
+from mbd.history.replay import read_history
+from mbd.history.state import invalid_entries
 from mbd.params.operations import StoreSettings
 from mbd.storage.store import Store
-from tests.certificate import revocations
+from mbd.trust.keys import LOG, load_signer
+from tests.history import revocations
 from tests.integration.servers.rgw import S3
 from tests.integration.test_publish_on_s3 import opened
 from tests.monitoring.golden_store import GoldenStore

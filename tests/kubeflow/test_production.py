@@ -6,20 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.lineage import keep_subject, read_lineage_key
 from mbd.errors import ExitCode
 from mbd.features.contract import FeatureSet
 from mbd.files import read_json, sha256_file
 from mbd.formats.features import FeatureReference
 from mbd.formats.statement import WEIGHTS
+from mbd.history.lineage import keep_subject
 from mbd.kubeflow import production as tasks
 from mbd.kubeflow import tasks as steps
 from mbd.kubeflow.common import write_params
 from mbd.kubeflow.ending import has_published
 from mbd.kubeflow.reference import feature_set
 from mbd.params import load_params
+from mbd.trust.lineage_key import read_lineage_key
 from tests.kubeflow.workspace import PlainArtifact
-from tests.steps.registering import Production
+from tests.production.registering import Production
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
 from mbd.errors import ExitCode
 from mbd.files import file_digests, read_json, sha256_file, to_json, write_file
 from mbd.formats.statement import DeletionStatement
+from mbd.history.replay import read_history
 from mbd.kubeflow import tasks
 from mbd.kubeflow.common import write_params
 from mbd.kubeflow.ending import has_published
@@ -19,6 +18,7 @@ from mbd.params import load_params, to_yaml
 from mbd.steps import verify
 from mbd.steps.step import step_run
 from mbd.storage import open_store
+from mbd.trust.trust_file import read_trust
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact
 
 

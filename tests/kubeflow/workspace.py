@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.keys import make_keys
 from mbd.kubeflow import tasks
 from mbd.kubeflow.common import write_params
 from mbd.params import Params, load_params
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.wrapper import FileWrapper
+from mbd.trust.keys import make_keys
 from tests.pipelines.small import SETTINGS
 
 

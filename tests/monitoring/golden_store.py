@@ -8,15 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from mbd.certificate.compose import revocation
-from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.certificate.keys import LOG, TRUST, load_signer, make_keys
-from mbd.certificate.layout import certificate_name, object_name
-from mbd.certificate.log.append import append
-from mbd.certificate.log.reader import Log
-from mbd.certificate.log.tiles import claim_name
 from mbd.certificate.publish import Publisher, publish_statement
-from mbd.certificate.tombstones import keep_list
-from mbd.certificate.trust import read_trust, write_trust
+from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.predicate import DigestOrCommitment, Erasure
 from mbd.formats.purge import PurgeReport, Target, TombstoneList
 from mbd.formats.registration import RegisteredData, Registration
@@ -34,12 +27,19 @@ from mbd.formats.statement import (
     subjects_of,
     to_payload,
 )
+from mbd.history.tombstones import keep_list
+from mbd.log.append import append
+from mbd.log.reader import Log
+from mbd.log.tiles import claim_name
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner
 from mbd.params.operations import StoreSettings
+from mbd.production.request_store import RequestStore
 from mbd.records import now
-from mbd.requests.request_store import RequestStore
 from mbd.storage.store import Store
+from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.trust.keys import LOG, TRUST, load_signer, make_keys
+from mbd.trust.trust_file import read_trust, write_trust
 from tests.certificate.keyed_store import KeyedStore
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "certificates" / "v1"

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.certificate.layout import object_name
 from mbd.cli import group
+from mbd.formats.layout import object_name
 from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord
 from mbd.monitoring import metrics, record_samples
 from mbd.monitoring.samples import Samples

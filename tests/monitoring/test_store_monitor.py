@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.compose import supersession
-from mbd.certificate.layout import certificate_name
-from mbd.certificate.replay import read_history
+from mbd.formats.layout import certificate_name
 from mbd.formats.registration import RegisteredReference
 from mbd.formats.request import Lease
+from mbd.history.replay import read_history
 from mbd.monitoring import metrics
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.records import now

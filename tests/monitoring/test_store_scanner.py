@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keys import revoke_key
-from mbd.certificate.layout import certificate_name, object_name, proof_name
-from mbd.certificate.log.tiles import CHECKPOINT
-from mbd.certificate.trust import read_trust
 from mbd.errors import DataError
+from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.request import Lease
+from mbd.log.tiles import CHECKPOINT
 from mbd.monitoring.facts import InvalidEntry, RequestFacts
 from mbd.monitoring.store_scanner import ScanStoppedError
 from mbd.storage.store import StoreError
+from mbd.trust.keys import revoke_key
+from mbd.trust.trust_file import read_trust
 from tests.monitoring.golden_store import GoldenStore, days_from_now
 
 

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from mbd.certificate.envelope import PAYLOAD_TYPE, sign
-from mbd.certificate.keys import load_signer, make_keys
-from mbd.certificate.layout import certificate_name
-from mbd.certificate.tombstones import PREFIX
+from mbd.formats.layout import certificate_name
 from mbd.formats.statement import to_payload
+from mbd.history.tombstones import PREFIX
 from mbd.storage.store import Store
+from mbd.trust.envelope import PAYLOAD_TYPE, sign
+from mbd.trust.keys import load_signer, make_keys
 from tests.monitoring.golden_store import purge_statement
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.state import entry
 from mbd.formats.purge import PlaceRecord
 from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement
+from mbd.history.state import entry
 from mbd.params.shredding import ShreddingSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.data_keys import DataKeys, data_keys

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from mbd.certificate.state import entry
 from mbd.cli import main
 from mbd.formats.statement import PurgeStatement
+from mbd.history.state import entry
 from mbd.purge.tombstone_store import begin
 from mbd.records import now
 from mbd.steps import publish, purge

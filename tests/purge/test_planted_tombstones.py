@@ -6,12 +6,12 @@ import pytest
 
 from mbd import tombstones
 from mbd.certificate.guard import admit
-from mbd.certificate.layout import certificate_name, object_name
-from mbd.certificate.tombstones import PREFIX
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import sha256_file
+from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.purge import Target
 from mbd.formats.statement import CERTIFICATE
+from mbd.history.tombstones import PREFIX
 from mbd.model.checkpoint import RECORD, WEIGHTS, load_model
 from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import begin, begun, purged_digests

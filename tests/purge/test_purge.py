@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.state import entry
 from mbd.errors import UsageError
 from mbd.files import sha256_file
 from mbd.formats.statement import PurgeStatement, to_payload
+from mbd.history.state import entry
 from mbd.purge.tombstone_store import store_tombstones
 from mbd.records import now
 from tests.purge.workspace import PurgeWorkspace, digests_below, holding

@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from mbd.certificate.envelope import certificate_digest
-from mbd.certificate.keys import load_signer, make_keys, sign_statement
 from mbd.certificate.publish import Publisher, announce, publish_statement
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import METHOD_KINDS, Predicate
@@ -15,6 +13,8 @@ from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, AboutCertificate
 from mbd.params import Params, load_params
 from mbd.records import now
 from mbd.storage import open_store
+from mbd.trust.envelope import certificate_digest
+from mbd.trust.keys import load_signer, make_keys, sign_statement
 from tests.certificate.authority import key_settings
 from tests.certificate.keyed_store import KeyedStore
 from tests.formats.audits import strong_audit

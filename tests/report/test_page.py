@@ -4,8 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.state import Status
 from mbd.files import to_json
 from mbd.formats.statement import (
     CERTIFICATE,
@@ -15,6 +13,8 @@ from mbd.formats.statement import (
     RevocationStatement,
     subjects_of,
 )
+from mbd.history.state import Status
+from mbd.log.inclusion import Inclusion
 from mbd.report.page.certificate import PageContext, certificate_page, unsigned_page
 from mbd.report.page.content import Page, Plot
 from mbd.report.page.html import to_html

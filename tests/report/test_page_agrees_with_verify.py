@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
-from mbd.certificate.trust import read_trust
-from mbd.certificate.verdict import Verdict
-from mbd.certificate.verify import from_folder, verify_bundle
-from mbd.certificate.verify.checks import REAUDIT
+from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.errors import MbdError
 from mbd.files import sha256_file
 from mbd.formats.statement import WEIGHTS
 from mbd.randomness import stream
+from mbd.trust.trust_file import read_trust
+from mbd.verify.checks import REAUDIT
+from mbd.verify.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.verify.verdict import Verdict
 from tests.certificate.tampering import (
     GONE,
     Mutation,

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.keys import TRUST, make_keys
 from mbd.params import load_params
 from mbd.params.operations import StoreSettings
-from mbd.requests.request_store import RequestStore
+from mbd.production.request_store import RequestStore
+from mbd.production.worker import Worker
 from mbd.steps import features, train, verify
-from mbd.steps.request import Worker
 from mbd.storage import open_private
 from mbd.storage.store import NotWritableError
 from mbd.storage.tree import Tree
+from mbd.trust.keys import TRUST, make_keys
 from tests.certificate.authority import key_settings
 from tests.monitoring.golden_store import GoldenStore
-from tests.requests.small import SETTINGS
+from tests.production.small import SETTINGS
 from tests.serving.site import Site, SiteClient
 from tests.serving.waiting import wait_until
 from tests.storage.s3_server import BUCKET, CREDENTIALS, Refusal, S3Server, s3_server

@@ -10,10 +10,10 @@ from mbd.params import load_params
 from mbd.serving.app import create_app
 from mbd.serving.service import Service
 from tests.monitoring.golden_store import GOLDEN, golden
+from tests.production.registering import Production
 from tests.serving.inference.server import encode, rows_of
 from tests.serving.site import Site, SiteClient
 from tests.serving.waiting import wait_until
-from tests.steps.registering import Production
 
 NAME = golden("exact").predicate.model
 SETTINGS = (f"serving.inference.models=[{NAME}]", "serving.inference.poll_seconds=0.1")

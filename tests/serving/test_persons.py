@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.lineage import SUBJECTS, LineageKey, read_subject
 from mbd.features.contract import FeatureSet
+from mbd.history.lineage import SUBJECTS, read_subject
 from mbd.params import load_params
 from mbd.serving.persons import Persons
 from mbd.steps import features
-from tests.requests.small import SETTINGS
+from mbd.trust.lineage_key import LineageKey
+from tests.production.small import SETTINGS
 from tests.serving.site import Site, SiteClient
 
 KEY = LineageKey(bytes(range(32)))

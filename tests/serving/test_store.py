@@ -2,8 +2,8 @@
 
 import pytest
 
-from mbd.certificate.layout import certificate_name, object_name, proof_name
 from mbd.formats.deletion import INDICES
+from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.statement import REPORT, WEIGHTS
 from tests.monitoring.golden_store import golden
 from tests.serving.site import Site, SiteClient

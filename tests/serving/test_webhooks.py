@@ -9,8 +9,8 @@ import pytest
 
 from mbd.errors import UsageError
 from mbd.formats.webhook import WebhookState
+from mbd.production.request_store import RequestStore
 from mbd.records import now
-from mbd.requests.request_store import RequestStore
 from mbd.serving.webhooks import Webhook, read_secret
 from tests.serving.receiver import KEY, SECRET, Receiver, receiving
 from tests.serving.site import Site, SiteClient

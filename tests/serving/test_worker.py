@@ -16,7 +16,7 @@ from mbd.cli.options import repeated
 from mbd.features.contract import FeatureSet
 from mbd.model.predictor import load
 from mbd.params import load_params
-from mbd.requests.request_store import RequestStore
+from mbd.production.request_store import RequestStore
 from mbd.serving.app import create_app
 from mbd.serving.inference.releases import Release, ReleaseLog
 from mbd.serving.service import Service
@@ -24,12 +24,12 @@ from mbd.serving.tokens import TokenFile
 from mbd.serving.worker_process import WorkerProcess
 from mbd.steps import verify
 from tests.integration.servers.process import answers
+from tests.production.registering import NAME, Production
 from tests.serving.inference.load import Load
 from tests.serving.inference.server import Client, listening, rows_of
 from tests.serving.site import serving_process
 from tests.serving.waiting import wait_until
 from tests.serving.worker_site import PATIENCE, call, wait_for_end
-from tests.steps.registering import NAME, Production
 
 LEASE_SECONDS = 4
 

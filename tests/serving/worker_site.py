@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.keys import TRUST, make_keys
 from mbd.cli.options import repeated
 from mbd.params import load_params
 from mbd.serving.tokens import TokenFile
 from mbd.steps import features, train
+from mbd.trust.keys import TRUST, make_keys
 from tests.certificate.authority import key_settings
-from tests.requests.small import SETTINGS
+from tests.production.small import SETTINGS
 from tests.serving.site import serving_process
 from tests.serving.waiting import wait_until
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mbd
-from mbd.certificate.verify import Verdict
+from mbd.certificate.verification import Verdict
 from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
 from mbd.params import load_params

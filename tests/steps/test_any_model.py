@@ -9,7 +9,7 @@ from torch import Tensor
 import mbd
 from mbd.attacks.diff import transplanted
 from mbd.attacks.target_model import open_target
-from mbd.certificate.verify import Verdict
+from mbd.certificate.verification import Verdict
 from mbd.deletion.module import ONLY_INPUTS
 from mbd.formats.deletion import read_deletion
 from mbd.formats.features import Shape

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from mbd.certificate.bundle import Bundle
-from mbd.certificate.commitments import read_private
-from mbd.certificate.envelope import Envelope
-from mbd.certificate.reader import signature_checks
-from mbd.certificate.trust import read_trust
-from mbd.certificate.verify import from_folder, verify_bundle
+from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.errors import DataError, ExitCode, GateRefusedError, MbdError, UsageError
 from mbd.files import read_json, sha256_file, to_json
 from mbd.formats.deletion import DeletionRecord, read_deletion
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.statement import DeletionStatement, parse_payload
 from mbd.steps import certify, delete
+from mbd.trust.commitments import read_private
+from mbd.trust.envelope import Envelope
+from mbd.trust.trust_file import read_trust
+from mbd.verify.reader import signature_checks
 from tests.certificate.build import (
     ISSUED,
     KINDS,

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.compose import revocation
-from mbd.certificate.layout import certificate_name, proof_name
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import file_digests
+from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.statement import CERTIFICATE
+from mbd.production.request_store import RequestStore
+from mbd.production.store_pages import write_store_pages
 from mbd.records import now
 from mbd.report.page.content import Page
-from mbd.requests.request_store import RequestStore
 from mbd.steps import report
 from mbd.storage.store import update
 from tests.report.statements import SmallAuthority
@@ -51,7 +52,7 @@ def test_a_store_becomes_an_index_and_a_page_for_each_certificate(authority: Sma
     authority.say(revocation(withdrawn, "the data was wrong", now()))
     RequestStore(authority.private).submit("sentiment", ["visual"], due_days=30)
     (authority.folder / "store" / certificate_name(damaged)).write_bytes(b"{}")
-    done = report.of_store(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
+    done = write_store_pages(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
     assert {row.digest: row.state for row in done.certificates} == {good: "unknown", withdrawn: "revoked"}
     assert [invalid.digest for invalid in done.invalid] == [damaged]
     pages = {file.name for file in (tmp_path / "site" / "certificates").iterdir()}
@@ -77,7 +78,7 @@ def test_pages_do_not_change_with_time_and_the_index_shows_what_is_overdue(
     patient = authority.params.model_copy(update={"certificate": certificate})
     for name, days, params in (("early", 1, patient), ("late", 91, patient), ("frozen", 8, authority.params)):
         clock = _stopped(now() + timedelta(days=days))
-        report.of_store(params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
+        write_store_pages(params, authority.url, tmp_path / name, trust=authority.trust_file, clock=clock)
     early, late = file_digests(tmp_path / "early"), file_digests(tmp_path / "late")
     assert early[f"certificates/{digest}.html"] == late[f"certificates/{digest}.html"]
     assert "1 valid" in (tmp_path / "early" / "index.md").read_text()
@@ -92,7 +93,7 @@ def test_a_certificate_lists_the_requests_it_answers(authority: SmallAuthority, 
     request_store.change(request.id, lambda r: r.moved("certified", "worker", now(), certificate=digest))
     marked = request_store.submit("sentiment", ["visual"], due_days=30)
     request_store.change(marked.id, lambda r: r.moved("certified", "attacker", now(), certificate=digest))
-    report.of_store(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
+    write_store_pages(authority.params, authority.url, tmp_path / "site", trust=authority.trust_file)
     page = (tmp_path / "site" / "certificates" / f"{digest}.html").read_text(encoding="utf-8")
     assert request.id in page
     assert marked.id not in page
@@ -105,7 +106,7 @@ def test_a_planted_proof_is_neither_shown_nor_stops_a_report(authority: SmallAut
     for name, planted in (("before", None), ("junk", b"{}"), ("none", b"")):
         if planted is not None:
             update(authority.store, proof_name(digest), lambda _, planted=planted: planted)  # type: ignore[misc]
-        report.of_store(authority.params, authority.url, tmp_path / name, trust=authority.trust_file)
+        write_store_pages(authority.params, authority.url, tmp_path / name, trust=authority.trust_file)
     page = f"certificates/{digest}.html"
     assert len({file_digests(tmp_path / name)[page] for name in ("before", "junk", "none")}) == 1
 

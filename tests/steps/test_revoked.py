@@ -6,20 +6,21 @@ from pathlib import Path
 import pytest
 
 from mbd.certificate.guard import admit
-from mbd.certificate.layout import object_name
 from mbd.errors import UsageError, VerificationError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
+from mbd.formats.layout import object_name
 from mbd.formats.statement import WEIGHTS
 from mbd.model.checkpoint import load_model
 from mbd.params import load_params
+from mbd.production import models, register
+from mbd.production.request_store import RequestStore
+from mbd.production.submit import submit
+from mbd.production.worker import Worker
 from mbd.purge.tombstone_store import purged_digests, store_tombstones
-from mbd.requests.request_store import RequestStore
-from mbd.steps import models, purge, register, train
-from mbd.steps.request import Worker
+from mbd.steps import purge, train
 from mbd.steps.revoked import read_revoked, revocable
-from mbd.steps.submit import submit
-from tests.steps.registering import NAME, Production
+from tests.production.registering import NAME, Production
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,18 @@ import pytest
 
 import mbd
 from mbd.certificate.compose import revocation
-from mbd.certificate.layout import latest_name
 from mbd.certificate.publish import announce
-from mbd.certificate.reader import SIGNATURES
-from mbd.certificate.verdict import CONSISTENCY, STATE
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file
+from mbd.formats.layout import latest_name
 from mbd.formats.receipt import LatestPointer
 from mbd.formats.statement import CERTIFICATE
 from mbd.records import now
 from mbd.steps import verify
 from mbd.steps.reproduce import REPRODUCTION
 from mbd.storage.store import NotThereError, update
+from mbd.verify.reader import SIGNATURES
+from mbd.verify.verdict import CONSISTENCY, STATE
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.features.build import synthetic_set

@@ -1,1 +1,1 @@
-"""The Modality Deletion Certificate: what it states, how it is signed, logged, published and verified."""
+"""The Modality Deletion Certificate: composed, published, registered, verified as a whole, required by the guard."""

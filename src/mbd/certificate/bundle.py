@@ -16,10 +16,10 @@ a certificate is never in its bundle (`certificate.private`).
 from dataclasses import dataclass
 from pathlib import Path
 
-from mbd.certificate.envelope import certificate_digest
-from mbd.certificate.reader import parse_envelope
 from mbd.errors import DataError
 from mbd.formats.statement import CERTIFICATE, AnyStatement
+from mbd.trust.envelope import certificate_digest
+from mbd.verify.reader import parse_envelope
 
 
 @dataclass(frozen=True)

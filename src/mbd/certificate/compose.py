@@ -12,10 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from mbd.certificate.commitments import Commitments
 from mbd.certificate.inputs import CertificateInput, public_versions
-from mbd.certificate.lineage import LineageKey
-from mbd.certificate.verify.gate import gate_check
 from mbd.errors import GateRefusedError, UsageError
 from mbd.formats.deletion import DELETION, DeletionRecord
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
@@ -55,6 +52,9 @@ from mbd.formats.statement import (
 )
 from mbd.formats.strength import STRENGTH, shortfalls
 from mbd.registry import METHODS
+from mbd.trust.commitments import Commitments
+from mbd.trust.lineage_key import LineageKey
+from mbd.verify.gate import gate_check
 
 _ELSEWHERE = {"variant", "calibration", "noise", "sensitivity", "clip_radius", "sigma", "rho", "finetuning"}
 _COMPUTED = {

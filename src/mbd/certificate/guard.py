@@ -16,20 +16,20 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.facts import CertificateFacts, RegistrationFacts, Release
-from mbd.certificate.history import MAX_AGE, History
-from mbd.certificate.replay import read_history
-from mbd.certificate.state import status_in
-from mbd.certificate.trust import Trust
-from mbd.certificate.verify import Verdict, from_store, verify_bundle
+from mbd.certificate.verification import Verdict, from_store, verify_bundle
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file
 from mbd.formats.features import Shape, lengths_of
 from mbd.formats.model import ModelRecord
 from mbd.formats.statement import WEIGHTS
+from mbd.history.facts import CertificateFacts, RegistrationFacts, Release
+from mbd.history.history import MAX_AGE, History
+from mbd.history.replay import read_history
+from mbd.history.state import status_in
 from mbd.model.checkpoint import RECORD
 from mbd.records import now
 from mbd.storage.store import Store
+from mbd.trust.trust_file import Trust
 
 
 @dataclass(frozen=True)

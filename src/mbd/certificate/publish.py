@@ -25,29 +25,29 @@ from pathlib import Path
 
 from securesystemslib.signer import Signer
 
-from mbd.certificate.commitments import Commitments, keep_private, read_private
-from mbd.certificate.envelope import certificate_digest
-from mbd.certificate.history import MAX_AGE, ModelHistory, trained_on_revoked
-from mbd.certificate.keys import sign_statement
-from mbd.certificate.layout import certificate_name, latest_name, object_name, proof_name, read_pointer
-from mbd.certificate.log.append import append, complete
-from mbd.certificate.log.checkpoint import Checkpoint, check_log_signer
-from mbd.certificate.log.inclusion import Inclusion, leaf_of
-from mbd.certificate.log.reader import Log, read_head
-from mbd.certificate.log.repair import Repaired, renew_head, repair_log
-from mbd.certificate.memory import check_memory, is_remembered
-from mbd.certificate.reader import parse_envelope, verify_envelope, verify_inclusion
-from mbd.certificate.replay import read_history
-from mbd.certificate.state import unlogged
-from mbd.certificate.trust import Trust
 from mbd.errors import DataError, MbdError, VerificationError
+from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name, read_pointer
 from mbd.formats.receipt import LatestPointer, LockRecord, LogRecord, ObjectRecord, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS, AboutCertificate, DeletionStatement
+from mbd.history.history import MAX_AGE, ModelHistory, trained_on_revoked
+from mbd.history.memory import check_memory, is_remembered
+from mbd.history.replay import read_history
+from mbd.history.state import unlogged
+from mbd.log.append import append, complete
+from mbd.log.checkpoint import Checkpoint, check_log_signer
+from mbd.log.inclusion import Inclusion, leaf_of
+from mbd.log.reader import Log, read_head
+from mbd.log.repair import Repaired, renew_head, repair_log
 from mbd.params import CertificateSettings
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.storage import lock_for
 from mbd.storage.store import Lock, OtherContentError, Store, StoredObject, update
+from mbd.trust.commitments import Commitments, keep_private, read_private
+from mbd.trust.envelope import certificate_digest
+from mbd.trust.keys import sign_statement
+from mbd.trust.trust_file import Trust
+from mbd.verify.reader import parse_envelope, verify_envelope, verify_inclusion
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Publisher:
         return complete(self.store, self.log_signer, self.trust, self.check_leaf)
 
     def repair(self) -> Repaired:
-        """Repair the log, see :func:`mbd.certificate.log.repair.repair_log`.
+        """Repair the log, see :func:`mbd.log.repair.repair_log`.
 
         Raises:
             VerificationError: It is damaged beyond that, or does not continue the log that was read here before.

@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.envelope import certificate_digest
-from mbd.certificate.facts import CertificateFacts, RegistrationFacts, registration_facts
-from mbd.certificate.history import History
-from mbd.certificate.keys import sign_statement
-from mbd.certificate.layout import object_name
 from mbd.certificate.publish import Publisher, publish_statement
-from mbd.certificate.reader import verify_envelope
-from mbd.certificate.replay import read_history
 from mbd.errors import UsageError, VerificationError
 from mbd.files import canonical_digest
+from mbd.formats.layout import object_name
 from mbd.formats.registration import Reinstatement
 from mbd.formats.statement import RegistrationStatement, ReinstatementStatement, subjects_of
+from mbd.history.facts import CertificateFacts, RegistrationFacts, registration_facts
+from mbd.history.history import History
+from mbd.history.replay import read_history
 from mbd.params import CertificateSettings
 from mbd.records import now
 from mbd.storage.store import Store, update
+from mbd.trust.envelope import certificate_digest
+from mbd.trust.keys import sign_statement
+from mbd.verify.reader import verify_envelope
 
 DRAFTS = "drafts/"
 _LOG = logging.getLogger(__name__)

@@ -22,9 +22,9 @@ from mbd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mbd.certificate.facts import CertificateFacts
     from mbd.certificate.publish import Publisher
-    from mbd.certificate.state import CertificateEntry, InvalidCertificate, Status
+    from mbd.history.facts import CertificateFacts
+    from mbd.history.state import CertificateEntry, InvalidCertificate, Status
     from mbd.params import Params
 
 _LOG = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ def command() -> None:
 @with_params
 def list_certificates(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
     """List the certificates in a store and their state."""
-    from mbd.certificate.replay import read_history
-    from mbd.certificate.state import invalid_entries, status_in
+    from mbd.history.replay import read_history
+    from mbd.history.state import invalid_entries, status_in
     from mbd.records import now
 
     history = read_history(existing_store(params, store), trusted_keys(trust))
@@ -77,9 +77,9 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 def show(params: "Params", certificate: str, store: str | None, trust: Path | None, as_json: bool) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
     from mbd.certificate.bundle import Bundle
-    from mbd.certificate.log.reader import Log
-    from mbd.certificate.state import entry
     from mbd.formats.statement import to_payload
+    from mbd.history.state import entry
+    from mbd.log.reader import Log
     from mbd.records import now
     from mbd.report.text import to_text
     from mbd.steps.report import bundle_page, store_page
@@ -204,7 +204,7 @@ def _publisher(params: "Params", url: str | None) -> "Publisher":
 
 
 def _entry(publisher: "Publisher", certificate: str) -> "CertificateEntry":
-    from mbd.certificate.state import entry
+    from mbd.history.state import entry
     from mbd.records import now
 
     return entry(publisher.store, certificate, publisher.trust, now())

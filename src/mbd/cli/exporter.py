@@ -26,11 +26,11 @@ _MOST_PROCESSES = 8
 @with_params
 def command(params: "Params", store: str | None, port: int, address: str, trust: Path | None, once: bool) -> None:
     """Serve the metrics of a store to Prometheus: /metrics, /healthz, /readyz."""
-    from mbd.certificate.trust import read_trust
     from mbd.monitoring.store_monitor import StoreMonitor
     from mbd.monitoring.store_scanner import StoreScanner
-    from mbd.requests.request_store import RequestStore
+    from mbd.production.request_store import RequestStore
     from mbd.storage import open_private
+    from mbd.trust.trust_file import read_trust
 
     file = trust or Path(params.certificate.trust)
     read_trust(file)  # a wrong file is an error at once, not a metric

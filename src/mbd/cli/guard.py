@@ -33,9 +33,9 @@ def command(
     than certificate.checkpoint_days.
     """
     from mbd.certificate.guard import admit, input_schema
-    from mbd.certificate.trust import read_trust, require_trust
-    from mbd.certificate.verdict import fingerprint
     from mbd.files import to_json, write_file
+    from mbd.trust.trust_file import read_trust, require_trust
+    from mbd.verify.verdict import fingerprint
 
     file = require_trust(trust)
     trusted = read_trust(file)

@@ -11,8 +11,8 @@ from mbd.cli.common import CommandGroup, with_params
 from mbd.cli.options import FOLDER, JSON, existing_store, print_result, store
 
 if TYPE_CHECKING:
-    from mbd.certificate.trust import Purpose, TrustedKey
     from mbd.params import Params
+    from mbd.trust.trust_file import Purpose, TrustedKey
 
 _LOG = logging.getLogger(__name__)
 _SHARE = "give the new trust file to everyone who verifies certificates"
@@ -50,9 +50,9 @@ def new(
     as_json: bool,
 ) -> None:
     """Create a key that signs certificates, and one for the log if there is none; both are trusted."""
-    from mbd.certificate.keys import TRUST, make_keys
-    from mbd.certificate.trust import ENVIRONMENT
-    from mbd.certificate.verdict import fingerprint
+    from mbd.trust.keys import TRUST, make_keys
+    from mbd.trust.trust_file import ENVIRONMENT
+    from mbd.verify.verdict import fingerprint
 
     folder = out or Path(params.certificate.trust).parent
     passphrase = _new_passphrase(with_passphrase)
@@ -72,9 +72,9 @@ def new(
 @with_params
 def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
     """List the trusted keys, their purpose and their validity."""
-    from mbd.certificate.log.note import verifier_key
-    from mbd.certificate.trust import raw_ed25519, read_trust
-    from mbd.certificate.verdict import fingerprint
+    from mbd.log.note import verifier_key
+    from mbd.trust.trust_file import raw_ed25519, read_trust
+    from mbd.verify.verdict import fingerprint
 
     trust = read_trust(_trust_file(params, folder))
     lines = [
@@ -106,7 +106,7 @@ def rotate(
     """Replace the key of NAME ("log" for the log's); the old private key is destroyed."""
     from datetime import timedelta
 
-    from mbd.certificate.keys import rotate_key
+    from mbd.trust.keys import rotate_key
 
     where = _trust_file(params, folder).parent
     passphrase = _new_passphrase(with_passphrase)
@@ -131,9 +131,9 @@ def revoke(
     as_json: bool,
 ) -> None:
     """Revoke KEY (a name, or a prefix of its id)."""
-    from mbd.certificate.keys import revoke_key
-    from mbd.certificate.log.reader import Log
-    from mbd.certificate.trust import read_trust
+    from mbd.log.reader import Log
+    from mbd.trust.keys import revoke_key
+    from mbd.trust.trust_file import read_trust
 
     file = _trust_file(params, folder)
     size = Log(existing_store(params, store), read_trust(file)).size if store else None
@@ -164,7 +164,7 @@ def add(
     as_json: bool,
 ) -> None:
     """Trust the public key of NAME: another holder, or a KMS or HSM (then sign with URI#NAME)."""
-    from mbd.certificate.keys import add_key
+    from mbd.trust.keys import add_key
 
     key = add_key(_trust_file(params, folder), file.read(), name, purpose, scheme)
     print_result(key, _line(key), as_json=as_json)
@@ -177,20 +177,20 @@ def add(
 @with_params
 def threshold(params: "Params", holders: int, folder: Path | None, as_json: bool) -> None:
     """Set how many holders must sign a certificate."""
-    from mbd.certificate.keys import set_threshold
+    from mbd.trust.keys import set_threshold
 
     trust = set_threshold(_trust_file(params, folder), holders)
     print_result(trust, f"signatures needed: {trust.threshold}", as_json=as_json)
 
 
 def _trust_file(params: "Params", folder: Path | None) -> Path:
-    from mbd.certificate.keys import TRUST
+    from mbd.trust.keys import TRUST
 
     return folder / TRUST if folder else Path(params.certificate.trust)
 
 
 def _new_passphrase(wanted: bool) -> str | None:
-    from mbd.certificate.keys import ask_secret
+    from mbd.trust.keys import ask_secret
 
     return ask_secret("passphrase", twice=True) if wanted else None
 

@@ -11,12 +11,12 @@ from mbd.cli.options import ISSUER_TRUST, JSON, STORE, TRUST, existing_store, pr
 from mbd.errors import DataError, ExitCode
 
 if TYPE_CHECKING:
-    from mbd.certificate.log.check import LogReport
-    from mbd.certificate.log.reader import Log
     from mbd.certificate.publish import Publisher
-    from mbd.certificate.trust import Trust
+    from mbd.log.check import LogReport
+    from mbd.log.reader import Log
     from mbd.params import Params
     from mbd.storage.store import Store
+    from mbd.trust.trust_file import Trust
 
 
 @click.group(cls=CommandGroup)
@@ -69,9 +69,9 @@ def show(params: "Params", store: str | None, trust: Path | None, entry: str | N
 @with_params
 def check(params: "Params", store: str | None, trust: Path | None, since: Path | None, as_json: bool) -> None:
     """Check the whole log: signatures, every hash, older checkpoints, the certificates in this store."""
-    from mbd.certificate.layout import certificate_name
-    from mbd.certificate.log.check import check_log
-    from mbd.certificate.log.checkpoint import verify_checkpoint
+    from mbd.formats.layout import certificate_name
+    from mbd.log.check import check_log
+    from mbd.log.checkpoint import verify_checkpoint
 
     opened, trusted, _ = _open(params, store, trust)
     older = verify_checkpoint(_read(since), trusted) if since else None
@@ -125,7 +125,7 @@ def renew(params: "Params", store: str | None, trust: Path | None, as_json: bool
 
 
 def _open(params: "Params", url: str | None, trust: Path | None) -> tuple["Store", "Trust", "Log"]:
-    from mbd.certificate.log.reader import Log
+    from mbd.log.reader import Log
 
     store, trusted = existing_store(params, url), trusted_keys(trust)
     return store, trusted, Log(store, trusted)

@@ -19,9 +19,9 @@ from mbd.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mbd.certificate.history import History
+    from mbd.history.history import History
     from mbd.params import Params
-    from mbd.steps.models import ModelSummary
+    from mbd.production.models import ModelSummary
 
 _NAME = click.argument("name")
 
@@ -41,8 +41,8 @@ def command() -> None:
 @with_params
 def list_models(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
     """List the models of a store: what is current, what is revoked, which references are ready."""
+    from mbd.production.models import age_days, summaries
     from mbd.report.text import table
-    from mbd.steps.models import age_days, summaries
 
     found = summaries(_history(params, store, trust))
     rows = [
@@ -69,7 +69,7 @@ def list_models(params: "Params", store: str | None, trust: Path | None, as_json
 @with_params
 def show(params: "Params", name: str, store: str | None, trust: Path | None, as_json: bool) -> None:
     """Show what the log says of a model: every release, what is revoked, which references are ready."""
-    from mbd.steps.models import summary
+    from mbd.production.models import summary
 
     found = summary(_history(params, store, trust), name)
     print_result(found, _text(found), as_json=as_json)
@@ -93,7 +93,7 @@ def fetch(
     as_json: bool,
 ) -> None:
     """Fetch the current release of a model; every file is checked by its digest."""
-    from mbd.steps import models as step
+    from mbd.production import models as step
 
     history = _history(params, store, trust)
     found = step.fetch(params, history, name, out, without=(reference,) if reference else ())
@@ -114,7 +114,7 @@ def push(params: "Params", name: str, store: str | None, trust: Path | None, as_
     The version has tags with the certificate, its kind and the entry in the log, and mlflow.alias is moved to it. A
     release that is there already makes no second version. `mbd purge` removes the old ones.
     """
-    from mbd.steps import models as step
+    from mbd.production import models as step
 
     done = step.push(params, _history(params, store, trust), name)
     print_result(done, f"{name}: release {done.release} is {done.version}, named {done.alias}", as_json=as_json)
@@ -149,7 +149,7 @@ def reinstate(
     It lists the certificates that it overrules. What they say of their own models stays true. What persons have revoked
     for themselves stays revoked, unless --person names the certificate of it.
     """
-    from mbd.steps import models as step
+    from mbd.production import models as step
 
     done = step.reinstate(params, name, modalities, reason, existing_store(params, store).url, person=person)
     text = f"{', '.join(done.modalities)} of {name} may be taken again; {len(done.overruled)} certificates overruled"
@@ -157,7 +157,7 @@ def reinstate(
 
 
 def _history(params: "Params", store: str | None, trust: Path | None) -> "History":
-    from mbd.certificate.replay import read_history
+    from mbd.history.replay import read_history
 
     return read_history(existing_store(params, store), trusted_keys(trust))
 

@@ -12,9 +12,9 @@ import click
 from mbd import logs
 
 if TYPE_CHECKING:
-    from mbd.certificate.trust import Trust
     from mbd.params import Params
     from mbd.storage.store import Store
+    from mbd.trust.trust_file import Trust
 
 _LOG = logging.getLogger(__name__)
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -163,6 +163,6 @@ def existing_store(params: "Params", url: str | None) -> "Store":
 
 def trusted_keys(file: Path | None = None) -> "Trust":
     """Return the trusted keys of a verifier: those in `file`, or where :data:`TRUST` says."""
-    from mbd.certificate.trust import read_trust, require_trust
+    from mbd.trust.trust_file import read_trust, require_trust
 
     return read_trust(require_trust(file))

@@ -94,7 +94,7 @@ def run(
     """Run a pipeline on this machine; `train` and `delete` sign with a key that is made here if there is none."""
     given = _pipelines("arguments").given(name, params, modalities, subjects, arguments)
     if name in _SIGNING and not Path(params.certificate.trust).exists():
-        from mbd.certificate.keys import make_keys
+        from mbd.trust.keys import make_keys
 
         make_keys(Path(params.certificate.trust).parent, "signer", if_none=True)
     found = _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)

@@ -44,7 +44,7 @@ def command(
     It becomes the current release of its name, unless --features shows that it is worse than the one that is. A model
     that was trained on what is revoked for the name is refused (exit code 4).
     """
-    from mbd.steps import register
+    from mbd.production import register
 
     url = store or params.store.url
     result = register.run(params, model, references, name or params.certificate.model, url, features)

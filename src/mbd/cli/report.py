@@ -26,6 +26,7 @@ def command(
 
     The HTML page is self-contained, and checks digests, signatures and the log in the browser.
     """
+    from mbd.production.store_pages import write_store_pages
     from mbd.steps import report
 
     if (bundle is None) == (store is None):
@@ -35,7 +36,7 @@ def command(
         text = f"open {page} and verify it there: writing it has verified nothing"
         print_result({"page": page}, text, as_json=as_json)
         return
-    done = report.of_store(params, existing_store(params, store).url, out, trust=trust)
+    done = write_store_pages(params, existing_store(params, store).url, out, trust=trust)
     invalid = [f"  {each.digest[:16]}  invalid: {each.reason}" for each in done.invalid]
     text = "\n".join([f"{len(done.certificates)} certificates; open {done.page}", *invalid])
     print_result(done, text, as_json=as_json)

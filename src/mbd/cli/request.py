@@ -21,8 +21,8 @@ from mbd.errors import MbdError
 
 if TYPE_CHECKING:
     from mbd.params import Params
-    from mbd.requests.request_store import RequestStore
-    from mbd.steps.request import Worker
+    from mbd.production.request_store import RequestStore
+    from mbd.production.worker import Worker
 
 
 class UnfulfilledError(MbdError):
@@ -36,7 +36,7 @@ def command() -> None:
 
 def _requests(params: "Params", store: str | None) -> "RequestStore":
     """Return the existing requests of the store at a URL (default: `store.url`)."""
-    from mbd.requests.request_store import RequestStore
+    from mbd.production.request_store import RequestStore
     from mbd.storage import open_private
 
     if params.store.private is None:
@@ -78,7 +78,7 @@ def submit(
     as_json: bool,
 ) -> None:
     """Submit a request; it is due after requests.due_days. Each person's is one of its own."""
-    from mbd.steps import submit as step
+    from mbd.production import submit as step
 
     found = step.submit(
         params,
@@ -160,7 +160,7 @@ def run(
     import os
     import socket
 
-    from mbd.steps.request import Worker
+    from mbd.production.worker import Worker
 
     requests, url = _requests(params, store), store or params.store.url
     name = worker or f"{socket.gethostname()}-{os.getpid()}"

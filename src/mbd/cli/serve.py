@@ -63,12 +63,12 @@ def command(
         return
     if worker and features is None:
         raise click.UsageError("--worker needs --features DIR")
-    from mbd.certificate.lineage import read_lineage_key
-    from mbd.certificate.trust import read_trust
     from mbd.serving.app import create_app
     from mbd.serving.persons import Persons
     from mbd.serving.server import Listening, serve
     from mbd.serving.service import Service
+    from mbd.trust.lineage_key import read_lineage_key
+    from mbd.trust.trust_file import read_trust
 
     listening = Listening(address, port, tls_cert, tls_key)
     file = trust or Path(params.certificate.trust)

@@ -10,7 +10,7 @@ from mbd.cli.common import with_params
 from mbd.cli.options import JSON, TRUST, features, model, print_result, store
 
 if TYPE_CHECKING:
-    from mbd.certificate.verify import Verdict
+    from mbd.certificate.verification import Verdict
     from mbd.params import Params
 
 _MARKS = {"passed": "passed", "failed": "FAILED", "not checkable": "not checkable"}

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mbd.certificate.keys import load_signer
-from mbd.certificate.trust import read_trust
-from mbd.certificate.verdict import fingerprint
 from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MbdError, MissingExtraError
 from mbd.params.certificate import CertificateSettings
 from mbd.params.operations import StoreSettings
 from mbd.remote_errors import ErrorKind, classify_error
 from mbd.storage import folder_of, open_store
+from mbd.trust.keys import load_signer
+from mbd.trust.trust_file import read_trust
+from mbd.verify.verdict import fingerprint
 
 _STORE_TO_DO = {
     ErrorKind.CREDENTIALS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",

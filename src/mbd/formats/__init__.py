@@ -1,4 +1,4 @@
 """Formats: every record that is stored or published, each declared once. Start at the module named after the file.
 
-Signed envelopes, the trust file and log proofs are in :mod:`mbd.certificate`, with the cryptography that defines them.
+Envelopes, the trust file and proofs of the log are in :mod:`mbd.trust` and :mod:`mbd.log`, with their cryptography.
 """

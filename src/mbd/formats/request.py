@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from mbd.errors import DataError
 from mbd.names import Name, RelativePath
 from mbd.records import Digest, Record, Time
 
@@ -19,6 +20,8 @@ State = Literal["received", "running", "certified", "refused", "failed", "cancel
 STATES: tuple[State, ...] = ("received", "running", "certified", "refused", "failed", "cancelled")
 OPEN: tuple[State, ...] = ("received", "running", "failed")
 """states in which the request is still open"""
+REQUESTS = "requests/"
+"""where requests are in the private part of a store"""
 
 
 def _impersonal(text: str) -> str:
@@ -126,3 +129,17 @@ class Decision(Record):
     certificate: Digest | None = None
     bundle: Files | None = None
     model: Files | None = None
+
+
+def request_name(identifier: str) -> str:
+    """Return the name of a request's object in the private part of a store."""
+    return f"{REQUESTS}{identifier}.json"
+
+
+def parse_request(content: bytes, name: str) -> DeletionRequest:
+    """Return the request in the object `name`; DataError if it is none, or that of another object."""
+    hint = "restore the object from its last version, or remove it"
+    request = DeletionRequest.from_bytes(content, "request", file=name, hint=hint)
+    if request_name(request.id) != name:
+        raise DataError("the request belongs to another object", file=name, key="id", value=request.id, hint=hint)
+    return request

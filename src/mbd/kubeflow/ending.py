@@ -7,11 +7,11 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
+from mbd.history.replay import read_history
 from mbd.kubeflow.common import resolved, task
 from mbd.params import Params
 from mbd.storage import open_store
+from mbd.trust.trust_file import read_trust
 
 _LOG = logging.getLogger(__name__)
 _SUCCEEDED = {"SUCCEEDED", "COMPLETE"}

@@ -20,7 +20,7 @@ def fetch(
     """Fetch the current release of the model; hand on a reference to its data. Return what is deleted from it."""
     from mbd.kubeflow.reference import keep_shared, make_reference
     from mbd.kubeflow.sealing import sealed, work_folder
-    from mbd.steps import persons, start
+    from mbd.production import persons, start
 
     with running(params, "models-fetch") as (values, _), work_folder(values.shredding, "mbd-features-") as work:
         url, folder = values.store.url, work / "features"
@@ -56,8 +56,8 @@ def registered_reference(
     from mbd.kubeflow.reference import feature_set
     from mbd.kubeflow.sealing import sealed, verified
     from mbd.model.checkpoint import load_model
-    from mbd.steps.base_model import find_base
-    from mbd.steps.start import obtain_reference
+    from mbd.production.releases import find_base
+    from mbd.production.start import obtain_reference
 
     with running(params, "models-fetch") as (values, context):
         old = verified(context, model)
@@ -79,7 +79,7 @@ def register(
     """Register a model and its references in the log; it becomes current unless it is worse than what is."""
     from mbd.kubeflow.reference import feature_set
     from mbd.kubeflow.sealing import verified
-    from mbd.steps import register as step
+    from mbd.production import register as step
 
     with running(params, "register") as (values, context), environment(origin(dataset, run)):
         folders, name = [verified(context, one) for one in (model, *references)], values.certificate.model

@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory, gettempdir
 
 from cryptography.exceptions import InvalidTag
 
-from mbd.certificate.lineage import read_lineage_key
 from mbd.errors import DataError, UsageError
 from mbd.files import read_step, write_file
 from mbd.formats.deletion import DELETION
@@ -29,6 +28,7 @@ from mbd.shredding.keys import Keyring
 from mbd.shredding.private_folder import private_folder
 from mbd.shredding.vault import encrypt_folder
 from mbd.steps.context import StepContext
+from mbd.trust.lineage_key import read_lineage_key
 
 _SEALED = f"{DELETION}.sealed"
 

@@ -127,8 +127,8 @@ def evaluate(
     """Evaluate models side by side; of a deletion from persons the first one alone, without their recordings."""
     from mbd.kubeflow.reference import feature_set
     from mbd.kubeflow.sealing import verified
+    from mbd.production import persons
     from mbd.steps import evaluate as step
-    from mbd.steps import persons
 
     out = Path(evaluation.path)
     with running(params, "evaluate") as (values, context), feature_set(Path(dataset.path), values) as data:
@@ -152,8 +152,8 @@ def delete(
     """Carry out the request: for whole modalities, or for persons, by references into the private storage."""
     from mbd.kubeflow.reference import feature_set
     from mbd.kubeflow.sealing import hide_persons, sealed, verified
+    from mbd.production import persons
     from mbd.steps import delete as step
-    from mbd.steps import persons
 
     with running(params, "delete") as (values, context):
         old = verified(context, model)
@@ -249,12 +249,12 @@ def certify(
 def publish(params: Artifact, certificate: Artifact, deleted: Artifact, published: Artifact, page: Artifact) -> None:
     """Publish the certificate and the deleted model to the store of the parameters."""
     from mbd.kubeflow.sealing import verified
-    from mbd.steps import publish as step
+    from mbd.production.releases import publish_on_current
 
     out = Path(published.path)
     with running(params, "publish") as (values, context):
         bundle, model = verified(context, certificate), verified(context, deleted)
-        receipt = step.run_on_current(values, bundle, model, values.store.url, out).receipt
+        receipt = publish_on_current(values, bundle, model, values.store.url, out).receipt
     _show(out, None, page)
     published.metadata["certificate"] = receipt.certificate
     _LOG.info("model %s", receipt.weights)

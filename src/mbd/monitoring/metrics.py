@@ -6,7 +6,7 @@ and modalities are few, and all others come from lists in the code. No label hol
     role        before | after | reference: which model was measured (:mod:`mbd.formats.leakage`)
     kind        empirical | certified | exact: what a certificate guarantees
     release     registered | certified: what kind of statement the current release was published by
-    state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.certificate.state`)
+    state       of a request (:mod:`mbd.formats.request`) or of a certificate (:mod:`mbd.history.state`)
     step        a command, such as `delete` or `request-run`
     reason      why a step failed: failure, usage, refused, unverified, bad_data, interrupted; which limit of the HTTP
                 interface: rate, body; or why an inference request was refused: malformed, too_large, unknown_model,

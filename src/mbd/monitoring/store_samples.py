@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from mbd.certificate.facts import CertificateFacts, RegistrationFacts, StatementFacts
-from mbd.certificate.history import History
-from mbd.certificate.state import CERTIFICATE_STATES, reaudit_by, states_in
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import OPEN, STATES
+from mbd.history.facts import CertificateFacts, RegistrationFacts, StatementFacts
+from mbd.history.history import History
+from mbd.history.state import CERTIFICATE_STATES, reaudit_by, states_in
 from mbd.monitoring import metrics, record_samples
 from mbd.monitoring.facts import InvalidEntry, RequestFacts
 from mbd.monitoring.samples import Samples

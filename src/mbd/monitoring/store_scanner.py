@@ -1,6 +1,6 @@
 """Scan a store repeatedly, reading only what has changed.
 
-The log is replayed (:mod:`mbd.certificate.replay`): a scan reads its head and the statements that are new, and refuses
+The log is replayed (:mod:`mbd.history.replay`): a scan reads its head and the statements that are new, and refuses
 a log that does not continue that of the scan before. Statements are listed, too: one whose size or modification time
 has changed is compared with its digest again, and one that is missing or damaged makes all states unknown. A request
 only ever grows, so a change always shows in its size.
@@ -20,22 +20,21 @@ from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from mbd.certificate.facts import EntryFinding
-from mbd.certificate.history import MAX_AGE, History
-from mbd.certificate.layout import CERTIFICATES, certificate_name, object_name
-from mbd.certificate.memory import cache_file
-from mbd.certificate.replay import LogReplay
-from mbd.certificate.tombstones import read_list
-from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, VerificationError
 from mbd.files import write_file
+from mbd.formats.layout import CERTIFICATES, certificate_name, object_name
 from mbd.formats.leakage import LeakageRecord
+from mbd.formats.request import REQUESTS, parse_request
 from mbd.formats.statement import CERTIFICATE, DeletionStatement, ReauditStatement
+from mbd.history.facts import EntryFinding
+from mbd.history.history import MAX_AGE, History
+from mbd.history.memory import cache_file
+from mbd.history.replay import LogReplay
+from mbd.history.tombstones import read_list
 from mbd.monitoring.facts import InvalidEntry, RequestFacts, facts_of_request
-from mbd.requests.request_store import PREFIX as REQUESTS
-from mbd.requests.request_store import parse_request
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError
+from mbd.trust.trust_file import Trust, read_trust
 
 _THREADS = 8
 _BATCH = 256

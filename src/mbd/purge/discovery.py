@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mbd.certificate.commitments import read_private
-from mbd.certificate.layout import object_name
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.files import STEP_FILE
 from mbd.formats.deletion import DELETION, read_deletion
 from mbd.formats.features import MANIFEST
+from mbd.formats.layout import object_name
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import DigestOrCommitment
 from mbd.formats.purge import Target
@@ -33,6 +32,7 @@ from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store
 from mbd.tensors import open_tensors
+from mbd.trust.commitments import read_private
 
 _SNAPSHOT = re.compile(r"\.[^/]+\.resume/[^/]+\.safetensors$")
 

@@ -11,19 +11,19 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from mbd.certificate.layout import certificate_name, object_name
-from mbd.certificate.replay import read_history
-from mbd.certificate.state import CertificateEntry, InvalidCertificate, entries
-from mbd.certificate.trust import Trust
 from mbd.errors import DataError
+from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.purge import Needed
 from mbd.formats.statement import MODEL
+from mbd.history.replay import read_history
+from mbd.history.state import CertificateEntry, InvalidCertificate, entries
 from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.purge.discovery import FeatureFiles
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
 from mbd.storage.store import Store
+from mbd.trust.trust_file import Trust
 
 
 def needed_by_others(

@@ -1,22 +1,22 @@
 """Tombstones on this machine: the list of digests that steps read, and the targets of a purge that was begun.
 
 `purge.tombstones` is a file that every purge and scan updates, or the URL of a store, whose tombstones are read as
-:mod:`mbd.certificate.tombstones` describes.
+:mod:`mbd.history.tombstones` describes.
 """
 
 import logging
 import secrets
 from pathlib import Path
 
-from mbd.certificate.commitments import SALT_BYTES
-from mbd.certificate.tombstones import Tombstones, read_tombstones
-from mbd.certificate.trust import read_trust
 from mbd.errors import DataError
 from mbd.files import write_file
 from mbd.formats.purge import TombstoneList
+from mbd.history.tombstones import Tombstones, read_tombstones
 from mbd.params import Params
 from mbd.purge.targets import Targets
 from mbd.storage import open_private, open_store
+from mbd.trust.commitments import SALT_BYTES
+from mbd.trust.trust_file import read_trust
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mbd.certificate.state import CERTIFICATE_STATES, CertificateEntry, InvalidCertificate
+from mbd.history.state import CERTIFICATE_STATES, CertificateEntry, InvalidCertificate
 from mbd.report.page.content import ABSENT, Block, Cell, Fact, Items, Link, Page, PageSection, PageTable, Text
 from mbd.report.page.origin import day
 

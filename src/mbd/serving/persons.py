@@ -8,9 +8,10 @@ requests and holds no key can give none away.
 from dataclasses import dataclass
 from pathlib import Path
 
-from mbd.certificate.lineage import LineageKey, keep_subject
 from mbd.features.contract import FeatureSet
+from mbd.history.lineage import keep_subject
 from mbd.storage.store import Store
+from mbd.trust.lineage_key import LineageKey
 
 
 @dataclass(frozen=True)

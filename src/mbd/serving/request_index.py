@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from mbd.certificate.history import History
 from mbd.formats.request import OPEN, DeletionRequest, State
+from mbd.history.history import History
 from mbd.monitoring.facts import RequestFacts, facts_of_request
 from mbd.monitoring.store_scanner import StoreSnapshot
 from mbd.serving.problems import ApiError

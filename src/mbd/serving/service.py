@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mbd.background import Background
-from mbd.certificate.facts import CertificateFacts
-from mbd.certificate.history import History
-from mbd.certificate.log.reader import Log
-from mbd.certificate.state import Status, entry_in, status_in
-from mbd.certificate.trust import read_trust
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import MODEL
+from mbd.history.facts import CertificateFacts
+from mbd.history.history import History
+from mbd.history.state import Status, entry_in, status_in
+from mbd.log.reader import Log
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.monitoring.store_scanner import StoreScanner, StoreSnapshot
 from mbd.params import Params
+from mbd.production.request_store import RequestStore
 from mbd.records import now
-from mbd.requests.request_store import RequestStore
 from mbd.serving.persons import Persons
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestIndex
@@ -31,6 +30,7 @@ from mbd.serving.webhooks import Webhook, open_webhooks
 from mbd.serving.worker_process import WorkerProcess
 from mbd.storage import open_private
 from mbd.storage.store import Store, StoreError
+from mbd.trust.trust_file import read_trust
 
 if TYPE_CHECKING:
     from mbd.report.page.content import Page

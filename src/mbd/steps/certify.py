@@ -26,24 +26,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from mbd.certificate.commitments import Commitments, keep_private
 from mbd.certificate.compose import IssueContext, compose
 from mbd.certificate.inputs import CertificateInput, read_material
-from mbd.certificate.keys import sign_statement
-from mbd.certificate.lineage import (
-    LineageKey,
-    read_lineage_key,
-    refuse_lost_key,
-    refuse_short_ledger,
-    refuse_uncounted,
-    stated_charges,
-)
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
-from mbd.certificate.verify.arithmetic import budget_check
-from mbd.certificate.verify.claims import agreement_check, structural_claim
-from mbd.certificate.verify.gate import gate_check, strength_check
-from mbd.certificate.verify.structure import structural_checks
 from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import INDICES
@@ -51,6 +35,8 @@ from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Issuer, Predicate, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of
 from mbd.git import git
+from mbd.history.lineage import refuse_lost_key, refuse_short_ledger, refuse_uncounted, stated_charges
+from mbd.history.replay import read_history
 from mbd.params import Params
 from mbd.records import now
 from mbd.report.page.certificate import unsigned_page
@@ -58,6 +44,14 @@ from mbd.report.page.markdown import to_markdown
 from mbd.steps.step import step_run, versions
 from mbd.storage import open_store
 from mbd.tensors import open_tensors
+from mbd.trust.commitments import Commitments, keep_private
+from mbd.trust.keys import sign_statement
+from mbd.trust.lineage_key import LineageKey, read_lineage_key
+from mbd.trust.trust_file import read_trust
+from mbd.verify.arithmetic import budget_check
+from mbd.verify.claims import agreement_check, structural_claim
+from mbd.verify.gate import gate_check, strength_check
+from mbd.verify.structure import structural_checks
 
 NAME = "certify"
 EXPERIMENT = "DVC_EXP_BASELINE_REV"

@@ -9,19 +9,19 @@ The model of a certificate that was revoked, superseded or refuted is not fetche
 from pathlib import Path
 from typing import Literal
 
-from mbd.certificate.layout import object_name
-from mbd.certificate.replay import read_history
-from mbd.certificate.state import entry
-from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.formats.deletion import INDICES
+from mbd.formats.layout import object_name
 from mbd.formats.statement import MODEL, WEIGHTS
+from mbd.history.replay import read_history
+from mbd.history.state import entry
 from mbd.params import Params
 from mbd.records import Digest, Record, now
 from mbd.steps.step import step_run
 from mbd.storage import open_store
 from mbd.storage.store import Store
+from mbd.trust.trust_file import Trust, read_trust
 
 NAME = "fetch"
 PUBLISHED = "published.json"

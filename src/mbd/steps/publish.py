@@ -14,26 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mbd.certificate.bundle import Bundle
-from mbd.certificate.envelope import certificate_digest
-from mbd.certificate.keys import load_signer
-from mbd.certificate.lineage import keep_record, read_lineage_key, refuse_uncounted, stated_charges
 from mbd.certificate.publish import Publisher, publish_certificate
-from mbd.certificate.reader import parse_envelope
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
-from mbd.certificate.verdict import Verdict
-from mbd.certificate.verify import from_folder, verify_bundle
-from mbd.certificate.verify.inputs import VerificationInput
+from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.errors import UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.deletion import DELETION
 from mbd.formats.receipt import RECEIPT, Receipt
 from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement
+from mbd.history.lineage import keep_record, refuse_uncounted, stated_charges
+from mbd.history.replay import read_history
 from mbd.params import Params
-from mbd.steps.base_model import find_base
 from mbd.steps.step import step_run
 from mbd.storage import open_private, open_store
+from mbd.trust.envelope import certificate_digest
+from mbd.trust.keys import load_signer
+from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.trust_file import read_trust
+from mbd.verify.inputs import VerificationInput
+from mbd.verify.reader import parse_envelope
+from mbd.verify.verdict import Verdict
 
 NAME = "publish"
 _LOG = logging.getLogger(__name__)
@@ -65,18 +64,6 @@ def run(params: Params, certificate: Path, model: Path, store: str, out: Path | 
             step.inputs["model"] = {"path": str(model), "digest": receipt.weights}
             step.look_at = RECEIPT
     return PublishResult(receipt, verdict.claims)
-
-
-def run_on_current(params: Params, certificate: Path, model: Path, store: str, out: Path) -> PublishResult:
-    """Publish a certificate of a deletion from the release that is current; see :func:`run`.
-
-    Raises:
-        DataError: Another release has become current since, so the certificate would bring back an older model.
-    """
-    bundle = Bundle(certificate)
-    if isinstance(bundle.statement, DeletionStatement):
-        find_base(params, store, None).refuse_stale(bundle.statement, bundle.digest, model)
-    return run(params, certificate, model, store, out)
 
 
 def open_publisher(params: Params, url: str) -> Publisher:

@@ -16,18 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mbd.certificate.history import History
 from mbd.certificate.publish import announce
-from mbd.certificate.replay import read_history
-from mbd.certificate.state import CertificateEntry, entry
-from mbd.certificate.tombstones import Tombstones, keep_list
-from mbd.certificate.trust import read_trust
 from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
 from mbd.formats.purge import PURGE, PurgeRecord, Target
 from mbd.formats.receipt import Receipt
 from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import WEIGHTS, DeletionStatement
+from mbd.history.history import History
+from mbd.history.replay import read_history
+from mbd.history.state import CertificateEntry, entry
+from mbd.history.tombstones import Tombstones, keep_list
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params
 from mbd.purge.discovery import complete, feature_files, feature_sets, imported_from, old_weights, snapshots
@@ -45,6 +44,7 @@ from mbd.steps.metrics_reporting import add_samples
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import step_run
 from mbd.storage import open_private, open_store
+from mbd.trust.trust_file import read_trust
 
 NAME = "purge"
 

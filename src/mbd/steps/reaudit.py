@@ -8,17 +8,17 @@ numbers in the record: one whose decision does not follow from them is not signe
 import os
 from pathlib import Path
 
-from mbd.certificate.commitments import Commitments
 from mbd.certificate.compose import reaudit
-from mbd.certificate.facts import audit_effect
 from mbd.certificate.publish import announce
-from mbd.certificate.state import entry
 from mbd.errors import GateRefusedError, VerificationError
 from mbd.formats.statement import ReauditStatement
+from mbd.history.facts import audit_effect
+from mbd.history.state import entry
 from mbd.params import Params
 from mbd.records import now
 from mbd.steps.certify import RUN_ID
 from mbd.steps.publish import open_publisher
+from mbd.trust.commitments import Commitments
 
 
 def run(params: Params, certificate: str, leakage: Path, store: str) -> ReauditStatement:

@@ -3,9 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from mbd.certificate.verdict import Check, Verdict, failed, not_checkable, passed
-from mbd.certificate.verify import VerificationInput
-from mbd.certificate.verify.checks import digest_name
+from mbd.certificate.verification import VerificationInput
 from mbd.errors import DataError, MbdError, MissingExtraError
 from mbd.formats.model import ModelRecord
 from mbd.formats.statement import MODEL, WEIGHTS
@@ -14,6 +12,8 @@ from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.tensors import save_tensors
 from mbd.training.trained import recorded_params, training_is_recorded
+from mbd.verify.checks import digest_name
+from mbd.verify.verdict import Check, Verdict, failed, not_checkable, passed
 
 REPRODUCTION = "reproduction"
 

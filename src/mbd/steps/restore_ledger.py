@@ -6,14 +6,15 @@ For a ledger that was lost. What was charged and never certified is counted as f
 from dataclasses import dataclass
 from pathlib import Path
 
-from mbd.certificate.lineage import read_lineage_key, restore, stated_charges
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
 from mbd.formats.deletion import read_deletion
+from mbd.history.lineage import restore, stated_charges
+from mbd.history.replay import read_history
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.privacy.ledger import open_ledger
 from mbd.storage import open_store
+from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.trust_file import read_trust
 
 
 @dataclass(frozen=True)

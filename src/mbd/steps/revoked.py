@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 
-from mbd.certificate.commitments import read_private
-from mbd.certificate.facts import CertificateFacts
-from mbd.certificate.history import History
-from mbd.certificate.log.tiles import PREFIX
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import read_trust
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
+from mbd.history.facts import CertificateFacts
+from mbd.history.history import History
+from mbd.history.replay import read_history
+from mbd.log.tiles import PREFIX
 from mbd.params import Params
 from mbd.shredding.private_folder import private_folder
 from mbd.storage import open_store
+from mbd.trust.commitments import read_private
+from mbd.trust.trust_file import read_trust
 
 _LOG = logging.getLogger(__name__)
 

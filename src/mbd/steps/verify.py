@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from mbd.certificate.layout import latest_name
-from mbd.certificate.reader import NO_TRUST
-from mbd.certificate.replay import read_history
-from mbd.certificate.trust import Trust, find_trust, read_trust
-from mbd.certificate.verdict import Verdict
-from mbd.certificate.verify import VerificationInput, from_folder, from_store, verify_bundle
+from mbd.certificate.verification import VerificationInput, from_folder, from_store, verify_bundle
 from mbd.errors import UsageError, VerificationError
+from mbd.formats.layout import latest_name
 from mbd.formats.statement import CERTIFICATE
+from mbd.history.replay import read_history
 from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store
+from mbd.trust.trust_file import Trust, find_trust, read_trust
 from mbd.urls import without_credentials
+from mbd.verify.reader import NO_TRUST
+from mbd.verify.verdict import Verdict
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -54,7 +54,7 @@ def run(
         params: How to reach a store.
         source: A bundle's folder, or the URL of a store or of a certificate in it.
         model: Model folder to compare with the certificate.
-        trust: Trust file; by default where :func:`~mbd.certificate.trust.find_trust` finds one. Without any, the
+        trust: Trust file; by default where :func:`~mbd.trust.trust_file.find_trust` finds one. Without any, the
             decision is `failed`.
         store: URL of the store that says whether the certificate in a folder is in force.
         offline: Ask no store; the decision is at most `authentic`.

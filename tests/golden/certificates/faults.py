@@ -17,22 +17,22 @@ import rfc8785
 
 from mbd.certificate.bundle import Bundle
 from mbd.certificate.compose import revocation
-from mbd.certificate.envelope import PAYLOAD_TYPE, Envelope, sign
-from mbd.certificate.keys import load_signer, make_keys
-from mbd.certificate.log.append import append
-from mbd.certificate.log.inclusion import leaf_of
-from mbd.certificate.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
-from mbd.certificate.trust import KeyRevocation, Trust, read_trust, write_trust
-from mbd.certificate.verify.arithmetic import BUDGET
-from mbd.certificate.verify.checks import REAUDIT, digest_name
-from mbd.certificate.verify.claims import AGREEMENT
-from mbd.certificate.verify.gate import GATE, STRENGTH
-from mbd.certificate.verify.structure import POSITIONS, PRECISION, REMOVED
 from mbd.files import sha256_file
 from mbd.formats.statement import to_payload
+from mbd.log.append import append
+from mbd.log.inclusion import leaf_of
 from mbd.records import now
 from mbd.storage import open_store
 from mbd.tensors import open_tensors, save_tensors
+from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.trust.keys import load_signer, make_keys
+from mbd.trust.trust_file import KeyRevocation, Trust, read_trust, write_trust
+from mbd.verify.arithmetic import BUDGET
+from mbd.verify.checks import REAUDIT, digest_name
+from mbd.verify.claims import AGREEMENT
+from mbd.verify.gate import GATE, STRENGTH
+from mbd.verify.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.verify.structure import POSITIONS, PRECISION, REMOVED
 from tests.certificate.authority import CertificateAuthority
 from tests.golden.certificates.cases import GoldenCase, read_case, write_case
 

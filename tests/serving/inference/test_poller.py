@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.certificate.layout import certificate_name, object_name
-from mbd.certificate.trust import KeyRevocation, write_trust
 from mbd.errors import VerificationError
+from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.statement import WEIGHTS
 from mbd.model.predictor import load
 from mbd.params import load_params
@@ -21,6 +20,7 @@ from mbd.serving.inference.poller import Poller
 from mbd.serving.inference.releases import ReleaseLog
 from mbd.serving.inference.served import Serving, Unavailable
 from mbd.storage.store import StoredObject, StoreError
+from mbd.trust.trust_file import KeyRevocation, write_trust
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, golden
 from tests.serving.inference.server import following, rows_of
 

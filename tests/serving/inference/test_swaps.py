@@ -6,12 +6,12 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from mbd.certificate.envelope import PAYLOAD_TYPE, sign
-from mbd.certificate.keys import load_signer
 from mbd.formats.statement import DeletionStatement, to_payload
 from mbd.model.predictor import load
 from mbd.params import load_params
 from mbd.serving.inference import InferenceService
+from mbd.trust.envelope import PAYLOAD_TYPE, sign
+from mbd.trust.keys import load_signer
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, golden
 from tests.serving.inference.load import Load
 from tests.serving.inference.server import following, rows_of, served, service_of

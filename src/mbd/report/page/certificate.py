@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from mbd.certificate.facts import certificate_facts
-from mbd.certificate.log.inclusion import Inclusion
-from mbd.certificate.state import Status, status_of
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Predicate
 from mbd.formats.purge import PurgeReport
@@ -29,6 +26,9 @@ from mbd.formats.statement import (
     RevocationStatement,
     SupersessionStatement,
 )
+from mbd.history.facts import certificate_facts
+from mbd.history.state import Status, status_of
+from mbd.log.inclusion import Inclusion
 from mbd.report.page.audit import evidence, utility
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, PageSection, PageTable, Verification
 from mbd.report.page.origin import budget, copies, day, origin, request, weights

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from mbd.background import Background
-from mbd.certificate.trust import Trust
 from mbd.errors import MbdError, VerificationError
 from mbd.model import predictor
 from mbd.model.predictor import Model
@@ -25,6 +24,7 @@ from mbd.serving.inference.instruments import Instruments
 from mbd.serving.inference.releases import LogState, NotAdmittedError, Release, ReleaseLog
 from mbd.serving.inference.served import ServedModel, ServedModels, Serving, Unavailable
 from mbd.serving.inference.signature import Signature
+from mbd.trust.trust_file import Trust
 
 _STOP_SECONDS = 10.0
 _ADMITTED_SECONDS = 300.0

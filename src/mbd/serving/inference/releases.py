@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 
 from mbd.certificate.guard import Admission, admit
-from mbd.certificate.history import WITHDRAWN, History
-from mbd.certificate.layout import object_name
-from mbd.certificate.replay import LogReplay
-from mbd.certificate.trust import Trust, read_trust
 from mbd.errors import VerificationError
+from mbd.formats.layout import object_name
 from mbd.formats.statement import MODEL, WEIGHTS
+from mbd.history.history import WITHDRAWN, History
+from mbd.history.replay import LogReplay
 from mbd.records import now
 from mbd.storage.store import Store
+from mbd.trust.trust_file import Trust, read_trust
 
 
 class NotAdmittedError(VerificationError):

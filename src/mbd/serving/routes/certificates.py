@@ -7,8 +7,8 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict
 
-from mbd.certificate.facts import CertificateFacts, RegistrationFacts
-from mbd.certificate.state import CertificateState, Status
+from mbd.history.facts import CertificateFacts, RegistrationFacts
+from mbd.history.state import CertificateState, Status
 from mbd.names import problem_with
 from mbd.serving.identity import readable
 from mbd.serving.problems import ApiError

@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from mbd.certificate.history import History
 from mbd.errors import UsageError
 from mbd.formats.request import DeletionRequest, Reference, RequestId, State
+from mbd.history.history import History
 from mbd.monitoring.facts import RequestFacts, facts_of_request
 from mbd.names import Name
-from mbd.requests.request_store import refuse_several
+from mbd.production.request_store import refuse_several
 from mbd.serving.identity import Identity, role
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestFilter, proven

@@ -1,6 +1,6 @@
 """The published part of the store, read-only, under the names that it has there: `mbd verify URL/store/…` reads it.
 
-Only names of the published layout are served (:mod:`mbd.certificate.layout`), so nothing private is reachable. What can
+Only names of the published layout are served (:mod:`mbd.formats.layout`), so nothing private is reachable. What can
 never change under its name is cached for good: objects and envelopes, which are named by their digest, and full tiles.
 All else is checked with the server each time. Weights are served only if `serving.weights` says so; an object counts as
 weights if it is a safetensors file with a tensor of numbers that are not whole.
@@ -17,8 +17,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import StreamingResponse
 
-from mbd.certificate.layout import object_name
 from mbd.errors import DataError
+from mbd.formats.layout import object_name
 from mbd.serving.identity import readable
 from mbd.serving.problems import ApiError
 from mbd.serving.routes.common import Serving, problems

@@ -1,0 +1,94 @@
+"""Verification: everything about a certificate that can be checked, by anyone.
+
+    given = from_folder(Path("bundle"), model=Path("model"), store=store)       # or from_store(store, digest, folder)
+    verdict = verify_bundle(given, read_trust(Path("trust.json")))
+    verdict.decision, verdict.problems
+
+Checks trust only the holders of the keys in the trust file, and none needs torch. Whether a certificate is still in
+force is known to the store alone: without one the decision is at most `authentic`.
+"""
+
+from datetime import datetime, timedelta
+
+from mbd.formats.predicate import Erasure
+from mbd.formats.statement import SUBJECTS, DeletionStatement
+from mbd.history.history import MAX_AGE, History
+from mbd.history.state import store_status
+from mbd.records import now
+from mbd.trust.trust_file import Trust
+from mbd.verify.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
+from mbd.verify.claims import in_short
+from mbd.verify.inputs import VerificationInput, from_folder, from_store
+from mbd.verify.reader import CANONICAL, SCHEMA, SIGNATURES, VALIDITY, ParsedEnvelope, verify_envelope
+from mbd.verify.verdict import Check, Verdict, decide, failed, not_checkable
+
+__all__ = ["Check", "Verdict", "VerificationInput", "from_folder", "from_store", "verify_bundle"]
+
+
+def verify_bundle(
+    verification_input: VerificationInput,
+    trust: Trust | None,
+    *,
+    at: datetime | None = None,
+    unpublished: bool = False,
+    history: History | None = None,
+    max_age: timedelta | None = MAX_AGE,
+) -> Verdict:
+    """Check everything that can be checked.
+
+    Without `trust` no signature counts, and the verdict is never `verified`. `unpublished`: the certificate is
+    about to be published, so that it is not yet in the log is no fault. `at`: the time that counts as now. `history`:
+    what the store's log says, if it was read before. `max_age`: how old the log's checkpoint may be.
+    """
+    at = at or now()
+    read = verify_envelope(verification_input.envelope, verification_input.proof, trust, at=at, unpublished=unpublished)
+    if not isinstance(read.statement, DeletionStatement):
+        return _verdict(verification_input, trust, [*_no_certificate(read)])
+    statement = read.statement
+    store = store_status(
+        verification_input.digest,
+        read.inclusion,
+        verification_input.store,
+        trust,
+        at,
+        history=history,
+        max_age=max_age,
+    )
+    digests = digest_checks(verification_input, statement)
+    asked = verification_input.store is not None
+    checks = [
+        *read.checks,
+        *(check.model_copy(update={"required": asked}) for check in store.checks),
+        *digests,
+        *content_checks(verification_input, statement, digests),
+        date_check(statement, store.reaudit_by, at),
+    ]
+    return _verdict(verification_input, trust, checks, statement, store.erasure)
+
+
+def _no_certificate(read: ParsedEnvelope) -> list[Check]:
+    checks = list(read.checks)
+    if read.statement is not None:
+        reason = f"this is not a certificate, but a statement of type {read.statement.predicateType}"
+        checks = [failed(SCHEMA, reason, required=True), not_checkable(CANONICAL, reason, required=True)]
+    names = (SIGNATURES, VALIDITY, *map(digest_name, SUBJECTS), REAUDIT)
+    return checks + [not_checkable(name, "there is no certificate that could be read") for name in names]
+
+
+def _verdict(
+    verification_input: VerificationInput,
+    trust: Trust | None,
+    checks: list[Check],
+    statement: DeletionStatement | None = None,
+    erasure: Erasure | None = None,
+) -> Verdict:
+    return Verdict(
+        source=verification_input.where,
+        decision=decide(checks),
+        certificate=verification_input.digest if statement else None,
+        claims=in_short(statement, erasure) if statement else {},
+        model=str(verification_input.model) if verification_input.model else None,
+        store=verification_input.store.url if verification_input.store else None,
+        trust=trust.digest if trust else None,
+        checks=tuple(checks),
+    )

@@ -1,0 +1,1 @@
+"""What the log says now: every statement in it, verified and in order, and what follows from them."""

@@ -1,0 +1,334 @@
+"""What the log says: every statement in it, verified, in its order, and what follows from them.
+
+The log is the database. Which release of a model is current, which modalities are revoked, whether a certificate was
+revoked, superseded or audited again follows from the signed statements that the log lists, and from nothing else that
+is in the store (:mod:`mbd.history.replay` reads them):
+
+    history = read_history(store, trust)
+    history.require()                              # VerificationError unless everything in the log could be read
+    history.model("sentiment").current             # the last release, registered or certified, that is not withdrawn
+    history.model("sentiment").revoked             # modalities that no release of this name may take
+    history.model("sentiment").references          # for each modality of it, the model that never saw it
+    history.about(digest)                          # the statements about a certificate, in the log's order
+    history.statement(digest)                      # a whole statement, out of the store
+
+An entry that cannot be read could be a revocation of any certificate. So it *blocks* all answers about what is valid:
+`require` refuses, and readers say that the state could not be checked. An entry that can be read but does not count
+(its signers' keys are known, and too few of them were trusted for it) is a finding that blocks nothing.
+
+Memory stays small: of each statement a few fields are kept.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from mbd.errors import VerificationError
+from mbd.formats.layout import certificate_name
+from mbd.formats.limits import CHECKPOINT_AGE
+from mbd.formats.statement import AnyStatement, DeletionStatement, RegistrationStatement
+from mbd.history.facts import (
+    CertificateFacts,
+    Effect,
+    EntryFinding,
+    ReferenceFacts,
+    RegistrationFacts,
+    Release,
+    StatementFacts,
+)
+from mbd.log.checkpoint import Checkpoint
+from mbd.storage.store import Store
+from mbd.trust.trust_file import CLOCKS_DIFFER_BY
+from mbd.verify.reader import parse_envelope
+
+MAX_AGE = CHECKPOINT_AGE
+"""how old the log's checkpoint may be by default"""
+WITHDRAWN: frozenset[Effect] = frozenset({"revoked", "superseded", "refuted"})
+"""effects after which a certificate is no longer in force"""
+
+
+@dataclass(frozen=True)
+class ModelHistory:
+    """What the log says of one model name."""
+
+    name: str
+    certificates: tuple[CertificateFacts, ...]
+    """in the log's order"""
+    registrations: tuple[RegistrationFacts, ...]
+    """in the log's order"""
+    current: Release | None
+    """the last release that no later statement revokes, supersedes or refutes; of the registered ones, only those that
+    were promoted count"""
+    revoked: frozenset[str]
+    """modalities that no release of this name may take: those of all its certificates that are not revoked, without
+    those that were reinstated"""
+    persons: tuple[CertificateFacts, ...]
+    """certificates of persons' deletions that are not revoked and were not reinstated: what is trained later leaves
+    their recordings out"""
+    base: RegistrationFacts | None
+    """the registered model that the current release is, or was deleted from; None: none was registered"""
+    ready: tuple[ReferenceFacts, ...]
+    """references of the base that have seen no recordings which were deleted since"""
+
+    @property
+    def references(self) -> dict[str, ReferenceFacts | None]:
+        """For each modality that the current release takes, the registered model that never saw it, if there is one."""
+        inputs = self.current.inputs if self.current else ()
+        return {m: self.reference([other for other in inputs if other != m]) for m in inputs}
+
+    def reference(self, inputs: Iterable[str]) -> ReferenceFacts | None:
+        """Return the registered reference that takes, and has seen, these modalities alone; None: there is none."""
+        wanted = set(inputs)
+        return next((one for one in self.ready if set(one.inputs) == wanted), None)
+
+    @property
+    def respected(self) -> tuple[CertificateFacts, ...]:
+        """The certificates of persons' deletions whose recordings the current release was made without."""
+        if self.current is None:
+            return ()
+        start, current = self.base.index if self.base else -1, self.current
+        before = self.base.left_out if self.base else ()
+        later = [one for one in self.certificates if one.scope == "subjects"]
+        return tuple(one for one in later if one.digest in before or start < one.index <= current.index)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """All certificates and registrations, in the log's order."""
+        releases: list[Release] = [*self.certificates, *self.registrations]
+        return tuple(sorted(releases, key=lambda one: one.index))
+
+    def latest(self, modality: str) -> CertificateFacts | None:
+        """Return the certificate of a modality's deletion that was logged last."""
+        return next((one for one in reversed(self.certificates) if modality in one.modalities), None)
+
+    def returned(self, inputs: Iterable[str]) -> tuple[str, ...]:
+        """Return the revoked modalities among the inputs of a model of this name."""
+        return tuple(sorted(self.revoked.intersection(inputs)))
+
+    def problem(self, release: Release) -> str | None:
+        """Say why a release of this name may not be used: it takes, or was trained on, what was revoked; None: it may.
+
+        A registered model is asked for all that its training has seen. A certificate is made from the release that was
+        current, so it respects the persons' deletions before it.
+        """
+        if isinstance(release, RegistrationFacts):
+            returned, how = self.returned(release.sees), "was trained on it"
+        else:
+            returned, how = self.returned(release.inputs), "takes it"
+        if returned:
+            return f"{', '.join(returned)} is revoked for {self.name}, and this model {how}"
+        for one in self.persons:
+            if one.weights != release.weights and not _respects(release, one):
+                return trained_on_revoked(one)
+        return None
+
+    def respects(self, weights: str, person: CertificateFacts) -> bool:
+        """Return whether weights are those of a release without the recordings that a person's deletion is about."""
+        same = (one for one in self.releases if one.weights == weights)
+        return weights == person.weights or any(_respects(one, person) for one in same)
+
+
+def trained_on_revoked(person: CertificateFacts) -> str:
+    """Say that a model has seen the recordings that a certificate of a person's deletion is about."""
+    return f"it was trained on recordings of a person that certificate {person.digest[:16]} has deleted"
+
+
+def _respects(release: Release, person: CertificateFacts) -> bool:
+    """Return whether a release was made without the recordings that a certificate of a person's deletion is about."""
+    if isinstance(release, RegistrationFacts):
+        return person.digest in release.left_out
+    return person.index <= release.index
+
+
+def _ready(base: RegistrationFacts, persons: Iterable[CertificateFacts]) -> tuple[ReferenceFacts, ...]:
+    """Return the references of a registration that have seen none of the recordings which were deleted since."""
+    gone = [one for one in persons if one.digest not in base.left_out and one.weights != base.weights]
+    deleted = {modality for one in gone for modality in one.modalities}
+    return tuple(one for one in base.references if not deleted.intersection(one.inputs))
+
+
+@dataclass(frozen=True)
+class History:
+    """The statements of a log up to one verified checkpoint."""
+
+    store: Store = field(compare=False)
+    head: Checkpoint | None
+    """None: nothing has been logged yet"""
+    certificates: Mapping[str, CertificateFacts]
+    """by digest, in the log's order"""
+    statements: tuple[StatementFacts, ...]
+    findings: tuple[EntryFinding, ...] = ()
+    read: int = field(default=0, compare=False)
+    """number of entries that had to be read from the store"""
+    registrations: Mapping[str, RegistrationFacts] = field(default_factory=dict)
+    """by digest, in the log's order"""
+    _models: dict[str, ModelHistory] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def size(self) -> int:
+        """The number of entries of the log."""
+        return self.head.size if self.head else 0
+
+    def about(self, digest: str) -> tuple[StatementFacts, ...]:
+        """Return the statements about a certificate, in the log's order."""
+        return tuple(self._about.get(digest, ()))
+
+    def model(self, name: str) -> ModelHistory:
+        """Return what is known of a model name; nothing is certified or revoked for a name that the log lacks."""
+        if name not in self._models:
+            self._models[name] = self._model(name)
+        return self._models[name]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names under which models were registered or certified."""
+        return tuple(sorted({*self._by_name, *(one.model for one in self.registrations.values())}))
+
+    def _model(self, name: str) -> ModelHistory:
+        certificates = self._by_name.get(name, [])
+        registrations = [one for one in self.registrations.values() if one.model == name]
+        standing = [one for one in certificates if "revoked" not in self.effects(one.digest)]
+        released: list[Release] = [*certificates, *(one for one in registrations if one.promoted)]
+        in_force = [one for one in released if not self.effects(one.digest) & WITHDRAWN]
+        current = max(in_force, key=lambda one: one.index, default=None)
+        reinstated = self._first_reinstatements(certificates)
+        before = [one for one in registrations if one.promoted and current and one.index <= current.index]
+        base = before[-1] if before else None
+        of_persons = [one for one in standing if one.scope == "subjects"]
+        persons = [one for one in of_persons if not self.reinstated(one).issuperset(one.modalities)]
+        return ModelHistory(
+            name=name,
+            certificates=tuple(certificates),
+            registrations=tuple(registrations),
+            current=current,
+            revoked=frozenset[str]().union(*(self._revoked_by(one, reinstated) for one in standing)),
+            persons=tuple(persons),
+            base=base,
+            ready=_ready(base, persons) if base else (),
+        )
+
+    def reinstated(self, certificate: CertificateFacts) -> set[str]:
+        """Return the modalities that may be taken again, by statements that list the certificate."""
+        return {m for one in self._about.get(certificate.digest, ()) for m in one.modalities}
+
+    def _revoked_by(self, certificate: CertificateFacts, reinstated: Mapping[str, int]) -> frozenset[str]:
+        """Return what a certificate revokes for its name; `reinstated`: index of the first reinstatement of a modality.
+
+        It revokes what it has deleted, until a reinstatement lists it. Of what its lineage had revoked before, it
+        revokes nothing that was reinstated before it: the certificates that did are the ones that count.
+        """
+        own = certificate.modalities if certificate.scope == "modalities" else ()
+        inherited = (m for m in certificate.revoked if reinstated.get(m, self.size) >= certificate.index)
+        return frozenset((*own, *inherited)) - self.reinstated(certificate)
+
+    def _first_reinstatements(self, certificates: Iterable[CertificateFacts]) -> dict[str, int]:
+        """Return for each modality the index of the first statement that overrules one of these certificates in it."""
+        found: dict[str, int] = {}
+        for one in (about for certificate in certificates for about in self._about.get(certificate.digest, ())):
+            found |= {m: min(one.index, found.get(m, one.index)) for m in one.modalities}
+        return found
+
+    def effects(self, digest: str) -> set[Effect]:
+        """Return what the statements about a certificate do to it."""
+        return {one.effect for one in self._about.get(digest, ())}
+
+    def shows(self, digest: str | None, model: str, modalities: Iterable[str], *, person: bool = False) -> bool:
+        """Return whether a statement in the log answers a request: these modalities of a model were deleted.
+
+        That of a person is also answered by a deletion of persons in them, or by the statement that nothing was held.
+        """
+        found, wanted = self.certificates.get(digest or ""), set(modalities)
+        if found is None:
+            return person and any(one.digest == digest and one.kind == "nothing-held" for one in self.statements)
+        of_persons = person and found.scope == "subjects" and wanted <= set(found.modalities)
+        return found.model == model and (of_persons or wanted <= set(found.revoked))
+
+    def statement(self, digest: str) -> AnyStatement:
+        """Return a statement of the log as it was signed, out of the store.
+
+        Raises:
+            DataError: The store does not have it.
+            VerificationError: It is not an entry that counts, or the object has other content.
+
+        """
+        if digest not in self.indices:
+            raise VerificationError("the log has no such statement that counts", value=digest)
+        name = certificate_name(digest)
+        return parse_envelope(self.store.read(name, sha256=digest)).require(name)
+
+    def certificate(self, digest: str) -> DeletionStatement:
+        """Return a certificate of the log as it was signed; VerificationError if it is another kind of statement."""
+        statement = self.statement(digest)
+        if not isinstance(statement, DeletionStatement):
+            raise VerificationError("this is not a certificate, but a statement about one", value=digest)
+        return statement
+
+    def registration(self, digest: str) -> RegistrationStatement:
+        """Return a registration of the log as it was signed; VerificationError if it is another kind of statement."""
+        statement = self.statement(digest)
+        if not isinstance(statement, RegistrationStatement):
+            raise VerificationError("this is not a registration", value=digest)
+        return statement
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """Digests of all entries of the log."""
+        return frozenset((*self.indices, *(one.digest for one in self.findings)))
+
+    @cached_property
+    def indices(self) -> Mapping[str, int]:
+        """The index in the log of every statement that counts, by digest."""
+        releases: tuple[Release, ...] = (*self.certificates.values(), *self.registrations.values())
+        return {one.digest: one.index for one in releases} | {one.digest: one.index for one in self.statements}
+
+    @cached_property
+    def blocking(self) -> tuple[EntryFinding, ...]:
+        """The entries because of which no state can be known."""
+        return tuple(one for one in self.findings if one.blocks)
+
+    def problem(self, at: datetime, max_age: timedelta | None = None) -> str | None:
+        """Say why the state of a certificate cannot be known at a time; None: it can.
+
+        Args:
+            at: The time that counts as now.
+            max_age: How old the log's checkpoint may be; an older one may hide later statements. None: any age.
+
+        """
+        if blocking := self.blocking:
+            first = blocking[0]
+            rest = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
+            return f"entry {first.index} of the log cannot be read ({first.reason}){rest}: it could be about this one"
+        if max_age is None or self.head is None:
+            return None
+        if self.head.time > at + CLOCKS_DIFFER_BY:
+            return f"the log's checkpoint is of a time in the future, {self.head.time:%Y-%m-%d %H:%M:%SZ}"
+        if at - self.head.time > max_age:
+            time = f"{self.head.time:%Y-%m-%d %H:%M:%SZ}"
+            return f"the log's checkpoint is of {time}, older than {max_age.days} days: it may hide later statements"
+        return None
+
+    def require(self, at: datetime | None = None, max_age: timedelta | None = None) -> "History":
+        """Return this history; VerificationError if the state of certificates cannot be known (:meth:`problem`)."""
+        if problem := self.problem(at or datetime.max, max_age if at else None):
+            raise VerificationError(
+                f"the state of certificates cannot be known: {problem}",
+                file=self.store.url,
+                hint="`mbd log check` lists what is missing: restore it from a copy; `mbd log renew` signs a new head",
+            )
+        return self
+
+    @cached_property
+    def _about(self) -> Mapping[str, list[StatementFacts]]:
+        about = defaultdict[str, list[StatementFacts]](list)
+        for one in self.statements:
+            about[one.about].append(one)
+        return about
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, list[CertificateFacts]]:
+        models = defaultdict[str, list[CertificateFacts]](list)
+        for one in self.certificates.values():
+            models[one.model].append(one)
+        return models

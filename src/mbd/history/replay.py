@@ -1,0 +1,252 @@
+"""Replaying the log: from a verified checkpoint to the verified statements that it commits to.
+
+    head           signed by the log's key, and not older or other than one that was seen here before
+    entries        the leaves whose Merkle tree hash is the root in the head
+    envelopes      `certificates/DIGEST/certificate.json`, whose SHA-256 is the leaf
+    statements     what :mod:`mbd.verify.reader` accepts, at the time at which the log says it was logged
+
+Membership in the tree takes the place of each `proof.json`. The result is remembered (:mod:`mbd.history.memory`)
+together with the head it was made from: the next replay reads only entries after it, and refuses a log that does not
+continue it. Entries that could not be read are tried again.
+"""
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, islice
+from multiprocessing import get_context
+from typing import TypeVar
+
+from mbd.errors import DataError, VerificationError
+from mbd.files import canonical_digest
+from mbd.formats.layout import certificate_name
+from mbd.formats.statement import AnyStatement, DeletionStatement, RegistrationStatement, subject_certificates
+from mbd.history.facts import (
+    CertificateFacts,
+    EntryFinding,
+    RegistrationFacts,
+    certificate_facts,
+    registration_facts,
+    statement_facts,
+)
+from mbd.history.history import History
+from mbd.history.memory import Memory, SeenHead, cache_file, read_memory, rewritten, rolled_back, write_memory
+from mbd.log.hashing import leaf_hash
+from mbd.log.reader import Log
+from mbd.log.tiles import WIDTH, Edge
+from mbd.storage.store import Store
+from mbd.trust.trust_file import Logged, Trust
+from mbd.verify.reader import is_void, verify_logged
+from mbd.verify.verdict import problems_of
+
+_THREADS = 16
+_PART = 16  # entries that a thread or a process takes at once
+_MANY = 1000  # entries from which on it pays to start processes
+
+T = TypeVar("T")
+
+
+def read_history(store: Store, trust: Trust, *, cached: bool = True) -> History:
+    """Return everything that the log of a store says; see :meth:`LogReplay.read`.
+
+    Args:
+        store: The store.
+        trust: Who is trusted.
+        cached: Whether to use the cache on this machine.
+
+    """
+    return LogReplay(store, cached=cached).read(trust)
+
+
+class LogReplay:
+    """Replays the log of a store, again and again, and reads only what is new."""
+
+    def __init__(self, store: Store, *, cached: bool, processes: int = 1) -> None:
+        """Replay the log of a store; many new entries are verified by so many processes."""
+        self._store, self._cached, self._processes = store, cached, processes
+        self._known: Memory | None = None
+
+    def read(self, trust: Trust, pause: Callable[[], None] = lambda: None) -> History:
+        """Return everything that the log says.
+
+        Args:
+            trust: Who is trusted. What was read with another trust file serves only to recognise the log.
+            pause: Called between blocks of entries; it may raise to end the replay.
+
+        Raises:
+            VerificationError: The log cannot be trusted: its head is not signed or missing, its entries are not those
+                of the head, or it is not a continuation of the log that was seen here before.
+
+        """
+        file = cache_file(self._store, trust) if self._cached else None
+        known = self._known or read_memory(file)
+        log = Log(self._store, trust)
+        while problem := rolled_back(log, known, self._store, trust):
+            newer = Log(self._store, trust)
+            if newer.size <= log.size:  # else it has grown in the meantime
+                raise problem
+            log = newer
+        entries = _Entries(self._store, trust, log, known)
+        entries.read_all(pause, self._processes)
+        self._known = known
+        if log.size and (entries.read or log.size > known.seen.size):
+            self._known = entries.to_cache(known)
+            write_memory(file, self._known)
+        return entries.history()
+
+
+class _Entries:
+    """Reads the entries of a log that the cache lacks, and keeps what is needed of them."""
+
+    def __init__(self, store: Store, trust: Trust, log: Log, known: Memory) -> None:
+        self._store, self._trust, self._log = store, trust, log
+        self._seen, self._digest = known.seen, canonical_digest(trust.to_plain())
+        start = known if known.trust == self._digest else Memory()
+        self._edge = Edge(start.size, start.edge)
+        self._certificates = {one.digest: one for one in start.certificates}
+        self._registrations = {one.digest: one for one in start.registrations}
+        self._statements, self._findings = list(start.statements), list(start.findings)
+        self.read = 0
+
+    def read_all(self, pause: Callable[[], None], processes: int) -> None:
+        """Read all entries up to the head; VerificationError if they do not lead to its root."""
+        entries = self._log.entries(self._edge.size)
+        many = self._log.size - self._edge.size >= _MANY
+        with ThreadPoolExecutor(_THREADS) as readers, _judges(self._trust, processes if many else 1) as judged:
+            waiting = deque[Iterable[_Judged]]()
+            while block := list(islice(entries, WIDTH)):
+                pause()
+                for _, leaf in block:
+                    self._grow(leaf)
+                waiting.append(judged(self._fetch_all(block, readers)))
+                if len(waiting) > 1:  # so that a block is read while the one before it is verified
+                    self._keep(waiting.popleft())
+            for found in waiting:
+                self._keep(found)
+        if self._log.size and self._edge.root != self._log.head.root:
+            raise rewritten(self._seen) if self._seen.size else _damaged()
+
+    def history(self) -> History:
+        """Return what all entries say."""
+        head = self._log.head if self._log.size else None
+        findings = tuple(self._findings)
+        statements = tuple(self._statements)
+        return History(
+            self._store, head, self._certificates, statements, findings, self.read, registrations=self._registrations
+        )
+
+    def to_cache(self, known: Memory) -> Memory:
+        """Return what to keep for the next time; where entries could not be read, what was known before."""
+        seen = SeenHead(self._edge.size, self._edge.root)
+        if any(one.blocks for one in self._findings):
+            return replace(known, seen=seen)
+        return Memory(
+            seen=seen,
+            trust=self._digest,
+            size=self._edge.size,
+            edge=self._edge.partial,
+            certificates=list(self._certificates.values()),
+            registrations=list(self._registrations.values()),
+            statements=self._statements,
+            findings=self._findings,
+        )
+
+    def _grow(self, leaf: bytes) -> None:
+        deque(self._edge.add(leaf_hash(leaf)), maxlen=0)
+        if self._edge.size == self._seen.size and self._edge.root != self._seen.root:
+            raise rewritten(self._seen)
+
+    def _fetch_all(self, block: list[tuple[int, bytes]], readers: ThreadPoolExecutor) -> list["_Fetched"]:
+        """Return the envelopes of entries; every thread reads a part of them."""
+        parts = [block[start : start + _PART] for start in range(0, len(block), _PART)]
+
+        def each(work: Callable[[tuple[int, bytes]], T]) -> Iterator[T]:
+            return chain.from_iterable(readers.map(lambda part: [work(entry) for entry in part], parts))
+
+        deque(each(lambda entry: self._log.kept_checkpoint(entry[0] + 1)), maxlen=0)  # several entries need the same
+        return list(each(self._fetch))
+
+    def _fetch(self, entry: tuple[int, bytes]) -> "_Fetched":
+        """Return the envelope of an entry, or why there is none."""
+        index, digest = entry[0], entry[1].hex()
+        try:
+            data = self._store.read(certificate_name(digest), sha256=digest)
+        except (DataError, VerificationError) as error:
+            return _Fetched(index, digest, EntryFinding(index, digest, error.problem, blocks=True))
+        return _Fetched(index, digest, data, Logged(index, self._log.first_checkpoint_with(index).time))
+
+    def _keep(self, found: Iterable["_Judged"]) -> None:
+        for one in found:
+            self.read += 1
+            index, digest, said = one.index, one.digest, one.said
+            if isinstance(said, EntryFinding):
+                self._findings.append(said)
+            elif isinstance(said, CertificateFacts):
+                self._certificates.setdefault(digest, said)
+            elif isinstance(said, RegistrationFacts):
+                self._registrations.setdefault(digest, said)
+            if one.statement is not None:
+                for about in subject_certificates(one.statement):
+                    certificate = self._certificates.get(about)
+                    self._statements.append(statement_facts(index, digest, one.statement, about, certificate))
+
+
+@dataclass(frozen=True)
+class _Fetched:
+    """An entry and its envelope, or why there is none."""
+
+    index: int
+    digest: str
+    data: bytes | EntryFinding
+    logged: Logged | None = None
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What is kept of an entry."""
+
+    index: int
+    digest: str
+    said: EntryFinding | CertificateFacts | RegistrationFacts | None = None
+    statement: AnyStatement | None = None
+    """one about certificates"""
+
+
+def _judge(trust: Trust, entry: _Fetched) -> _Judged:
+    """Make all steps of verification for an entry; return what is kept of its statement, or why there is none."""
+    index, digest, logged = entry.index, entry.digest, entry.logged
+    if isinstance(entry.data, EntryFinding) or logged is None:
+        return _Judged(index, digest, entry.data if isinstance(entry.data, EntryFinding) else None)
+    found = verify_logged(entry.data, trust, logged)
+    if problem := next(iter(problems_of(found.checks)), None):
+        reason = f"{problem.name}: {problem.reason}"
+        return _Judged(index, digest, EntryFinding(index, digest, reason, blocks=not is_void(found, trust, index)))
+    statement = found.require()
+    said: CertificateFacts | RegistrationFacts | None = None
+    if isinstance(statement, DeletionStatement):
+        said = certificate_facts(index, digest, statement)
+    elif isinstance(statement, RegistrationStatement):
+        said = registration_facts(index, digest, statement)
+    return _Judged(index, digest, said, statement if subject_certificates(statement) else None)
+
+
+@contextmanager
+def _judges(trust: Trust, processes: int) -> Iterator[Callable[[list[_Fetched]], Iterable[_Judged]]]:
+    """Within: a function that verifies entries, in several processes if there are to be any."""
+    judge = partial(_judge, trust)
+    if processes == 1:
+        yield lambda entries: map(judge, entries)
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=gc.disable) as pool:
+        yield lambda entries: pool.map(judge, entries, chunksize=_PART)
+
+
+def _damaged() -> VerificationError:
+    return VerificationError(
+        "the log is damaged: its entries do not lead to the root that is signed",
+        hint="`mbd log check` finds all damage; restore the object from a copy of the store",
+    )

@@ -1,0 +1,353 @@
+"""The certificates of a store and their states, as the log says.
+
+    revoked       it was withdrawn
+    superseded    another certificate has replaced it
+    refuted       the gate refused a later audit of its model
+    outdated      its model takes a modality that is revoked for the model's name, or has seen recordings that were
+                  deleted for a person since
+    unknown       the log cannot be read completely, and what is missing could be about it
+    overdue       the date of the next audit has passed, and no audit has set a later one
+    valid         none of these
+
+A state follows from the statements about a certificate (revocation, supersession, re-audit). They are envelopes like
+the certificate itself, signed and logged, and are read in the log's order (:mod:`mbd.history.replay`).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, get_args
+
+from mbd.errors import DataError, UsageError, VerificationError
+from mbd.formats.layout import CERTIFICATES
+from mbd.formats.predicate import Erasure
+from mbd.formats.statement import CERTIFICATE, AnyStatement, DeletionStatement, PurgeStatement
+from mbd.history.facts import CertificateFacts, StatementFacts
+from mbd.history.history import MAX_AGE, History
+from mbd.history.replay import read_history
+from mbd.log.checkpoint import verify_checkpoint
+from mbd.log.inclusion import Inclusion
+from mbd.log.reader import Log
+from mbd.records import Record
+from mbd.storage.store import Store
+from mbd.trust.trust_file import CLOCKS_DIFFER_BY, Trust
+from mbd.verify.verdict import CONSISTENCY, RETURNED, STANDING, STATE, Check, failed, not_checkable, passed
+
+CertificateState = Literal["valid", "overdue", "unknown", "outdated", "refuted", "superseded", "revoked"]
+CERTIFICATE_STATES: tuple[CertificateState, ...] = get_args(CertificateState)
+
+_OFFLINE = "only the store it was published in knows (--store URL)"
+_WORDS: dict[CertificateState, str] = {
+    "revoked": "revoked {time:%Y-%m-%d}: {reason}",
+    "superseded": "replaced {time:%Y-%m-%d} by another certificate",
+    "refuted": "refused by the audit of {time:%Y-%m-%d}: {reason}",
+}
+"""what a statement of this effect says; the gravest first"""
+_SHORTEST = 6
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Status(Record):
+    """The state of a certificate, and why."""
+
+    state: CertificateState
+    reason: str
+    reaudit_by: datetime
+    """by when the model is to be attacked again, as set by the certificate or the last audit that passed"""
+
+
+@dataclass(frozen=True)
+class CertificateEntry:
+    """A certificate in the log."""
+
+    facts: CertificateFacts
+    statement: DeletionStatement
+    status: Status
+    undated: Status
+    """the same whenever it is asked for: whether the next audit is overdue is left open"""
+    about: tuple[AnyStatement, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its envelope."""
+        return self.facts.digest
+
+
+@dataclass(frozen=True)
+class InvalidCertificate:
+    """An entry of the log that does not count or cannot be read, or an object below `certificates/` outside the log."""
+
+    digest: str
+    reason: str
+
+
+def reaudit_by(certificate: CertificateFacts, about: Iterable[StatementFacts]) -> datetime:
+    """Return when the next audit is due, as set by the certificate or the last audit that passed."""
+    audits = [one.reaudit_by for one in about if one.effect == "passed" and one.reaudit_by is not None]
+    return max([certificate.reaudit_by, *audits])
+
+
+def status_of(
+    certificate: CertificateFacts,
+    about: Iterable[StatementFacts],
+    at: datetime,
+    problem: str | None = None,
+    outdated: str | None = None,
+) -> Status:
+    """Return the state of a certificate at a time: the gravest of those that apply, and why.
+
+    Args:
+        certificate: The certificate.
+        about: All statements about it.
+        at: The time.
+        problem: Why there may be more statements about it than are known.
+        outdated: Why its model may no longer be used under its name.
+
+    """
+    about = list(about)
+    due = reaudit_by(certificate, about)
+    state, words, time, reason = next(_states(certificate, about, due, at, problem, outdated))
+    return Status(state=state, reason=words.format(time=time, reason=reason), reaudit_by=due)
+
+
+def _states(
+    certificate: CertificateFacts,
+    about: Sequence[StatementFacts],
+    due: datetime,
+    at: datetime,
+    problem: str | None,
+    outdated: str | None,
+) -> Iterator[tuple[CertificateState, str, datetime, str]]:
+    """Yield the states that apply, the gravest first, and why: words, with the time and the reason to put into them."""
+    for state, words in _WORDS.items():
+        for one in about:
+            if one.effect == state:
+                yield state, words, one.issued, one.reason
+    if outdated:
+        yield "outdated", "{reason}", at, outdated
+    if certificate.issued > at + CLOCKS_DIFFER_BY:
+        yield "unknown", "its signing time is in the future, {time:%Y-%m-%d %H:%M:%SZ}", certificate.issued, ""
+    if problem:
+        yield "unknown", "{reason}", at, problem
+    attacked = certificate.scope == "modalities"
+    if at > due:
+        before = "it was to be attacked again by" if attacked else "it held until"
+        yield "overdue", before + " {time:%Y-%m-%d}", due, ""
+    until = "to be attacked again by" if attacked else "holds until"
+    yield "valid", until + " {time:%Y-%m-%d}{reason}", due, _overruled(about)
+
+
+def _overruled(about: Iterable[StatementFacts]) -> str:
+    """Say what of a certificate was overruled: what it revoked may be taken again by other releases of the name."""
+    again = (f"; {', '.join(one.modalities)} reinstated {one.issued:%Y-%m-%d}" for one in about if one.modalities)
+    return "".join(again)
+
+
+def status_in(
+    history: History,
+    certificate: CertificateFacts,
+    at: datetime,
+    problem: str | None = None,
+    *,
+    max_age: timedelta | None = MAX_AGE,
+) -> Status:
+    """Return the state of a certificate at a time as a history has it.
+
+    Args:
+        history: What the log says.
+        certificate: One of its certificates.
+        at: The time.
+        problem: Another reason to doubt the history.
+        max_age: How old the log's checkpoint may be; an older one may hide later statements. None: any age.
+
+    """
+    outdated = history.model(certificate.model).problem(certificate)
+    about = history.about(certificate.digest)
+    return status_of(certificate, about, at, problem or history.problem(at, max_age), outdated)
+
+
+def states_in(history: History, at: datetime, problem: str | None) -> dict[str, CertificateState]:
+    """Return the state of each certificate of a history at a time, by digest.
+
+    Args:
+        history: What the log says.
+        at: The time.
+        problem: Why there may be more statements than are known.
+
+    """
+    found = {}
+    for one in history.certificates.values():
+        about, outdated = history.about(one.digest), history.model(one.model).problem(one)
+        found[one.digest] = next(_states(one, about, reaudit_by(one, about), at, problem, outdated))[0]
+    return found
+
+
+# The certificates of a store
+
+
+def entries(
+    store: Store,
+    trust: Trust,
+    at: datetime,
+    history: History | None = None,
+    *,
+    max_age: timedelta | None = MAX_AGE,
+) -> Iterator[CertificateEntry | InvalidCertificate]:
+    """Yield every certificate of a store, in the log's order, and after them what does not count."""
+    history = history or read_history(store, trust)
+    for facts in history.certificates.values():
+        try:
+            yield entry_in(history, facts, at, max_age)
+        except (VerificationError, DataError) as error:
+            yield InvalidCertificate(facts.digest, error.problem)
+    yield from invalid_entries(history)
+
+
+def invalid_entries(history: History) -> Iterator[InvalidCertificate]:
+    """Yield the entries of the log that do not count or cannot be read, and envelopes that are not in the log."""
+    for finding in history.findings:
+        yield InvalidCertificate(finding.digest, f"entry {finding.index} of the log: {finding.reason}")
+    yield from (InvalidCertificate(digest, "it is not in the log") for digest in unlogged(history))
+
+
+def unlogged(history: History) -> Iterator[str]:
+    """Yield the digests of the envelopes in the store that are not in the log; other names there mean nothing."""
+    logged = history.digests
+    for stored in history.store.list(f"{CERTIFICATES}/"):
+        _, digest, file = (*stored.name.split("/"), "", "")[:3]
+        if file == CERTIFICATE and digest not in logged and _DIGEST.fullmatch(digest):
+            yield digest
+
+
+def entry(
+    store: Store, start: str, trust: Trust, at: datetime, *, max_age: timedelta | None = MAX_AGE
+) -> CertificateEntry:
+    """Return one certificate, named by its digest or the start of it; `max_age`: see :func:`status_in`."""
+    history = read_history(store, trust)
+    digest = find(history, start)
+    if finding := next((one for one in history.findings if one.digest == digest), None):
+        raise VerificationError(f"this entry of the log does not count: {finding.reason}", value=digest)
+    if digest not in history.certificates:
+        raise UsageError("this is not a certificate, but a statement about one", value=digest)
+    return entry_in(history, history.certificates[digest], at, max_age)
+
+
+def entry_in(history: History, facts: CertificateFacts, at: datetime, max_age: timedelta | None) -> CertificateEntry:
+    """Return a certificate of a history, with what was said about it and its state at a time."""
+    about = tuple(history.statement(one.digest) for one in history.about(facts.digest))
+    status = status_in(history, facts, at, max_age=max_age)
+    undated = status_in(history, facts, facts.issued, max_age=None)
+    return CertificateEntry(facts, history.certificate(facts.digest), status, undated, about)
+
+
+def find(history: History, start: str) -> str:
+    """Return the one entry of the log whose digest begins with `start`."""
+    found = [digest for digest in history.digests if digest.startswith(start)] if len(start) >= _SHORTEST else []
+    if len(found) != 1:
+        raise DataError(
+            "there is no such certificate in this store" if not found else "several certificates begin like this",
+            value=start,
+            hint=f"`mbd certificate list` lists them; give a unique prefix of at least {_SHORTEST} digits",
+        )
+    return found[0]
+
+
+# Checks of `mbd verify` that need the store
+
+
+@dataclass(frozen=True)
+class StoreStatus:
+    """What the store says of a certificate."""
+
+    checks: tuple[Check, ...]
+    reaudit_by: datetime | None = None
+    """by when to audit again, as set by the last audit that passed"""
+    erasure: Erasure | None = None
+    """what the last purge claims about copies of the old weights"""
+
+
+def store_status(
+    digest: str,
+    inclusion: Inclusion | None,
+    store: Store | None,
+    trust: Trust | None,
+    at: datetime,
+    *,
+    history: History | None = None,
+    max_age: timedelta | None = MAX_AGE,
+) -> StoreStatus:
+    """Check that the store's log has the certificate, and what it says of it; not checkable without store or proof.
+
+    Args:
+        digest: SHA-256 of the envelope.
+        inclusion: The proof of inclusion, if it holds.
+        store: The store that it was published in; None: none is asked.
+        trust: Who is trusted.
+        at: The time that counts as now.
+        history: What the store's log says, if it was read before.
+        max_age: How old the log's checkpoint may be.
+
+    """
+    if store is None:
+        return _not_checked(_OFFLINE)
+    if trust is None or inclusion is None:
+        return _not_checked("the certificate is not known to be in the log")
+    try:
+        history = history or read_history(store, trust)
+    except (VerificationError, DataError) as error:
+        unread = _not_checked("the log cannot be read")
+        return StoreStatus((failed(CONSISTENCY, error.problem), *unread.checks[1:]))
+    consistency = _consistency(history, digest, inclusion, trust)
+    facts = history.certificates.get(digest)
+    if facts is None:
+        return StoreStatus((consistency, *_not_checked("the log does not have this certificate").checks[1:]))
+    problem = history.problem(at, max_age)
+    status = status_of(facts, history.about(digest), at, problem)
+    if status.state in {"revoked", "superseded", "refuted"}:
+        state = failed(STATE, f"it was {status.reason}")
+    elif problem:
+        state = not_checkable(STATE, problem)
+    else:
+        state = passed(STATE, "the log holds no statement against it")
+    returned = _returned(history, facts, problem)
+    return StoreStatus((consistency, state, returned), status.reaudit_by, _last_erasure(history, digest))
+
+
+def _not_checked(reason: str) -> StoreStatus:
+    return StoreStatus(tuple(not_checkable(name, reason) for name in STANDING))
+
+
+def _returned(history: History, certificate: CertificateFacts, problem: str | None) -> Check:
+    """Check that the model holds nothing that was revoked for its name, before or after it was certified."""
+    if outdated := history.model(certificate.model).problem(certificate):
+        return failed(RETURNED, outdated)
+    if problem:
+        return not_checkable(RETURNED, problem)
+    return passed(RETURNED, f"the model holds nothing that the log has as revoked for {certificate.model}")
+
+
+def _last_erasure(history: History, digest: str) -> Erasure | None:
+    """Return the claim of the last purge of a certificate's old weights; None if there was none."""
+    purges = [one.digest for one in history.about(digest) if one.kind == "purge"]
+    if not purges:
+        return None
+    try:
+        statement = history.statement(purges[-1])
+    except (VerificationError, DataError):
+        return None  # it is not in the store at the moment, and less is claimed without it
+    return statement.predicate.erasure if isinstance(statement, PurgeStatement) else None
+
+
+def _consistency(history: History, digest: str, inclusion: Inclusion, trust: Trust) -> Check:
+    """Check that today's log continues the one in the proof, and still has the certificate where it was."""
+    try:
+        log = Log(history.store, trust, history.head)
+        log.consistency(verify_checkpoint(inclusion.checkpoint, trust))
+    except (VerificationError, DataError) as error:
+        return failed(CONSISTENCY, error.problem)
+    if history.indices.get(digest) != inclusion.index:
+        return failed(CONSISTENCY, "the store's log no longer has this certificate at its index")
+    return passed(
+        CONSISTENCY, f"the log of size {inclusion.tree_size} is unchanged in the current one, of size {log.size}"
+    )

@@ -1,0 +1,116 @@
+"""Tombstones: the files that purges have removed, which must not reappear.
+
+A purge statement is signed and logged, and names the SHA-256 of its list of files. The lists are in the private part of
+the store, because a digest of old weights lets anyone confirm a guess of them:
+
+    tombstones/HEX      a list, by its digest
+
+A list is believed only if a statement that verifies names it. One that is missing or damaged is reported, and stops
+nothing. Files of a current release are never among the tombstones, whatever a list says. Nor are those that only lists
+of certificates name whose deletions were reinstated, unless their release may still not be used: training with the same
+data and seed gives the same bytes again.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from mbd.errors import DataError, MbdError
+from mbd.formats.purge import Target, TombstoneList
+from mbd.history.history import History
+from mbd.history.replay import read_history
+from mbd.storage.store import NotThereError, Store
+from mbd.trust.trust_file import Trust
+
+PREFIX = "tombstones/"
+
+
+@dataclass(frozen=True)
+class Tombstones:
+    """The purged files of a store."""
+
+    lists: tuple[TombstoneList, ...]
+    released: frozenset[str]
+    """SHA-256 of the files of current releases"""
+    lifted: frozenset[str]
+    """SHA-256 of the files that may exist again, because what was deleted was reinstated"""
+    problems: tuple[str, ...]
+    """lists that could not be read, in words"""
+
+    def of(self, certificate: str) -> Iterator[Target]:
+        """Yield the files that purges of this certificate have removed."""
+        return iter(replace(self, lists=tuple(one for one in self.lists if one.certificate == certificate)))
+
+    def __iter__(self) -> Iterator[Target]:
+        """Yield all purged files; none of a current release, and none that may exist again."""
+        allowed = self.released | self.lifted
+        return (target for one in self.lists for target in one.targets if target.sha256 not in allowed)
+
+
+def keep_list(private: Store, tombstones: TombstoneList) -> str:
+    """Store a list; return its digest, which the purge statement has to name."""
+    content = tombstones.to_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    private.create(PREFIX + digest, content)
+    return digest
+
+
+def read_list(private: Store, digest: str, certificate: str) -> TombstoneList:
+    """Return the list that a statement about a certificate names.
+
+    Raises:
+        DataError: The list is missing, has another digest, or belongs to another certificate.
+    """
+    name, hint = PREFIX + digest, "restore the object from a backup of the private part of the store"
+    try:
+        listed = TombstoneList.from_bytes(
+            private.read(name, sha256=digest), "list of purged files", file=name, hint=hint
+        )
+    except NotThereError as error:
+        raise DataError("a list of purged files is missing", file=name, hint=hint) from error
+    if listed.certificate != certificate:
+        raise DataError("the list of purged files belongs to another certificate", file=name, value=listed.certificate)
+    return listed
+
+
+def read_tombstones(store: Store, private: Store, trust: Trust) -> Tombstones:
+    """Return the purged files of a store, by the statements in its log.
+
+    Raises:
+        VerificationError: The log cannot be trusted.
+    """
+    history = read_history(store, trust)
+    lists = list[TombstoneList]()
+    problems = [f"entry {one.index} of the log: {one.reason}" for one in history.blocking]
+    for purge in (one for one in history.statements if one.kind == "purge"):
+        try:
+            lists.append(read_list(private, str(purge.tombstones), purge.about))
+        except MbdError as error:
+            problems.append(f"{error.problem}: {PREFIX}{purge.tombstones}")
+    return Tombstones(tuple(lists), _released(history), _lifted(history, lists), tuple(problems))
+
+
+def _lifted(history: History, lists: list[TombstoneList]) -> frozenset[str]:
+    """Return what only reinstated deletions have listed, without the weights of releases that may not be used."""
+    binding, lifted = set[str](), set[str]()
+    for one in lists:
+        certificate = history.certificates.get(one.certificate)
+        again = certificate is not None and history.reinstated(certificate).issuperset(certificate.modalities)
+        (lifted if again else binding).update(target.sha256 for target in one.targets)
+    releases = (release for name in history.models for release in history.model(name).releases)
+    revoked = {one.weights for one in releases if one.weights in lifted and history.model(one.model).problem(one)}
+    return frozenset(lifted - binding - revoked)
+
+
+def _released(history: History) -> frozenset[str]:
+    """Return the SHA-256 of every file of a current release, and of its references."""
+    found = set[str]()
+    for model in map(history.model, history.models):
+        if current := model.current:
+            found.add(current.weights)
+            with suppress(MbdError):  # the statement's object was removed; `mbd log check` reports it
+                found.update(history.statement(current.digest).digests.values())
+        for reference in model.references.values():
+            found.update((reference.weights, reference.record) if reference else ())
+    return frozenset(found)

@@ -1,0 +1,207 @@
+"""Appending to the log: one order, one entry for each leaf, with any number of writers, any of which may be killed.
+
+A writer first *claims* a place: it creates `log/claims/N` with its leaf, for the first N from the head's size on that
+is not claimed yet. A store lets one writer win, so the claims are the order of the log, decided once, and all
+else follows from them. Then any writer can bring the log up to date: for every claim after the head
+
+1. `log/index/LEAF` says its place, entry bundles and tiles are created, and the old head is kept;
+2. the new head takes its place by compare-and-swap.
+
+All writers create the *same* bytes under the same names, because both follow from the claims; who comes second finds
+its work done. A killed writer leaves at worst a claim, which the next writer carries out: it never lies in the way, and
+no two heads are ever signed that contradict each other.
+
+A leaf is never logged twice: an entry before the head has its place in the index (written before the head moved), one
+after the head is met while looking for a free place. An append costs a fixed number of operations of the store and
+one or two more for each level of tiles, ⌈log₂₅₆ n⌉.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from securesystemslib.signer import Signer
+
+from mbd.errors import DataError, VerificationError
+from mbd.log.checkpoint import Checkpoint, check_log_signer, sign_checkpoint
+from mbd.log.hashing import HASH_SIZE, leaf_hash
+from mbd.log.inclusion import Inclusion
+from mbd.log.reader import MOST_AT_ONCE, Log, LogDamagedError, read_head, read_place
+from mbd.log.tiles import (
+    CHECKPOINT,
+    WIDTH,
+    Edge,
+    claim_name,
+    index_name,
+    old_checkpoint_name,
+    pack_entries,
+    right_edge,
+    tiles_of,
+)
+from mbd.records import now
+from mbd.storage.store import ConflictError, NotThereError, OtherContentError, Store
+from mbd.trust.trust_file import Trust
+
+_AT_ONCE = 8
+
+
+CheckLeaf = Callable[[bytes], None]
+"""raises a DataError or VerificationError for a leaf that must not be logged"""
+
+
+def append(store: Store, leaf: bytes, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> Inclusion:
+    """Put a leaf into the log.
+
+    Args:
+        store: The store that has the log.
+        leaf: See :func:`mbd.log.inclusion.leaf_of`. One that is there already stays where it is.
+        signer: The log's key.
+        trust: Who is trusted to sign the log.
+        check: Applied to all leaves that are logged, those that other writers have claimed places for, too.
+
+    Returns:
+        The proof that it is there, as it was first logged.
+
+    """
+    if len(leaf) != HASH_SIZE:
+        raise ValueError("a leaf is a SHA-256")
+    check_log_signer(signer, trust, now())
+    head, tag = read_head(store, trust)
+    size = head.size if head else 0
+    place = read_place(store, leaf)
+    if place is None:
+        place = _claim(store, leaf, size)
+    while size <= place:
+        advance(store, head, tag, place, signer, trust, check)
+        head, tag = read_head(store, trust)
+        size = head.size if head else 0
+    return Log(store, trust, head).inclusion(place, leaf)
+
+
+def complete(store: Store, signer: Signer, trust: Trust, check: CheckLeaf | None = None) -> int:
+    """Bring all claims of killed writers into the log; return how many there were."""
+    start: int | None = None
+    while True:
+        head, tag = read_head(store, trust)
+        size = head.size if head else 0
+        start = size if start is None else start
+        left = len(pending(store, size, MOST_AT_ONCE))
+        if not left:
+            return size - start
+        advance(store, head, tag, size + left - 1, signer, trust, check)
+
+
+def pending(store: Store, size: int, most: int | None = None) -> list[bytes]:
+    """Return the leaves, at most so many, that have claimed a place after the head but are not in the log yet."""
+    leaves: list[bytes] = []
+    while most is None or len(leaves) < most:
+        try:
+            leaves.append(read_claim(store, size + len(leaves)))
+        except NotThereError:
+            break
+    return leaves
+
+
+def _claim(store: Store, leaf: bytes, place: int) -> int:
+    """Return the leaf's place: the first free one from `place` on, or the one that was claimed for it."""
+    while True:
+        try:
+            store.create(claim_name(place), leaf)
+        except OtherContentError:
+            place += 1
+        else:
+            return place
+
+
+def advance(
+    store: Store,
+    head: Checkpoint | None,
+    tag: str | None,
+    place: int,
+    signer: Signer,
+    trust: Trust,
+    check: CheckLeaf | None = None,
+) -> None:
+    """Move the head over the claims up to `place`, or a part of the way; nothing if another writer moves it first."""
+    size = head.size if head else 0
+    end = min(place + 1, size + MOST_AT_ONCE)
+    leaves = [_checked_claim(store, at, check) for at in range(size, end)]
+    log = Log(store, trust, head)
+    log.check_root()
+    edge = Edge(size, {tile.level: list(log.hashes(tile.level, tile.index)) for tile in right_edge(size)})
+    tiles = [full for leaf in leaves for full in edge.add(leaf_hash(leaf))]
+    tiles += edge.partial_tiles()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        work = [pool.submit(create_index, store, leaf, at) for at, leaf in enumerate(leaves, start=size)]
+        work += [pool.submit(create_same, store, tile.name, content) for tile, content in tiles]
+        work += [pool.submit(create_same, store, name, content) for name, content in _bundles(log, leaves)]
+        work += [pool.submit(keep_head, store, head)] if head else []
+        for one in work:
+            one.result()
+    time = max(now(), head.time) if head else now()
+    note = sign_checkpoint(edge.size, edge.root, time, signer, trust)
+    try:
+        store.replace(CHECKPOINT, note.encode(), expected=tag)
+    except ConflictError:
+        return  # the other writer has moved it over the same claims
+
+
+def _checked_claim(store: Store, place: int, check: CheckLeaf | None) -> bytes:
+    leaf = read_claim(store, place)
+    try:
+        if check:
+            check(leaf)
+    except (DataError, VerificationError) as error:
+        raise LogDamagedError(
+            f"a place in the log is claimed for something that must not be logged: {error.problem}",
+            file=claim_name(place),
+            hint="no publisher writes such a claim: remove the object, and find out who wrote it",
+        ) from error
+    return leaf
+
+
+def _bundles(log: Log, new: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of the entry bundles that the new leaves are in."""
+    first = log.size // WIDTH
+    entries = [leaf for _, leaf in log.entries(first * WIDTH)] + list(new)
+    for tile in tiles_of(log.size + len(new), 0, first):
+        at = (tile.index - first) * WIDTH
+        yield tile.bundle, pack_entries(entries[at : at + tile.width])
+
+
+def keep_head(store: Store, head: Checkpoint) -> None:
+    """Keep a head that is about to be superseded or signed again."""
+    with suppress(OtherContentError):  # it was signed again since: what was signed first is kept
+        store.create(old_checkpoint_name(head.size), head.text.encode())
+
+
+def create_index(store: Store, leaf: bytes, place: int) -> None:
+    """Say where a leaf is."""
+    try:
+        store.create(index_name(leaf), b"%d" % place)
+    except OtherContentError:
+        return  # only after damage to the index can a leaf be there twice: its first index counts
+
+
+def read_claim(store: Store, place: int) -> bytes:
+    """Return the leaf that has claimed a place; NotThereError if none has."""
+    leaf = store.read(claim_name(place))
+    if len(leaf) != HASH_SIZE:
+        raise LogDamagedError(
+            "the log is damaged: a claim is not a SHA-256",
+            file=claim_name(place),
+            hint="restore the object from a copy of the store",
+        )
+    return leaf
+
+
+def create_same(store: Store, name: str, content: bytes) -> None:
+    """Create an object that follows from the claims; who comes second finds the same bytes."""
+    try:
+        store.create(name, content)
+    except OtherContentError as error:
+        raise LogDamagedError(
+            "the log is damaged: an object is not what follows from the entries before it",
+            file=name,
+            hint="`mbd log check` finds all damage; remove what is wrong, and the next entry writes it again",
+        ) from error

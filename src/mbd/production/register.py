@@ -1,0 +1,278 @@
+"""Step `register`: a trained model and its references go into production under a name.
+
+The model is promoted, that is, becomes the current release of the name, if there is none yet or if it is not worse than
+the current one: both are given the valid split and the modalities that both take, and the new one's metric
+(`registration.metric`) may be lower by `registration.margin` at most. Without data to compare on, registering is the
+operator's decision, and promotes. A model that was not promoted is registered all the same.
+
+A model that takes, or was trained on, what is revoked for the name is refused. Run again, nothing changes.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from mbd.certificate.register import Registrar, refuse_revoked
+from mbd.errors import DataError, UsageError
+from mbd.evaluation.metrics import ACCURACIES, LOWER_IS_BETTER, task_metrics
+from mbd.features.contract import FeatureSet
+from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file
+from mbd.formats.deletion import DELETION
+from mbd.formats.features import lengths_of
+from mbd.formats.layout import object_name
+from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import DigestOrCommitment, Issuer
+from mbd.formats.registration import RegisteredData, RegisteredEvaluation, RegisteredReference, Registration
+from mbd.formats.statement import MODEL, WEIGHTS, RegistrationStatement, subjects_of
+from mbd.history.facts import RegistrationFacts, registration_facts
+from mbd.history.history import WITHDRAWN, History
+from mbd.model.checkpoint import load_model
+from mbd.model.compatible import open_for
+from mbd.model.predictor import Model, load
+from mbd.names import HINT, problem_with
+from mbd.params import Params
+from mbd.records import now
+from mbd.steps.certify import provenance
+from mbd.steps.publish import open_publisher
+from mbd.storage import open_private
+from mbd.storage.store import Store
+from mbd.trust.lineage_key import LineageKey, read_lineage_key
+
+_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class RegisterResult:
+    """A model that was registered."""
+
+    registration: str
+    """SHA-256 of the statement's envelope"""
+    model: str
+    weights: str
+    promoted: bool
+    reason: str
+    references: dict[str, str]
+    """modalities that each reference never saw → SHA-256 of its weights"""
+
+
+def open_registrar(params: Params, url: str) -> Registrar:
+    """Return what registers in the store at `url`, with the keys of the parameters."""
+    return Registrar(open_publisher(params, url), open_private(url, params.store), params.certificate)
+
+
+def run(
+    params: Params, model: Path, references: Sequence[Path], name: str, store: str, features: Path | None = None
+) -> RegisterResult:
+    """Register a model and its references.
+
+    Args:
+        params: their sections `certificate` and `registration` count.
+        model: The model's folder.
+        references: Folders of models that were trained like it, but without some of its modalities, or a folder of
+            such folders.
+        name: Name under which it is served.
+        store: URL of the store.
+        features: FeatureSet on whose valid split it is compared with the current release; None: it is not.
+
+    Raises:
+        VerificationError: The model takes, or was trained on, what is revoked for the name.
+        UsageError: The name is not valid, or the model was deleted from.
+        DataError: A reference is of another model.
+    """
+    if problem := problem_with(name):
+        raise UsageError(f"this is not a name of a model: {problem}", key="--as", value=name, hint=HINT)
+    registrar, key = open_registrar(params, store), read_lineage_key(params.certificate)
+    history, references = registrar.history(), list(_each(references))
+    record = _read(model)
+    registered = [_reference(folder, record, model) for folder in references]
+    draft = _statement(params, name, model, record, registered, history, key)
+    refuse_revoked(history, registration_facts(history.size, "", draft))
+    if known := _known(history, registration_facts(history.size, "", draft)):
+        statement, digest = history.registration(known.digest), known.digest
+    else:
+        statement = _decided(params, draft, model, features, history, registrar.publisher.store)
+        folders = [(model, statement.digests), *zip(references, map(_digests, registered), strict=True)]
+        files = {digests[file]: folder / file for folder, digests in folders for file in (WEIGHTS, MODEL)}
+        digest = registrar.register(statement, files)
+    predicate = statement.predicate
+    return RegisterResult(
+        registration=digest,
+        model=name,
+        weights=statement.digests[WEIGHTS],
+        promoted=predicate.promoted,
+        reason=predicate.reason,
+        references={"+".join(one.without): one.weights for one in predicate.references},
+    )
+
+
+def _each(references: Iterable[Path]) -> Iterator[Path]:
+    """Yield the folders of references; a folder without a model stands for those in it."""
+    for folder in references:
+        inside = sorted(file.parent for file in folder.glob(f"*/{MODEL}"))
+        yield from inside if inside and not (folder / MODEL).exists() else [folder]
+
+
+def _read(model: Path) -> ModelRecord:
+    if (model / DELETION).exists():
+        raise UsageError(
+            "a model that was deleted from is released by its certificate",
+            file=model / DELETION,
+            hint="`mbd certify` and `mbd publish` release it",
+        )
+    return load_model(model)[0]
+
+
+def _seen(record: ModelRecord) -> tuple[str, ...]:
+    return tuple(sorted({*record.modalities, *(m for tensor in record.tensors.values() for m in tensor.sees)}))
+
+
+def _reference(folder: Path, model: ModelRecord, model_folder: Path) -> RegisteredReference:
+    """Return a reference as it is registered; DataError unless it was trained like the model."""
+    found = load_model(folder)[0]
+    without = tuple(m for m in model.inputs if m not in found.inputs)
+    same = (found.backbone, found.seed, found.data.name) == (model.backbone, model.seed, model.data.name)
+    data = set(found.data.files.items()) <= set(model.data.files.items())
+    respects = _left_out(folder) == _left_out(model_folder)
+    if not (same and data and respects and without and set(_seen(found)) < set(model.inputs)):
+        raise DataError(
+            "this is not a reference of the model: one is trained on the same data, with the same parameters and "
+            "seed, and without some modalities",
+            file=folder / MODEL,
+            value=f"it has seen {', '.join(_seen(found))}; the model takes {', '.join(model.inputs)}",
+            hint="`mbd train --without MODALITY` on the data of the model makes one",
+        )
+    return RegisteredReference(without=without, weights=found.sha256, record=sha256_file(folder / MODEL))
+
+
+def _digests(reference: RegisteredReference) -> dict[str, str]:
+    return {WEIGHTS: reference.weights, MODEL: reference.record}
+
+
+def _left_out(model: Path) -> tuple[str, ...]:
+    """Return the certificates of persons' deletions whose recordings training has left out, as its record says."""
+    return tuple(sorted(_training(model).get("left_out", ())))
+
+
+def _training(model: Path) -> dict[str, Any]:
+    """Return what the record of the step `train` says of the data; nothing for a model that was made elsewhere."""
+    file = model / STEP_FILE
+    found: dict[str, Any] = read_json(file)["inputs"].get("features", {}) if file.is_file() else {}
+    return found
+
+
+def _statement(
+    params: Params,
+    name: str,
+    model: Path,
+    record: ModelRecord,
+    references: Sequence[RegisteredReference],
+    history: History,
+    key: LineageKey,
+) -> RegistrationStatement:
+    """Return the registration of a model, not yet decided whether it is promoted."""
+    origin, releases = provenance(os.environ), history.model(name).releases
+    content = DigestOrCommitment(commitment=key.data(canonical_digest(record.data.files)))
+    revision = origin["dvc_revision"] or _training(model).get("revision")
+    return RegistrationStatement(
+        subject=subjects_of({WEIGHTS: record.sha256, MODEL: sha256_file(model / MODEL)}),
+        predicate=Registration(
+            model=name,
+            issuer=Issuer(**params.certificate.issuer.model_dump()),
+            backbone=record.backbone,
+            inputs=record.inputs,
+            sees=_seen(record),
+            data=RegisteredData(name=record.data.name, content=content, dvc_revision=revision),
+            left_out=_left_out(model),
+            references=tuple(sorted(references, key=lambda one: one.without)),
+            evaluation=None,
+            promoted=True,
+            reason="",
+            previous=releases[-1].digest if releases else None,
+            git_commit=origin["git_commit"],
+            image_digest=origin["image_digest"],
+            run_id=origin["run_id"],
+            issued=now(),
+        ),
+    )
+
+
+def _known(history: History, wanted: RegistrationFacts) -> RegistrationFacts | None:
+    """Return the registration of the same files that is current, or that was not promoted; None: there is none."""
+    model = history.model(wanted.model)
+    for one in reversed(model.registrations):
+        same = all(getattr(one, part) == getattr(wanted, part) for part in ("weights", "record", "data", "references"))
+        decided = one is model.current or not one.promoted
+        if same and decided and not history.effects(one.digest) & WITHDRAWN:
+            return one
+    return None
+
+
+def _decided(
+    params: Params,
+    draft: RegistrationStatement,
+    model: Path,
+    features: Path | None,
+    history: History,
+    store: Store,
+) -> RegistrationStatement:
+    """Return the registration with its evaluation, and whether the model is promoted."""
+    decision: dict[str, object] = {"reason": "registered by its operator, without a comparison"}
+    if features is not None:
+        with TemporaryDirectory(prefix="mbd-current-") as work:
+            current = _fetch_current(history, draft.predicate.model, store, Path(work))
+            decision = _compared(params, load(model), load(current) if current else None, features)
+    return draft.model_copy(update={"predicate": draft.predicate.model_copy(update=decision)})
+
+
+def _fetch_current(history: History, name: str, store: Store, folder: Path) -> Path | None:
+    """Fetch the current release to compare with; None: there is none that may still be used."""
+    model = history.model(name)
+    if model.current is None or model.problem(model.current):
+        return None
+    digests = history.statement(model.current.digest).digests
+    for file in (WEIGHTS, MODEL):
+        store.fetch(object_name(digests[file]), folder / file, sha256=digests[file])
+    return folder
+
+
+def _compared(params: Params, new: Model, current: Model | None, features: Path) -> dict[str, object]:
+    """Return evaluation, whether the new model is promoted, and why."""
+    metric = params.registration.metric or ACCURACIES[new.record.task][0]
+    shared = [m for m in new.modalities if current is None or m in current.modalities]
+    data = open_for(new.record, features)
+    if not shared:
+        return {"reason": "it takes no modality that the current release takes, so there is nothing to compare"}
+    found, rows = valid_metrics(new, data, shared)
+    if metric not in found:
+        raise UsageError(
+            "there is no such metric", key="registration.metric", value=metric, hint=f"there is {', '.join(found)}"
+        )
+    evaluation = RegisteredEvaluation(modalities=tuple(shared), rows=rows, metrics=found)
+    if current is None:
+        return {"evaluation": evaluation, "reason": "there is no current release to compare with"}
+    other, _ = valid_metrics(current, data, shared)
+    sign = -1 if metric in LOWER_IS_BETTER else 1
+    promoted = sign * (found[metric] - other[metric]) >= -params.registration.margin
+    words = f"{metric} {found[metric]:.2f} on the valid split, the current release has {other[metric]:.2f}"
+    fitted = [name for name, model in {"new": new, "current": current}.items() if "valid" in model.record.fitted_to]
+    words += f" (fitted to rows of this split: {' and '.join(fitted)})" if fitted else ""
+    return {"evaluation": evaluation, "promoted": promoted, "reason": words}
+
+
+def valid_metrics(model: Model, data: FeatureSet, modalities: Sequence[str]) -> tuple[dict[str, float], int]:
+    """Return the metrics of a model on the rows of the valid split that have one of these modalities, and their number.
+
+    The model is given these modalities and no others.
+    """
+    split = data.split("valid")
+    rows = split.take(np.any([split.available[m] for m in modalities], axis=0))
+    named = {*modalities, *map(lengths_of, modalities)}
+    inputs = {name: array for name, array in rows.inputs().items() if name in named}
+    scores = model.predict(inputs, {m: rows.available[m] for m in modalities})
+    metrics = task_metrics(model.record.task, rows.labels, scores)
+    return {name: round(value, _DIGITS) for name, value in metrics.items()}, len(rows)

@@ -1,0 +1,171 @@
+"""The model that the next deletion of a name starts from, as the log has it.
+
+It is the current release of the name, registered or certified, fetched by the digests in its signed statement; of a
+certified one also the deletion record that its certificate commits to. Only where the log has no release of the name is
+it the model that the operator gives.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mbd.certificate.bundle import Bundle
+from mbd.errors import DataError, UsageError
+from mbd.files import sha256_file, write_file
+from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
+from mbd.formats.layout import object_name
+from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, RegistrationStatement
+from mbd.history.facts import RegistrationFacts, Release
+from mbd.history.history import History
+from mbd.history.lineage import read_record, refuse_other_record
+from mbd.history.replay import read_history
+from mbd.params import Params
+from mbd.steps import publish
+from mbd.steps.step import StepRun, step_run
+from mbd.storage import open_private, open_store
+from mbd.trust.lineage_key import LineageKey, read_lineage_key
+from mbd.trust.trust_file import read_trust
+
+NAME = "fetch-current"
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """Where the next deletion of a model name starts from."""
+
+    params: Params
+    url: str
+    """of the store"""
+    history: History
+    given: Path | None
+    """model that the operator has given"""
+    release: Release | None
+    """the current release; None: the log has none, and `given` is the base"""
+
+    @cached_property
+    def key(self) -> LineageKey:
+        """The key under which certificates name their lineage, and persons and deletion records are encrypted."""
+        return read_lineage_key(self.params.certificate)
+
+    @property
+    def statement(self) -> DeletionStatement | RegistrationStatement | None:
+        """The certificate or the registration of the current release."""
+        if self.release is None:
+            return None
+        if isinstance(self.release, RegistrationFacts):
+            return self.history.registration(self.release.digest)
+        return self.history.certificate(self.release.digest)
+
+    def returned(self, inputs: dict[str, int]) -> tuple[str, ...]:
+        """Return the inputs of a model that are revoked for its name."""
+        return self.history.model(self.params.certificate.model).returned(inputs)
+
+    def fetch(self, folder: Path) -> Path:
+        """Return a folder with the model: the given one, or the current release, written to `folder`.
+
+        Raises:
+            DataError: A file is missing or is not what the statement says.
+        """
+        if self.release is None or (statement := self.statement) is None:
+            if self.given is None:
+                raise UsageError(
+                    "the log has no release of this model yet",
+                    key="--model",
+                    value=self.params.certificate.model,
+                    hint="register the trained model (`mbd register`), or give its folder",
+                )
+            return self.given
+        with step_run(NAME, folder, {"store": self.params.store}) as step:
+            fetch_model(self.history, self.release.digest, statement.digests, step)
+            if isinstance(statement, DeletionStatement):
+                private = open_private(self.url, self.params.store)
+                write_file(step.folder / DELETION, read_record(private, self.release.digest, statement, self.key))
+        return folder
+
+    @property
+    def revision(self) -> str | None:
+        """The DVC revision of the data, as it was registered; None: it was not."""
+        base = self.history.model(self.params.certificate.model).base
+        return base.dvc_revision if base else None
+
+    def fetch_reference(self, inputs: Iterable[str], folder: Path) -> bool:
+        """Fetch the registered model that has seen these modalities alone to `folder`; return whether there is one."""
+        model = self.history.model(self.params.certificate.model)
+        found = model.reference(inputs)
+        if found is None or model.base is None:
+            return False
+        with step_run(NAME, folder, {"store": self.params.store}) as step:
+            fetch_model(self.history, model.base.digest, {WEIGHTS: found.weights, MODEL: found.record}, step)
+        return True
+
+    def refuse_stale(self, statement: DeletionStatement, digest: str, deleted: Path) -> None:
+        """Refuse a certificate, of this digest, of a model, in `deleted`, that was not made from the base.
+
+        One that is in the log already changes nothing, and is not refused.
+
+        Raises:
+            DataError: It was made from another model, or its deletion record is not the one it commits to.
+        """
+        if digest in self.history.certificates:
+            return
+        file = deleted / DELETION
+        content = file.read_bytes() if file.is_file() else b""
+        refuse_other_record(content, statement, self.key, file)
+        before = DeletionRecord.from_bytes(content, "deletion record", file=file).before
+        if self.release is not None:
+            expected = self.release.weights
+        else:
+            expected = sha256_file(self.given / WEIGHTS) if self.given else before
+        if before != expected:
+            raise DataError("the certificate is about a deletion from another model than the current one", file=file)
+
+
+def find_base(params: Params, url: str, given: Path | None) -> BaseModel:
+    """Find the base of the next deletion of the model `certificate.model`.
+
+    Raises:
+        VerificationError: The state of the log cannot be known.
+        UsageError: The given model is not of the lineage of the current release.
+    """
+    history = read_history(open_store(url, params.store), read_trust(Path(params.certificate.trust))).require()
+    base = BaseModel(params, url, history, given, history.model(params.certificate.model).current)
+    if given is not None and (statement := base.statement):
+        _refuse_other_lineage(given, statement, base)
+    return base
+
+
+def publish_on_current(params: Params, certificate: Path, model: Path, store: str, out: Path) -> publish.PublishResult:
+    """Publish a certificate of a deletion from the release that is current; see :mod:`mbd.steps.publish`.
+
+    Raises:
+        DataError: Another release has become current since, so the certificate would bring back an older model.
+    """
+    bundle = Bundle(certificate)
+    if isinstance(bundle.statement, DeletionStatement):
+        find_base(params, store, None).refuse_stale(bundle.statement, bundle.digest, model)
+    return publish.run(params, certificate, model, store, out)
+
+
+def fetch_model(history: History, release: str, digests: Mapping[str, str], step: StepRun) -> None:
+    """Fetch the two files of a model by their digests, which the statement `release` has, into the folder of a step."""
+    step.inputs["release"] = {"path": f"{history.store.url}/certificates/{release}", "digest": release}
+    for name in (WEIGHTS, MODEL):
+        history.store.fetch(object_name(digests[name]), step.folder / name, sha256=digests[name])
+    step.look_at = MODEL
+
+
+def _refuse_other_lineage(given: Path, statement: DeletionStatement | RegistrationStatement, base: BaseModel) -> None:
+    """Refuse a given model that is not the registered one, or not of the lineage of the certified one."""
+    weights, deletion = sha256_file(given / WEIGHTS), read_deletion(given)
+    if weights == statement.digests[WEIGHTS]:
+        return
+    first = deletion.lineage[0] if deletion else weights
+    if not (isinstance(statement, DeletionStatement) and base.key.lineage(first) == statement.predicate.lineage.id):
+        raise UsageError(
+            f"the log has another model as the current release of {statement.predicate.model}",
+            file=given / WEIGHTS,
+            key="--model",
+            value=f"sha256 {weights}",
+            hint="leave --model out to delete from the current release, or publish under another certificate.model",
+        )

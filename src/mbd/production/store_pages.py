@@ -1,0 +1,81 @@
+"""The pages of a store: each certificate that verifies, what was said about it since, and the requests it answers."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from mbd.errors import DataError, VerificationError
+from mbd.formats.request import OPEN, DeletionRequest
+from mbd.history.history import History
+from mbd.history.replay import read_history
+from mbd.history.state import InvalidCertificate, entries
+from mbd.log.reader import Log
+from mbd.params import Params
+from mbd.production.request_store import RequestStore
+from mbd.records import now
+from mbd.report.index import IndexRow, RequestRow, index_page, page_name
+from mbd.steps.report import NAME, store_page, write_page
+from mbd.steps.step import step_run
+from mbd.storage import open_private, open_store
+from mbd.trust.trust_file import read_trust, require_trust
+
+
+@dataclass(frozen=True)
+class StorePages:
+    """Pages that were made of a store."""
+
+    certificates: tuple[IndexRow, ...]
+    invalid: tuple[InvalidCertificate, ...]
+    """those that do not verify: they have no page"""
+    page: Path
+    """the index, to open first"""
+
+
+def write_store_pages(
+    params: Params, url: str, out: Path, *, trust: Path | None = None, clock: Callable[[], datetime] = now
+) -> StorePages:
+    """Write a page for each certificate of a store, and an index of them."""
+    at, store = clock(), open_store(url, params.store)
+    trusted = read_trust(require_trust(trust))
+    requests = list(RequestStore(open_private(url, params.store)).all())
+    history = read_history(store, trusted)
+    log = Log(store, trusted, history.head)
+    answered = defaultdict[str, list[str]](list)
+    for request in requests:
+        if _is_answered(request, history):
+            answered[request.certificate or ""].append(request.id)
+    rows: list[IndexRow] = []
+    invalid: list[InvalidCertificate] = []
+    with step_run(NAME, out, {"store": params.store}) as step:
+        for found in entries(store, trusted, at, history, max_age=params.certificate.checkpoint_age):
+            if isinstance(found, InvalidCertificate):
+                invalid.append(found)
+                continue
+            try:
+                page = store_page(log, store.url, found, tuple(answered[found.digest]))
+            except (VerificationError, DataError) as error:
+                invalid.append(InvalidCertificate(found.digest, error.problem))
+                continue
+            write_page(step.folder / page_name(found.digest), page)
+            rows.append(IndexRow.of(found))
+        write_page(
+            step.folder / "index",
+            index_page(store.url, rows, invalid, [_request_row(request, history) for request in requests], at),
+        )
+        step.look_at = "index.html"
+    return StorePages(tuple(rows), tuple(invalid), out / "index.html")
+
+
+def _is_answered(request: DeletionRequest, history: History) -> bool:
+    """Return whether the log shows what a request, which no key has signed, says about its certificate."""
+    return request.state == "certified" and history.shows(
+        request.certificate, request.model, request.modalities, person=request.of_person
+    )
+
+
+def _request_row(request: DeletionRequest, history: History) -> RequestRow:
+    unproven = request.state == "certified" and not _is_answered(request, history)
+    state = "failed" if unproven else request.state  # the next worker carries it out
+    return RequestRow(request.id, request.model, request.modalities, state, state in OPEN, request.due)

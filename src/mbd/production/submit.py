@@ -1,0 +1,114 @@
+"""Step `request submit`: a request for whole modalities, or one for each person, is entered in the store.
+
+What the log knows of the model is asked first: an unknown model, modality or person is an error here, and not when the
+request is carried out. A person's id is kept encrypted under the lineage key, and the request names a reference to it.
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import gettempdir
+
+from mbd.errors import UsageError
+from mbd.features.contract import FeatureSet
+from mbd.formats.request import DeletionRequest
+from mbd.history.history import History
+from mbd.history.lineage import keep_subject
+from mbd.history.replay import read_history
+from mbd.params import Params
+from mbd.production.models import known_model
+from mbd.production.releases import find_base
+from mbd.production.request_store import RequestStore, refuse_several
+from mbd.shredding.private_folder import private_folder
+from mbd.steps import features
+from mbd.storage import open_private, open_store
+from mbd.trust.lineage_key import read_lineage_key
+from mbd.trust.trust_file import read_trust
+
+_log = logging.getLogger(__name__)
+
+
+def submit(
+    params: Params,
+    url: str,
+    model: str,
+    modalities: Sequence[str],
+    subjects: Sequence[str] = (),
+    *,
+    features_folder: Path | None = None,
+    nothing_held: bool = False,
+    reason: str = "",
+    requester: str = "",
+    token: str | None = None,
+) -> list[DeletionRequest]:
+    """Submit a request for whole modalities, or one for each person; return them.
+
+    Args:
+        params: keys, trust, and when requests are due.
+        url: URL of the store.
+        model: Name under which the model is registered or published.
+        modalities: What is to be deleted.
+        subjects: Ids of persons (groups of the FeatureSet) whose recordings are to be deleted; of all if empty.
+        features_folder: FeatureSet to look the persons up in; None: that of the current release is brought here.
+        nothing_held: A person may be unknown to the data: the request then ends with a statement of that.
+        reason: Why, without personal data.
+        requester: A reference to the requester, without personal data.
+        token: The same one again submits nothing new.
+
+    Raises:
+        UsageError: There is no such model, modality or person.
+    """
+    requests = RequestStore(open_private(url, params.store))
+    history = _known_history(params, url, required=bool(subjects))
+    if history is not None:
+        _refuse_unknown(history, model, modalities)
+    entered = partial(requests.submit, model, modalities, due_days=params.requests.due_days)
+    if not subjects or history is None:
+        return [entered(reason=reason, requester=requester, token=token)]
+    refuse_several(modalities)
+    if not nothing_held:
+        named = params.model_copy(update={"certificate": params.certificate.model_copy(update={"model": model})})
+        _refuse_unknown_persons(named, url, subjects, features_folder)
+    key = read_lineage_key(params.certificate)
+    references = {keep_subject(requests.store, subject, key) for subject in subjects}
+    several = f"{token}/{{}}".format if token and len(references) > 1 else lambda _: token
+    return [entered(subject=one, reason=reason, requester=requester, token=several(one)) for one in sorted(references)]
+
+
+def _known_history(params: Params, url: str, *, required: bool) -> History | None:
+    """Return what the log says; None where nothing was logged yet, unless it is required."""
+    trust = Path(params.certificate.trust)
+    if not required and not trust.is_file():
+        return None
+    history = read_history(open_store(url, params.store), read_trust(trust)).require()
+    return history if history.models or required else None
+
+
+def _refuse_unknown(history: History, model: str, modalities: Sequence[str]) -> None:
+    known = known_model(history, model)
+    taken = {m for release in known.releases for m in release.inputs} | known.revoked
+    for modality in modalities:
+        if modality not in taken:
+            raise UsageError(
+                f"{model} has no modality {modality}",
+                key="--modality",
+                value=modality,
+                hint=f"it takes {', '.join(known.current.inputs) if known.current else 'nothing'}",
+            )
+
+
+def _refuse_unknown_persons(params: Params, url: str, subjects: Sequence[str], folder: Path | None) -> None:
+    with private_folder(gettempdir()) as work:
+        if folder is None:
+            folder = work / "features"
+            features.bring(params, folder, find_base(params, url, None).revision, _log.warning)
+        data = FeatureSet.open(folder)
+        unknown = [subject for subject in subjects if not data.has_group(subject)]
+    if unknown:
+        raise UsageError(
+            f"{len(unknown)} of {len(subjects)} persons are not in the data of this model",
+            key="--subject",
+            hint="persons are the groups of the FeatureSet; if nothing is held of them, submit with --nothing-held "
+            "to get a signed statement of that",
+        )

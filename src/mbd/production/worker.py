@@ -1,0 +1,351 @@
+"""Step `request run`: carry out the open requests for one model, by one deletion for all of them at a time.
+
+For a batch of requests: fetch the current release, its data and its registered reference (train one only if none is
+registered), delete, evaluate, attack, certify; put everything into the store under its digest; decide the batch;
+publish. How persons' recordings are deleted is in :mod:`mbd.production.persons`. From the decision on, any worker can
+finish a batch from the store alone (:mod:`mbd.production.batches`). A worker that is killed before the decision leaves
+nothing that counts; the next one begins again, and removes its folder, which holds copies of the old model.
+
+What is deleted from follows from the log (:mod:`mbd.production.releases`), and what is published from a certificate
+that verifies: a decision in the store only says which one. It must be for this batch and made from the current model;
+otherwise the requests are carried out again.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import gettempdir
+from threading import Event, Thread
+from typing import Literal
+
+from mbd.certificate.bundle import Bundle
+from mbd.errors import DataError, GateRefusedError, MbdError, VerificationError
+from mbd.files import to_json, write_file
+from mbd.formats.model import ModelRecord
+from mbd.formats.request import Decision, DeletionRequest, Lease
+from mbd.formats.statement import DeletionStatement
+from mbd.history.lineage import read_subject
+from mbd.history.replay import read_history
+from mbd.log.reader import LogDamagedError
+from mbd.model.checkpoint import load_model
+from mbd.params import Params
+from mbd.production import persons
+from mbd.production.answers import Answers, certified_before
+from mbd.production.batch_files import BatchFiles
+from mbd.production.batches import Batches
+from mbd.production.releases import BaseModel, find_base
+from mbd.production.request_store import RequestStore
+from mbd.production.start import Start, asked, obtain_reference, release_data
+from mbd.shredding.private_folder import private_folder
+from mbd.steps import attack, certify, delete, evaluate, publish
+from mbd.storage import open_store
+from mbd.storage.store import Store
+from mbd.trust.lineage_key import LineageKey, read_lineage_key
+from mbd.trust.trust_file import read_trust
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker that carries out the requests for one model."""
+
+    params: Params
+    request_store: RequestStore
+    store_url: str
+    features: Path | None
+    """the FeatureSet that the model was made from; None: it is brought here, by the revision that was registered"""
+    model: Path | None
+    """the model, where the log has no release of the name; otherwise it must be of its lineage"""
+    name: str
+
+    def run(self, but: Iterable[str] = ()) -> Iterator[tuple[DeletionRequest, str]]:
+        """Carry out open requests until there are none, except those with the ids in `but`.
+
+        Yields:
+            Each request with its outcome in words.
+
+        """
+        batches = Batches(self.request_store, self.params.certificate.model)
+        self._reopen()
+        tried = set(but)
+        while any(r.model == batches.model and r.id not in tried for r in self.request_store.open_requests()):
+            lease = batches.take(self.name, self.params.requests.lease_seconds)
+            if lease is None:
+                return  # another worker holds the lease
+            try:
+                with _renewed(batches, lease, self.params.requests.lease_seconds):
+                    self._check_log()
+                    for decision in batches.abandon_undecided():
+                        self._finish_or_report(batches, decision)
+                    base = find_base(self.params, self.store_url, self.model)
+                    claimed = batches.claim_all(lease, but=tried)
+                    tried |= {request.id for request in claimed}
+                    self._carry_out(batches, lease, claimed, base)
+            finally:
+                batches.release(lease)
+            yield from ((done, _in_words(done)) for done in map(self.request_store.get, (r.id for r in claimed)))
+
+    def _check_log(self) -> None:
+        """Refuse to begin while nothing can be logged: each attempt would spend privacy budget for nothing."""
+        read_lineage_key(self.params.certificate)
+        publisher = publish.open_publisher(self.params, self.store_url)
+        publisher.check_head()
+        publisher.complete()
+
+    def _reopen(self) -> None:
+        """Open the requests of the model again that are marked as certified while the log does not show it.
+
+        Anyone who can write to the store can mark a request, and it must not be lost by that.
+        """
+        model = self.params.certificate.model
+        marked = [one for one in self.request_store.all() if one.model == model and one.state == "certified"]
+        if not marked:
+            return
+        history = read_history(self._published, read_trust(Path(self.params.certificate.trust))).require()
+        answers = self._answers
+
+        def opened(request: DeletionRequest) -> DeletionRequest:
+            if request.state != "certified" or answers.shown(request, history):
+                return request
+            _log.warning("request %s was marked as certified, and no certificate in the log shows it", request.id)
+            note = "no certificate in the log shows this deletion"
+            return request.moved("failed", self.name, self.request_store.clock(), note, certificate=None)
+
+        for request in marked:
+            if opened(request) is not request:
+                self.request_store.change(request.id, opened)
+
+    def watch(self, wait: Callable[[float], bool]) -> Iterator[tuple[DeletionRequest, str]]:
+        """Carry out requests as they come; one that failed is tried again after growing pauses.
+
+        Args:
+            wait: Waits for some seconds; whether to go on afterwards.
+
+        Yields:
+            Each request with its outcome in words.
+
+        """
+        pauses: dict[str, float] = {}
+        again: dict[str, float] = {}
+        failures = 0
+        while True:
+            resting = [request for request, at in again.items() if time.monotonic() < at]
+            try:
+                for request, outcome in self.run(resting):
+                    if request.state == "failed":
+                        pauses[request.id] = min(2 * pauses.get(request.id, _FIRST_PAUSE / 2), _LONGEST_PAUSE)
+                        again[request.id] = time.monotonic() + pauses[request.id]
+                    yield request, outcome
+                failures = 0
+            except (MbdError, OSError) as error:  # such as a store that is away: the next time may succeed
+                failures += 1
+                _log.warning("carrying out requests failed: %s", error)
+            if not wait(min(self.params.serving.poll_seconds * 2**failures, _LONGEST_PAUSE)):
+                return
+
+    def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], base: BaseModel) -> None:
+        with private_folder(gettempdir()) as work:
+            model = base.fetch(work / "base")
+            record, _ = load_model(model)
+            pending, decision = list(claimed), Decision(batch=lease.batch, outcome="abandoned")
+            try:
+                with release_data(base, record, self.features, work) as data:
+                    start = Start(self.params, base, model, record, data, work)
+                    answered = self._without_answered(batches, lease, claimed, start)
+                    again = base.returned(record.inputs)
+                    pending = list(self._without_the_last_modality(batches, lease, answered, record, again))
+                    if not pending:
+                        return
+                    decision = batches.decide(self._certified(start, lease, pending))
+            except MbdError as error:
+                batches.decide(decision)
+                state: Literal["refused", "failed"] = "refused" if isinstance(error, GateRefusedError) else "failed"
+                batches.end(lease.batch, [request.id for request in pending], state, note=error.problem)
+                return
+        if decision.outcome == "certified":  # else the lease has expired, and another worker has these requests
+            self._finish(batches, decision)
+
+    def _without_answered(
+        self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], start: Start
+    ) -> Iterator[DeletionRequest]:
+        """End the requests that need no deletion; yield the others."""
+        for request in claimed:
+            end = partial(batches.end, lease.batch, [request.id])
+            record, history = start.record, start.base.history
+            unknown = [m for m in request.modalities if m not in record.modalities and m not in record.revoked]
+            if unknown:
+                end("refused", note=f"the model has no modality {', '.join(unknown)}")
+            elif set(request.modalities) <= set(record.revoked):
+                certificate = certified_before(request, history)
+                if certificate:
+                    end("certified", certificate=certificate, note="deleted before")
+                else:
+                    names = ", ".join(request.modalities)
+                    end("failed", note=f"{names}: deleted before, but no valid certificate in the log shows it")
+            elif request.subject and not persons.holds(
+                start.data, request.modalities, self._subject(request, start.base)
+            ):
+                answer = persons.answer(start, request, self._subject(request, start.base), self.store_url)
+                end("certified", certificate=answer.statement, note=answer.note)
+            else:
+                yield request
+
+    def _without_the_last_modality(
+        self,
+        batches: Batches,
+        lease: Lease,
+        requests: Iterable[DeletionRequest],
+        record: ModelRecord,
+        again: Sequence[str],
+    ) -> Iterator[DeletionRequest]:
+        """Refuse the requests that would leave the model without any modality; yield the others."""
+        taken = set(again)
+        for request in requests:
+            if not request.subject and set(record.inputs) <= taken.union(request.modalities):
+                batches.end(lease.batch, [request.id], "refused", note="it would leave the model without any modality")
+            else:
+                taken.update(() if request.subject else request.modalities)
+                yield request
+
+    def _subject(self, request: DeletionRequest, base: BaseModel) -> str:
+        return read_subject(self.request_store.store, request.subject or "", base.key)
+
+    def _certified(self, start: Start, lease: Lease, pending: Sequence[DeletionRequest]) -> Decision:
+        """Do the work, put all of it into the store, and return the decision that it leads to."""
+        work = start.work
+        write_file(work / "request.json", to_json(_request_document(lease, pending)))
+        if pending[0].subject:
+            subjects = sorted({self._subject(request, start.base) for request in pending})
+            certificate, deleted = persons.certified(start, pending[0].modalities, subjects)
+        else:
+            certificate, deleted = self._without_modalities(start, pending)
+        return Decision(
+            batch=lease.batch,
+            outcome="certified",
+            requests=tuple(request.id for request in pending),
+            certificate=certificate,
+            bundle=self._files(start.base.key).keep(work / "bundle"),
+            model=self._files(start.base.key).keep(deleted),
+        )
+
+    def _without_modalities(self, start: Start, pending: Sequence[DeletionRequest]) -> tuple[str, Path]:
+        """Delete whole modalities; return the certificate's digest and the folder of the new model."""
+        params, data, record, work = self.params, start.data, start.record, start.work
+        modalities = asked(start.base, record, [m for request in pending for m in request.modalities])
+        reference, deleted = work / "reference", work / "deleted"
+        obtain_reference(start.base, record, modalities, nullcontext(data), reference)
+        delete.run(params, data, start.model, modalities, (), deleted, reference)
+        evaluate.run(params, data, [deleted, reference], work / "evaluation")
+        attack.run(params, data, start.model, deleted, reference, modalities, work / "leakage")
+        done = certify.run(
+            params, deleted, work / "leakage", work / "evaluation", work / "bundle", request=work / "request.json"
+        )
+        return done.certificate, deleted
+
+    def _finish_or_report(self, batches: Batches, decision: Decision) -> None:
+        """Finish the batch of an earlier worker; one that cannot be published is reported, and its requests stay open.
+
+        Anyone who can write to the store can leave such a decision, and it must not block the requests of the model.
+        A damaged log is another matter: the decision is kept until it is repaired.
+        """
+        try:
+            self._finish(batches, decision)
+        except LogDamagedError:
+            raise
+        except (DataError, VerificationError) as error:
+            _log.warning(
+                "batch %s cannot be published, so its requests are carried out again: %s", decision.batch, error
+            )
+
+    def _finish(self, batches: Batches, decision: Decision) -> None:
+        """Publish what was decided, from the store alone, and end its requests."""
+        if decision.bundle is None or decision.model is None or decision.certificate is None:
+            raise DataError("the decision has no bundle, model or certificate", file=f"batches/{decision.batch}.json")
+        answers = self._answers
+        files = self._files(answers.key)
+        with private_folder(gettempdir()) as work:
+            files.fetch(decision.bundle, work / "bundle")
+            files.fetch(decision.model, work / "model")
+            statement = self._check(decision, Bundle(work / "bundle"), work / "model")
+            publish.run(self.params, work / "bundle", work / "model", self.store_url)
+        answered = answers.answered(statement, decision.certificate, self.request_store.all())
+        requests = [request for request in decision.requests if request in answered]
+        batches.end(decision.batch, requests, "certified", certificate=decision.certificate)
+        find_base(self.params, self.store_url, None)  # remembers the log's head: a later rollback is noticed here
+
+    def _check(self, decision: Decision, bundle: Bundle, model: Path) -> DeletionStatement:
+        """Check that a decision names a certificate of its own batch and of the current model; return it.
+
+        Its signatures and its files are verified when it is published.
+        """
+        statement = bundle.statement
+        if (
+            not isinstance(statement, DeletionStatement)
+            or bundle.digest != decision.certificate
+            or statement.predicate.model != self.params.certificate.model
+            or statement.predicate.request.reference != _reference(decision.batch)
+        ):
+            raise DataError("the decision names a certificate of another batch", file=f"batches/{decision.batch}.json")
+        find_base(self.params, self.store_url, self.model).refuse_stale(statement, bundle.digest, model)
+        return statement
+
+    def _files(self, key: LineageKey) -> BatchFiles:
+        return BatchFiles(self._published, self.request_store.store, key)
+
+    @property
+    def _answers(self) -> Answers:
+        settings = self.params.certificate
+        return Answers(read_lineage_key(settings), Path(settings.private))
+
+    @property
+    def _published(self) -> Store:
+        return open_store(self.store_url, self.params.store)
+
+
+@contextmanager
+def _renewed(batches: Batches, lease: Lease, lease_seconds: int) -> Iterator[None]:
+    """Within: the lease is renewed three times before it would be over. A killed process renews nothing."""
+    done = Event()
+
+    def renew() -> None:
+        while not done.wait(lease_seconds / 3):
+            try:
+                if not batches.renew(lease, lease_seconds):
+                    return
+            except MbdError:
+                continue  # the store is away: the work goes on, and whether it counts is decided at its end
+
+    thread = Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _reference(batch: str) -> str:
+    """Return how a certificate names the requests that it answers."""
+    return f"batch-{batch}"
+
+
+def _request_document(lease: Lease, pending: Sequence[DeletionRequest]) -> dict[str, str]:
+    """Return what the certificate says of the requests: a reference, when the first came in, when it was due."""
+    return {
+        "reference": _reference(lease.batch),
+        "received": min(request.received for request in pending).isoformat().replace("+00:00", "Z"),
+        "due": min(request.due for request in pending).isoformat().replace("+00:00", "Z"),
+    }
+
+
+def _in_words(request: DeletionRequest) -> str:
+    last = request.history[-1]
+    if request.certificate:
+        return f"certificate {request.certificate}"
+    return last.note or request.state

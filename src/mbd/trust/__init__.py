@@ -1,0 +1,1 @@
+"""Who is trusted, and with which keys: the trust file, private keys, signed envelopes, commitments."""

@@ -1,0 +1,326 @@
+"""Private keys: where they are, and a folder of them with its trust file.
+
+    file:PATH                     PKCS#8 PEM, Ed25519 by default; a passphrase is optional; mode 0600, or any on a
+                                  read-only mount, as secrets in a container are
+    awskms:…#NAME  hsm:…#NAME     what `securesystemslib` knows; NAME is the key's holder in the trust file
+
+Secrets (the passphrase, an HSM's PIN) come from the environment, `MBD_KEY_PASSPHRASE` or `MBD_KEY_PIN`, or are asked
+for on a terminal. They are never an argument or a parameter.
+
+A folder of keys:
+
+    NAME.pem  NAME.pub       a holder's key            log.pem  log.pub       the log's
+    trust.json               who is trusted (:mod:`mbd.trust.trust_file`)
+    lineage.key              the secret by which certificates name their lineage (:mod:`mbd.history.lineage`)
+
+A command that was killed is run again: a private key that the trust file does not list yet is added to it.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from getpass import getpass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from pydantic import ValidationError
+from securesystemslib.exceptions import UnsupportedLibraryError
+from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signer
+
+from mbd.errors import MbdError, UsageError
+from mbd.files import locked, write_file
+from mbd.formats.statement import AnyStatement, to_payload
+from mbd.params import CertificateSettings
+from mbd.records import invalid, now
+from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
+from mbd.trust.lineage_key import LINEAGE_KEY, new_lineage_key
+from mbd.trust.trust_file import (
+    KeyRevocation,
+    Purpose,
+    Trust,
+    TrustedKey,
+    key_id,
+    public_pem,
+    read_trust,
+    signs,
+    to_key,
+    trusted_key,
+    write_trust,
+)
+
+FILE_SCHEME = "file"
+TRUST = "trust.json"
+LOG = "log"
+NEXT = ".next"
+
+
+def load_signer(uri: str, trust: Trust | None = None) -> Signer:
+    """Return the signer at a URI. `trust` is needed for a KMS or HSM, whose public key it holds."""
+    scheme, _, rest = uri.partition(":")
+    if scheme == FILE_SCHEME:
+        return _file_signer(Path(rest.removeprefix("//")))
+    if scheme not in SIGNER_FOR_URI_SCHEME:
+        raise UsageError(
+            "there is no such kind of key",
+            key="certificate.signers",
+            value=uri,
+            hint=f"write file:PATH, or URI#NAME with one of {', '.join(sorted(SIGNER_FOR_URI_SCHEME))}",
+        )
+    return _remote_signer(*_split_name(uri), trust)
+
+
+def sign_statement(statement: AnyStatement, settings: CertificateSettings) -> Envelope:
+    """Return the statement signed by every key of `certificate.signers`."""
+    trust = own_trust(settings)
+    return sign(to_payload(statement), PAYLOAD_TYPE, [load_signer(uri, trust) for uri in settings.signers])
+
+
+def own_trust(settings: CertificateSettings) -> Trust | None:
+    """Return the trust in `certificate.trust`, if there is such a file: keys of a KMS or HSM are looked up in it."""
+    file = Path(settings.trust)
+    return read_trust(file) if file.exists() else None
+
+
+def new_key(file: Path, passphrase: str | None = None) -> str:
+    """Make an Ed25519 key in `file` (and `.pub` beside it); return its public half. An existing file is never touched.
+
+    The public half is written first: where there is a private key, there is a public one.
+    """
+    private = Ed25519PrivateKey.generate()
+    public = public_pem(CryptoSigner(private))
+    encryption = BestAvailableEncryption(passphrase.encode()) if passphrase else NoEncryption()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    _write_private(file, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), public)
+    return public
+
+
+def ask_secret(name: str, *, twice: bool = False) -> str:
+    """Return a secret from the environment or a terminal."""
+    variable = f"MBD_KEY_{name.upper().replace(' ', '_')}"
+    if (secret := os.environ.get(variable)) is not None:
+        return secret
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"the key needs a {name}, and there is no terminal to ask on",
+            hint=f"set the environment variable {variable}",
+        )
+    secret = getpass(f"{name} of the key: ")
+    if twice and getpass(f"{name} again: ") != secret:
+        raise UsageError(f"the two {name}s differ", hint="run it again")
+    return secret
+
+
+def _write_private(file: Path, private: bytes, public: str) -> None:
+    """Write both halves so that `file` appears whole, readable by its owner only, and after its public half."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            os.fchmod(handle, 0o600)
+            stream.write(private)
+            stream.flush()
+            os.fsync(handle)
+        if file.exists():
+            raise FileExistsError
+        write_file(file.with_suffix(".pub"), public)
+        os.link(temporary, file)  # unlike a rename, it never replaces a key
+    except FileExistsError as error:
+        raise UsageError(
+            "there is a key already, and it is not overwritten",
+            file=file,
+            hint="`mbd keys rotate` makes a new one in its place; --if-none keeps this one; --name makes another",
+        ) from error
+    finally:
+        temporary.unlink()
+
+
+def _file_signer(file: Path) -> Signer:
+    try:
+        with file.open("rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            mounted = os.fstatvfs(stream.fileno()).f_flag & os.ST_RDONLY
+            data = stream.read()
+    except OSError as error:
+        raise UsageError(
+            f"the private key cannot be read: {error.strerror}",
+            file=file,
+            hint="`mbd keys new` makes keys; certificate.signers and certificate.log_signer say where they are",
+        ) from error
+    # A secret in a container is mounted read-only, with a mode that its owner may not be able to change.
+    if mode & 0o077 and not mounted:
+        raise UsageError("other users can read the private key", file=file, hint=f"chmod 600 {file}")
+    passphrase = ask_secret("passphrase").encode() if b"ENCRYPTED" in data.partition(b"\n")[0] else None
+    try:
+        return CryptoSigner(load_pem_private_key(data, passphrase))
+    except (ValueError, TypeError) as error:
+        problem = (
+            "the passphrase is wrong, or the private key is damaged" if passphrase else "this is not a private key"
+        )
+        raise UsageError(problem, file=file, hint="it is PKCS#8 PEM, as `mbd keys new` writes it") from error
+
+
+def _split_name(uri: str) -> tuple[str, str]:
+    address, _, name = uri.rpartition("#")
+    if not address or not name:
+        raise UsageError(
+            "the URI does not name its public key",
+            key="certificate.signers",
+            value=uri,
+            hint="`mbd keys add` puts the public key into the trust file under a name; then write URI#NAME",
+        )
+    return address, name
+
+
+def _remote_signer(uri: str, name: str, trust: Trust | None) -> Signer:
+    scheme = uri.partition(":")[0]
+    if trust is None:
+        raise UsageError("a KMS or HSM key needs the trust file, which holds its public key", value=uri)
+    key = trust.find(name)
+    try:
+        return Signer.from_priv_key_uri(uri, to_key(key.public, key.scheme), ask_secret)
+    except UnsupportedLibraryError as error:
+        raise MbdError(
+            f"signing by {scheme}: needs a package that is not installed: {error}",
+            hint=f"pip install 'securesystemslib[{scheme}]'",
+        ) from error
+    except MbdError:
+        raise
+    except Exception as error:
+        # every provider has its own errors
+        raise MbdError(
+            f"the key cannot be used: {error or type(error).__name__}",
+            key="certificate.signers",
+            value=uri,
+            hint="check the URI, and that this machine is allowed to use the key",
+        ) from error
+
+
+# A folder of keys
+
+
+def make_keys(
+    folder: Path,
+    name: str,
+    *,
+    passphrase: str | None = None,
+    origin: str | None = None,
+    days: int | None = None,
+    if_none: bool = False,
+) -> Trust:
+    """Make a holder's key, and the log's key if there is none; add both to the trust file.
+
+    A key that is there already is a UsageError, unless `if_none` is said: then it is kept.
+    """
+    if name == LOG or name.endswith(NEXT):
+        raise UsageError("a holder cannot have this name", key="--name", value=name, hint="choose another")
+    with _editing(folder):
+        public = _made(folder, name, passphrase)
+        trust = read_trust(folder / TRUST) if (folder / TRUST).exists() else None
+        if trust is None or not any(signs(key, now()) for key in trust.keys_for("log")):
+            log_key = trusted_key(_made(folder, LOG, passphrase), LOG, "log", now())
+            origin = origin or (trust.log_origin if trust else f"missing-by-design/{log_key.id[:16]}")
+            trust = _valid(trust.with_key(log_key) if trust else Trust(log_origin=origin, keys=(log_key,)))
+        elif origin is not None and origin != trust.log_origin:
+            raise UsageError("the log has a name already", key="--origin", value=trust.log_origin)
+        if key_id(public) not in {key.id for key in trust.keys}:
+            trust = trust.with_key(_until(trusted_key(public, name, "certificate", now()), days))
+        elif not if_none:
+            raise UsageError(
+                "there is a key already, and it is not overwritten",
+                file=folder / f"{name}.pem",
+                hint="`mbd keys rotate` makes a new one in its place; --if-none keeps it; --name makes another",
+            )
+        new_lineage_key(folder)
+        write_trust(folder / TRUST, trust)
+        return trust
+
+
+def rotate_key(folder: Path, name: str, *, passphrase: str | None = None, overlap: timedelta) -> TrustedKey:
+    """Make a new key for a holder; the old private key is destroyed, and what it signed may be logged for `overlap`."""
+    with _editing(folder):
+        trust = read_trust(folder / TRUST)
+        old = [key for key in trust.keys if key.name == name]
+        if not old:
+            raise UsageError("no holder of this name has a key", value=name, hint="`mbd keys list` shows all names")
+        following = name + NEXT
+        public = _made(folder, following, passphrase)
+        fresh = trusted_key(public, name, old[-1].purpose, now())
+        if fresh.id not in {key.id for key in trust.keys}:
+            for key in old:
+                if signs(key, fresh.valid_from):
+                    trust = trust.with_key(key.model_copy(update={"valid_until": fresh.valid_from + overlap}))
+            write_trust(folder / TRUST, trust.with_key(fresh))
+        write_file(folder / f"{name}.pub", public)
+        (folder / f"{following}.pem").replace(folder / f"{name}.pem")  # last: as long as it waits, this is taken up
+        (folder / f"{following}.pub").unlink()
+        return fresh
+
+
+def revoke_key(file: Path, name_or_id: str, reason: str, log_size: int | None) -> TrustedKey:
+    """Trust a key no longer; `log_size`: entries of the log before this one were made in time."""
+    with _editing(file.parent):
+        trust = read_trust(file)
+        key = trust.find(name_or_id)
+        if key.revoked is not None:
+            raise UsageError("this key is revoked already", value=key.id[:12])
+        revocation = KeyRevocation(at=now(), reason=reason, log_size=log_size)
+        revoked = key.model_copy(update={"revoked": revocation})
+        write_trust(file, trust.with_key(revoked))
+        return revoked
+
+
+def add_key(file: Path, pem: str, name: str, purpose: Purpose, scheme: str | None = None) -> TrustedKey:
+    """Trust the public key of another holder, or of a KMS or HSM."""
+    with _editing(file.parent):
+        trust = read_trust(file)
+        key = trusted_key(pem, name, purpose, now(), scheme)
+        if key.id in {known.id for known in trust.keys}:
+            raise UsageError("this key is in the trust file already", value=key.id[:12])
+        write_trust(file, trust.with_key(key))
+        return key
+
+
+def set_threshold(file: Path, threshold: int) -> Trust:
+    """Set how many holders must have signed a certificate."""
+    with _editing(file.parent):
+        trust = _valid(read_trust(file).model_copy(update={"threshold": threshold}))
+        write_trust(file, trust)
+        return trust
+
+
+def _made(folder: Path, name: str, passphrase: str | None) -> str:
+    """Return the public half of the key of this name; make it if there is none."""
+    file = folder / f"{name}.pem"
+    return file.with_suffix(".pub").read_text() if file.exists() else new_key(file, passphrase)
+
+
+def _until(key: TrustedKey, days: int | None) -> TrustedKey:
+    end = None if days is None else key.valid_from + timedelta(days=days)
+    return key.model_copy(update={"valid_until": end})
+
+
+def _valid(trust: Trust) -> Trust:
+    try:
+        return Trust.model_validate(trust.model_dump())
+    except ValidationError as error:
+        raise invalid(error, "trust file", kind=UsageError) from error
+
+
+@contextmanager
+def _editing(folder: Path) -> Iterator[None]:
+    """Be alone in the folder; what a killed predecessor has left half-written is removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, wait=True):
+        for pattern in (".*.pem.*.partial", ".*.pub.partial.*", f".{TRUST}.partial.*", f".{LINEAGE_KEY}.partial.*"):
+            for left in folder.glob(pattern):
+                left.unlink()
+        yield

@@ -1,0 +1,136 @@
+"""Checks of the certified files and of what is said about them: digests first, and only then what is inside."""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+from mbd.errors import MbdError
+from mbd.files import sha256_file
+from mbd.formats.deletion import INDICES
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.limits import LONGEST_INTERVAL
+from mbd.formats.model import ModelRecord
+from mbd.formats.predicate import Predicate
+from mbd.formats.statement import MODEL, SUBJECTS, WEIGHTS, DeletionStatement
+from mbd.tensors import open_tensors
+from mbd.verify.arithmetic import BUDGET, budget_check
+from mbd.verify.claims import AGREEMENT, agreement_check, structural_claim
+from mbd.verify.gate import GATE, STRENGTH, gate_check, strength_check
+from mbd.verify.inputs import VerificationInput
+from mbd.verify.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, structural_checks
+from mbd.verify.verdict import Check, failed, not_checkable, passed
+
+REAUDIT = "re-audit date"
+_STRUCTURE = (TENSORS, REMOVED, SHAPES, POSITIONS)
+
+
+def digest_name(file: str) -> str:
+    """Return the name of the check that a file is the one that was certified."""
+    return f"digest of {file}"
+
+
+def digest_checks(verification_input: VerificationInput, statement: DeletionStatement) -> list[Check]:
+    """Compare every file at hand with the digest that was signed."""
+    return [
+        _digest_check(verification_input, name, statement.digests[name])
+        for name in SUBJECTS
+        if name in statement.digests
+    ]
+
+
+def _digest_check(verification_input: VerificationInput, name: str, wanted: str) -> Check:
+    check = digest_name(name)
+    if name in verification_input.broken:
+        return failed(check, verification_input.broken[name])
+    places = verification_input.files.get(name, ())
+    if not places:
+        return not_checkable(check, "no model was given, so nothing is said about any weights (--model DIR)")
+    for place in places:
+        try:
+            found = sha256_file(place)
+        except OSError as error:
+            return failed(check, f"{place} cannot be read: {error.strerror}")
+        if found != wanted:
+            return failed(check, f"{place} has sha256 {found}, certified is {wanted}")
+    return passed(check, f"sha256 {wanted}")
+
+
+class Contents:
+    """The certified files that are at hand, each with the right digest."""
+
+    def __init__(self, files: dict[str, Path]) -> None:
+        self.files = files
+
+    @cached_property
+    def model(self) -> ModelRecord | None:
+        """What model.json says; None if it is not at hand."""
+        return ModelRecord.read(self.files[MODEL], MODEL) if MODEL in self.files else None
+
+    @cached_property
+    def leakage(self) -> LeakageRecord | None:
+        """What leakage.json says; None if it is not at hand."""
+        return LeakageRecord.read(self.files[LEAKAGE], LEAKAGE) if LEAKAGE in self.files else None
+
+
+def content_checks(
+    verification_input: VerificationInput, statement: DeletionStatement, digests: list[Check]
+) -> list[Check]:
+    """Look into the files whose digest is right, and at what the certificate says of them."""
+    right = {check.name for check in digests if check.outcome == "passed"}
+    contents = Contents({name: verification_input.files[name][0] for name in SUBJECTS if digest_name(name) in right})
+    predicate = statement.predicate
+    return [
+        *_guarded(_STRUCTURE, lambda: _structure(contents, statement)),
+        *_guarded((BUDGET,), lambda: [budget_check(predicate.guarantee, predicate.budget, predicate.noise)]),
+        *_guarded((GATE, STRENGTH), lambda: _gate(predicate)),
+        *_guarded((AGREEMENT,), lambda: [agreement_check(statement, contents.model, contents.leakage)]),
+    ]
+
+
+def date_check(statement: DeletionStatement, extended: datetime | None, at: datetime) -> Check:
+    """Check that the next audit is not overdue."""
+    predicate = statement.predicate
+    if predicate.reaudit_by > predicate.issued + LONGEST_INTERVAL:
+        return failed(REAUDIT, f"the next audit is due later than {LONGEST_INTERVAL.days} days after the date of issue")
+    due = max(predicate.reaudit_by, extended or predicate.reaudit_by)
+    if at > due:
+        what = "the model was to be attacked again by" if predicate.evidence.leakage else "the certificate held until"
+        return failed(REAUDIT, f"{what} {due:%Y-%m-%d}")
+    what = "the model is to be attacked again by" if predicate.evidence.leakage else "the certificate holds until"
+    return passed(REAUDIT, f"{what} {due:%Y-%m-%d}")
+
+
+def _structure(contents: Contents, statement: DeletionStatement) -> list[Check]:
+    if WEIGHTS not in contents.files or contents.model is None:
+        reason = "the weights or model.json are not at hand, or not the certified ones"
+        rounded = [PRECISION] if statement.predicate.rounding else []
+        return [not_checkable(name, reason) for name in (*_STRUCTURE, *rounded)]
+    indices = open_tensors(contents.files[INDICES]) if INDICES in contents.files else None
+    leakage = statement.predicate.evidence.leakage
+    return structural_checks(
+        structural_claim(statement.predicate),
+        contents.model,
+        open_tensors(contents.files[WEIGHTS]),
+        indices,
+        leakage.reference if leakage else None,
+    )
+
+
+def _gate(predicate: Predicate) -> list[Check]:
+    leakage = predicate.evidence.leakage
+    if leakage is None:
+        reason = "subjects were forgotten exactly: equal bits are claimed, which no attack could show"
+        return [not_checkable(name, reason) for name in (GATE, STRENGTH)]
+    return [gate_check(leakage, predicate.guarantee.epsilon), strength_check(predicate, leakage)]
+
+
+def _guarded(names: tuple[str, ...], look: Callable[[], list[Check]]) -> list[Check]:
+    """Run checks of signed content; whatever goes wrong in them is a failure of the content."""
+    try:
+        return look()
+    except MbdError as error:
+        reason = error.problem
+    except (ArithmeticError, ValueError, OSError) as error:
+        reason = f"what is certified cannot be read or computed: {error}"
+    return [failed(name, reason) for name in names]

@@ -1,0 +1,302 @@
+"""The one reader of signed envelopes. Whatever believes a published statement has read it here.
+
+The flow, in this order; docs/certificate-format.md defines each form.
+
+1. **Envelope.** The bytes are one DSSE envelope in canonical JSON. A set of signatures then has one form, so the
+   SHA-256 of the bytes can name the certificate and be its leaf in the log.
+2. **Payload type.** It is that of in-toto statements. Signatures cover the type: what a key has signed as another kind
+   of document must not be read as a statement.
+3. **Statement.** The payload follows the schema of its `predicateType`, with no unknown key: a reader that skips what
+   it does not know can be made to miss a restriction.
+4. **Canonical form.** The payload is, byte for byte, the canonical form (RFC 8785) of what it holds. Two readers that
+   resolve a duplicate key or a long number differently would otherwise see two statements under one signature.
+5. **Log inclusion.** `proof.json` leads from the envelope to the root of a checkpoint that the log has signed. This
+   comes before the signatures because the log's time bounds the time at which they can have been made.
+6. **Signatures.** `threshold` different holders of the trust file have signed the type and the payload.
+7. **Key validity.** Their keys were valid at the claimed time and when the entry was logged, and not revoked by then
+   (:mod:`mbd.trust.trust_file` has the rule and its reasons); the claimed time is not in the future.
+
+Steps 1 to 4 need no key (:func:`parse_envelope`); :func:`verify_envelope` makes all of them, and so does
+:func:`verify_logged` for the entries of a log that was read itself. What the files of a certificate are and whether its
+claims hold is checked afterwards (:mod:`mbd.certificate.verification`), and so is whether it was withdrawn
+(:mod:`mbd.history.state`).
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+import rfc8785
+
+from mbd.errors import DataError, MbdError, VerificationError
+from mbd.formats.statement import AnyStatement, is_canonical, parse_payload
+from mbd.log.checkpoint import verify_checkpoint
+from mbd.log.inclusion import Inclusion, leaf_of
+from mbd.log.note import parse_note
+from mbd.records import now
+from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature
+from mbd.trust.trust_file import (
+    CLOCKS_DIFFER_BY,
+    NO_TRUST_HINT,
+    Logged,
+    Trust,
+    TrustedKey,
+    is_signature,
+    refusal,
+    to_key,
+)
+from mbd.verify.verdict import Check, failed, not_checkable, passed, problems_of
+
+SCHEMA, CANONICAL = "schema", "canonical form"
+SIGNATURES, VALIDITY = "signatures", "key validity"
+INCLUSION, CHECKPOINT = "log inclusion", "log checkpoint"
+NO_TRUST = f"there is no trust file, so no signature can be attributed to anyone; {NO_TRUST_HINT}"
+_LOG_SIGNATURES = 2  # the log signs twice, plainly and with a date; any other signature was added by a third party
+
+
+@dataclass(frozen=True)
+class ParsedEnvelope:
+    """What could be read of an envelope, and the checks made on the way."""
+
+    checks: tuple[Check, ...]
+    envelope: Envelope | None = None
+    statement: AnyStatement | None = None
+    inclusion: Inclusion | None = None
+    """the proof of inclusion, if it holds"""
+    logged: Logged | None = None
+    """where and when the envelope was logged, if that is proven"""
+
+    def require(self, file: Path | str | None = None) -> AnyStatement:
+        """Return the statement; VerificationError with the first problem if any check was not passed."""
+        if problem := next(iter(problems_of(self.checks)), None):
+            raise VerificationError(problem.reason, file=file, key=problem.name)
+        if self.statement is None:
+            raise VerificationError("the envelope holds no statement", file=file)
+        return self.statement
+
+
+def parse_envelope(data: bytes) -> ParsedEnvelope:
+    """Make steps 1 to 4: parse an envelope and the statement in it. No signature is verified."""
+    wrong_form = None
+    try:
+        envelope = Envelope.parse(data)
+    except VerificationError as error:
+        other = _in_another_form(data)
+        if other is None:
+            return _unreadable(error)
+        envelope, wrong_form = other, "the envelope is not in canonical form"
+    if envelope.payload_type != PAYLOAD_TYPE:
+        return _unreadable(VerificationError(f"the payload type is {envelope.payload_type!r}, not {PAYLOAD_TYPE!r}"))
+    try:
+        statement = parse_payload(envelope.content)
+    except VerificationError as error:
+        return _unreadable(error)
+    if wrong_form is None and not is_canonical(envelope.content):
+        wrong_form = "the payload is not in canonical form"
+    schema = passed(SCHEMA, f"a signed in-toto statement of type {statement.predicateType}", required=True)
+    if wrong_form:
+        form = failed(CANONICAL, wrong_form, required=True)
+    else:
+        form = passed(CANONICAL, "envelope and payload are in canonical form", required=True)
+    return ParsedEnvelope((schema, form), envelope, statement)
+
+
+def verify_envelope(
+    data: bytes, proof: bytes | None, trust: Trust | None, *, at: datetime | None = None, unpublished: bool = False
+) -> ParsedEnvelope:
+    """Make all steps.
+
+    Args:
+        data: The envelope.
+        proof: `proof.json`, or None if there is none.
+        trust: Who is trusted. Without it, steps 5 to 7 are not checkable.
+        at: The time that counts as now.
+        unpublished: The statement is about to be published: a missing proof is no problem.
+
+    """
+    parsed = parse_envelope(data)
+    if parsed.envelope is None or parsed.statement is None:
+        return parsed
+    log = verify_inclusion(data, proof, trust)
+    required = not (unpublished and proof is None)
+    signing = signature_checks(parsed.envelope, trust, parsed.statement.predicate.issued, log.logged, at or now())
+    inclusion = [check.model_copy(update={"required": required}) for check in log.checks]
+    checks = (*parsed.checks, *signing, *inclusion)
+    return replace(parsed, checks=checks, inclusion=log.inclusion, logged=log.logged)
+
+
+def verify_logged(data: bytes, trust: Trust, logged: Logged) -> ParsedEnvelope:
+    """Make all steps for an envelope of which it is known that it is in the log, so that step 5 needs no proof."""
+    parsed = parse_envelope(data)
+    if parsed.envelope is None or parsed.statement is None:
+        return parsed
+    signing = signature_checks(parsed.envelope, trust, parsed.statement.predicate.issued, logged, logged.time)
+    return replace(parsed, checks=(*parsed.checks, *signing), logged=logged)
+
+
+def is_void(parsed: ParsedEnvelope, trust: Trust, index: int) -> bool:
+    """Return whether an envelope that was refused counts for nothing, whenever it was logged.
+
+    That is so if all its signers are in the trust file, and too few of their signatures count even at the most
+    favourable time of logging: a reader of this trust file then knows that it may be ignored. With any other reason (an
+    unknown format, a key that is too new for this trust file, a time of logging that was made to look later by
+    removing checkpoints) it could be a statement that counts.
+    """
+    if parsed.envelope is None or parsed.statement is None:
+        return False
+    if not {one.keyid for one in parsed.envelope.signatures} <= {key.id for key in trust.keys}:
+        return False
+    issued = parsed.statement.predicate.issued
+    favourable = Logged(index, issued)
+    return bool(problems_of(signature_checks(parsed.envelope, trust, issued, favourable, issued)))
+
+
+def _unreadable(error: MbdError) -> ParsedEnvelope:
+    where = f" ({error.key})" if error.key else ""
+    schema = failed(SCHEMA, error.problem + where, required=True)
+    return ParsedEnvelope((schema, not_checkable(CANONICAL, "the envelope cannot be read", required=True)))
+
+
+def _in_another_form(data: bytes) -> Envelope | None:
+    """Return the envelope that `data` would be if it were in canonical form, to report the more precise problem."""
+    try:
+        return Envelope.parse(rfc8785.dumps(json.loads(data)))
+    except (VerificationError, ValueError, RecursionError):
+        return None
+
+
+# Step 5
+
+
+@dataclass(frozen=True)
+class LogFinding:
+    """What the proof of inclusion shows."""
+
+    checks: tuple[Check, Check]
+    inclusion: Inclusion | None = None
+    """the proof, if it holds"""
+    logged: Logged | None = None
+
+
+def verify_inclusion(envelope: bytes, proof: bytes | None, trust: Trust | None) -> LogFinding:
+    """Check the proof of inclusion and the checkpoint in it."""
+    if proof is None:
+        return _unknown("there is no proof.json: the certificate was not published, or its proof was removed")
+    try:
+        inclusion = Inclusion.from_bytes(proof, "proof of inclusion")
+        if inclusion.to_bytes() != proof:
+            raise VerificationError("the proof of inclusion is not in its one form")
+    except (DataError, VerificationError) as error:
+        wrong = failed(INCLUSION, error.problem, required=True)
+        return LogFinding((wrong, not_checkable(CHECKPOINT, "it is part of the proof", required=True)))
+    if trust is None:
+        return _unknown(NO_TRUST)
+    try:
+        logged = inclusion.verify(leaf_of(envelope), trust)
+    except VerificationError as error:
+        return _not_logged(inclusion, trust, error)
+    if len(parse_note(inclusion.checkpoint)[1]) != _LOG_SIGNATURES:
+        added = VerificationError("the checkpoint carries signatures that are not the log's")
+        return _not_logged(inclusion, trust, added)
+    entry = f"entry {logged.index} of the log {trust.log_origin}"
+    head = f"log of size {inclusion.tree_size}, signed {_day(logged.time)}"
+    checks = passed(INCLUSION, entry, required=True), passed(CHECKPOINT, head, required=True)
+    return LogFinding(checks, inclusion, logged)
+
+
+def _not_logged(inclusion: Inclusion, trust: Trust, error: VerificationError) -> LogFinding:
+    try:
+        verify_checkpoint(inclusion.checkpoint, trust)
+    except VerificationError as wrong:
+        unknown = not_checkable(INCLUSION, "the checkpoint cannot be trusted", required=True)
+        return LogFinding((unknown, failed(CHECKPOINT, wrong.problem, required=True)))
+    signed = passed(CHECKPOINT, "signed by the log", required=True)
+    return LogFinding((failed(INCLUSION, error.problem, required=True), signed))
+
+
+def _unknown(why: str) -> LogFinding:
+    inclusion, checkpoint = (not_checkable(name, why, required=True) for name in (INCLUSION, CHECKPOINT))
+    return LogFinding((inclusion, checkpoint))
+
+
+# Steps 6 and 7
+
+
+@dataclass(frozen=True)
+class SignatureFinding:
+    """What is known of one signature."""
+
+    keyid: str
+    key: TrustedKey | None
+    """None: not in the trust file"""
+    wrong: str | None
+    """why the signature itself does not count (step 6)"""
+    invalid: str | None
+    """why its key was not valid (step 7)"""
+
+    def __str__(self) -> str:
+        return f"{self.key.name if self.key else self.keyid[:12]}: {self.wrong or self.invalid}"
+
+
+def signature_checks(
+    envelope: Envelope, trust: Trust | None, issued: datetime, logged: Logged | None, at: datetime
+) -> tuple[Check, Check]:
+    """Check that enough holders have signed, and that their keys were valid then.
+
+    Args:
+        envelope: What was signed.
+        trust: Who is trusted.
+        issued: When it was signed, by the statement's own account.
+        logged: When it was logged, by the log's account.
+        at: The time that counts as now.
+
+    """
+    if trust is None:
+        signatures, validity = (not_checkable(name, NO_TRUST, required=True) for name in (SIGNATURES, VALIDITY))
+        return signatures, validity
+    known = {key.id: key for key in trust.keys}
+    found = [_signature(one, known.get(one.keyid), envelope.signed, issued, logged) for one in envelope.signatures]
+    holders, needed = _holders(one for one in found if not one.wrong), trust.threshold
+    if len(holders) < needed:
+        reason = f"{len(holders)} of the {needed} signatures that are needed are right ({_reasons(found)})"
+        return (
+            failed(SIGNATURES, reason, required=True),
+            not_checkable(VALIDITY, "there are too few right signatures", required=True),
+        )
+    signatures = passed(SIGNATURES, f"signed by {', '.join(holders)}; {needed} needed", required=True)
+    if issued > at + CLOCKS_DIFFER_BY:
+        return signatures, failed(VALIDITY, f"its signing time is in the future, {_day(issued)}", required=True)
+    valid = _holders(one for one in found if not one.wrong and not one.invalid)
+    if len(valid) < needed:
+        reason = f"{len(valid)} of the {needed} keys that are needed were valid ({_reasons(found)})"
+        return signatures, failed(VALIDITY, reason, required=True)
+    return signatures, passed(
+        VALIDITY, f"the keys of {', '.join(valid)} were valid at the signing time, {_day(issued)}", required=True
+    )
+
+
+def _signature(
+    signature: EnvelopeSignature, key: TrustedKey | None, message: bytes, issued: datetime, logged: Logged | None
+) -> SignatureFinding:
+    if key is None:
+        return SignatureFinding(signature.keyid, None, "the key is not in the trust file", None)
+    wrong = None
+    if key.purpose != "certificate":
+        wrong = "this key is not trusted to sign certificates"
+    elif not is_signature(to_key(key.public, key.scheme), signature.value, message):
+        wrong = "the signature is wrong"
+    return SignatureFinding(signature.keyid, key, wrong, refusal(key, issued, logged))
+
+
+def _holders(found: Iterable[SignatureFinding]) -> list[str]:
+    return sorted({one.key.name for one in found if one.key})
+
+
+def _reasons(found: Iterable[SignatureFinding]) -> str:
+    return "; ".join(str(one) for one in found if one.wrong or one.invalid)
+
+
+def _day(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%SZ}"

@@ -1,0 +1,199 @@
+"""The structural claims of a certificate, looked up in the weights themselves.
+
+Of a file of weights only the header is read (names and shapes); values are looked at where the certificate says that
+they are zero or rounded. What is checked, for the revoked modalities m*:
+
+- the weights have the tensors, shapes and types that model.json lists, and no other ones;
+- no tensor exists for m*, none has an input column that reads m*, and, where the deletion is exact, none has seen m*;
+- every tensor has exactly the shape it has in a model built for the retained modalities: no column is left over. What
+  networks of other packages should be is not known here: they are compared with the reference that was attacked beside
+  the model, whose model.json is named in the evidence;
+- no number uses more bits of its mantissa than were kept, where numbers were rounded;
+- the listed positions lie inside their tensors, each once, as many as claimed, and are zero where that is claimed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from mbd.formats.leakage import ReferenceModel
+from mbd.formats.model import ModelRecord, TensorRecord
+from mbd.tensors import Array, within_mantissa
+from mbd.verify.blueprint import blueprint, has_blueprint
+from mbd.verify.verdict import Check, failed, not_checkable, passed
+
+TENSORS, REMOVED, SHAPES, POSITIONS = "tensors", "modality removed", "input shapes", "edited positions"
+PRECISION = "precision"
+
+
+@dataclass(frozen=True)
+class StructuralClaim:
+    """What a certificate says about the structure of the released weights."""
+
+    revoked: tuple[str, ...]
+    """modalities that are gone as a whole; empty where only named subjects were forgotten"""
+    exact: bool
+    """whether nothing that is left has ever seen them"""
+    edit: Literal["zero", "noise", "all", "none"]
+    """what happened to the listed positions; all: every number of the model is new"""
+    counts: Mapping[str, int]
+    """how many positions are listed in each tensor"""
+    mantissa_bits: int | None = None
+    """how many bits of each mantissa may be in use; None: all"""
+
+
+class _Broken(Exception):  # noqa: N818 -- it never leaves this module
+    """A claim that does not hold, in words."""
+
+
+def structural_checks(
+    claim: StructuralClaim,
+    record: ModelRecord,
+    tensors: Mapping[str, Array],
+    indices: Mapping[str, Array] | None,
+    reference: ReferenceModel | None = None,
+) -> list[Check]:
+    """Compare the claim with what is in the files."""
+    checks = [_run(TENSORS, lambda: _same_tensors(record, tensors))]
+    if claim.revoked:
+        checks.append(_run(REMOVED, lambda: _removed(claim, record)))
+    else:
+        reason = "the deletion is for named subjects: the modality stays in the model, for all others"
+        checks.append(not_checkable(REMOVED, reason))
+    if has_blueprint(record):
+        checks.append(_run(SHAPES, lambda: _shapes(record, tensors)))
+    elif reference is not None:
+        checks.append(_run(SHAPES, lambda: _shapes_of_reference(claim, record, reference)))
+    else:
+        reason = f"only the package of {record.backbone} knows the shapes it should have, and no reference is named"
+        checks.append(not_checkable(SHAPES, reason))
+    if indices is None:
+        checks.append(not_checkable(POSITIONS, "the list of positions was not given"))
+    else:
+        checks.append(_run(POSITIONS, lambda: _positions(claim, tensors, indices)))
+    if (bits := claim.mantissa_bits) is not None:
+        checks.append(_run(PRECISION, lambda: _precision(bits, tensors)))
+    return checks
+
+
+def _run(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return passed(name, look())
+    except _Broken as broken:
+        return failed(name, str(broken))
+
+
+def _same_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> str:
+    if different := sorted(set(record.tensors) ^ set(tensors)):
+        where = "the weights" if different[0] in tensors else "model.json"
+        raise _Broken(f"only {where} has the tensor {different[0]!r}")
+    for name, entry in record.tensors.items():
+        found = tensors[name]
+        if found.shape != entry.shape or str(found.dtype) != entry.dtype:
+            raise _Broken(f"{name} is {found.shape} {found.dtype}, and model.json says {entry.shape} {entry.dtype}")
+    return f"{len(tensors)} tensors, as model.json lists them"
+
+
+def _removed(claim: StructuralClaim, record: ModelRecord) -> str:
+    for modality in claim.revoked:
+        if modality not in record.revoked:
+            raise _Broken(f"model.json does not list {modality} as revoked")
+        if modality in record.modalities:
+            raise _Broken(f"the model is still built for {modality}")
+        for name, entry in record.tensors.items():
+            _refuse_trace(modality, name, entry, claim.exact)
+    return f"no tensor and no input column of {', '.join(claim.revoked)} is left"
+
+
+def _refuse_trace(modality: str, name: str, entry: TensorRecord, exact: bool) -> None:
+    if entry.belongs_to == modality:
+        raise _Broken(f"{name} exists for {modality} alone")
+    if any(span.reads == modality for span in entry.columns):
+        raise _Broken(f"{name} has input columns that read {modality}")
+    if exact and modality in entry.sees:
+        raise _Broken(f"the deletion is said to be exact, and {name} has seen {modality}")
+
+
+def _shapes(record: ModelRecord, tensors: Mapping[str, Array]) -> str:
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    try:
+        wanted = blueprint(record, found)
+    except ValidationError as error:
+        raise _Broken(f"the specification in model.json is not that of a {record.backbone} model") from error
+    names = ", ".join(record.modalities)
+    for name in sorted(set(found) | set(wanted)):
+        if found.get(name) != wanted.get(name):
+            raise _Broken(
+                f"{name} is {found.get(name, 'missing')}, and in a {record.backbone} model for {names} it is "
+                f"{wanted.get(name, 'not there')}"
+            )
+    for name, entry in record.tensors.items():
+        _check_columns(name, entry, record)
+    return f"every tensor has the shape of a {record.backbone} model for {names} alone"
+
+
+def _shapes_of_reference(claim: StructuralClaim, record: ModelRecord, reference: ReferenceModel) -> str:
+    """Compare with the model that never saw the modality: what the weights are is in model.json, as checked before."""
+    if saw := [m for m in claim.revoked if m in reference.modalities]:
+        raise _Broken(f"the reference takes {saw[0]}")
+    if set(reference.modalities) != set(record.inputs):
+        raise _Broken(f"the reference takes {', '.join(reference.modalities)}, the model {', '.join(record.inputs)}")
+    if record.shapes_digest() != reference.shapes:
+        raise _Broken("names, shapes or types of tensors are not those of the reference")
+    return (
+        f"every tensor has the shape that it has in the reference, which takes {', '.join(reference.modalities)} alone "
+        f"(its model.json has sha256 {reference.record[:16]}…)"
+    )
+
+
+def _check_columns(name: str, entry: TensorRecord, record: ModelRecord) -> None:
+    spans = sorted(entry.columns, key=lambda span: (span.start, span.stop))
+    for span in spans:
+        if record.modalities.get(span.reads) != span.stop - span.start:
+            raise _Broken(f"{name}: columns {span.start} … {span.stop - 1} cannot be all of {span.reads}")
+    inside = not spans or (spans[0].start >= 0 and spans[-1].stop <= (entry.shape or (0,))[-1])
+    if not inside or any(other.start < one.stop for one, other in pairwise(spans)):
+        raise _Broken(f"{name}: the listed columns overlap or lie outside the tensor")
+
+
+def _positions(claim: StructuralClaim, tensors: Mapping[str, Array], indices: Mapping[str, Array]) -> str:
+    counts = {name: positions.size for name, positions in indices.items()}
+    if counts != dict(claim.counts):
+        raise _Broken(f"the list has {sum(counts.values())} positions, and not those that are claimed")
+    for name, positions in indices.items():
+        tensor = tensors.get(name)
+        if tensor is None or positions.ndim != 1 or positions.dtype.kind not in "iu":
+            raise _Broken(f"the list names positions of {name!r} that cannot be: there is no such tensor or position")
+        _check_inside(name, positions, tensor.size)
+        if claim.edit == "zero" and np.asarray(tensor).reshape(-1)[positions].any():
+            raise _Broken(f"positions of {name} are said to be zero and are not")
+    total = sum(counts.values())
+    if claim.edit == "none" and total:
+        raise _Broken(f"nothing is said to have been edited, and {total} positions are listed")
+    if claim.edit == "all" and (missing := [name for name, t in tensors.items() if counts.get(name) != t.size]):
+        raise _Broken(f"every number is said to be new, and not all of {missing[0]} is listed")
+    if not total:
+        return "no position was edited one by one, and none is listed"
+    state = "all are zero" if claim.edit == "zero" else "what was added there is random and cannot be looked up"
+    return f"{total} positions in {len(indices)} tensors, each inside its tensor and listed once; {state}"
+
+
+def _precision(bits: int, tensors: Mapping[str, Array]) -> str:
+    if finer := [name for name, tensor in tensors.items() if not within_mantissa(tensor, bits)]:
+        raise _Broken(f"{finer[0]} is said to be rounded to {bits} bits of the mantissa, and has numbers with more")
+    return f"no number uses more than {bits} bits of its mantissa"
+
+
+def _check_inside(name: str, positions: Array, size: int) -> None:
+    if not positions.size:
+        return
+    # Lists are written in ascending order; sorting is only for those that are not.
+    ordered = positions if (positions[1:] > positions[:-1]).all() else np.sort(positions)
+    if ordered[0] < 0 or ordered[-1] >= size:
+        raise _Broken(f"a listed position lies outside {name}")
+    if (ordered[1:] == ordered[:-1]).any():
+        raise _Broken(f"a position of {name} is listed twice")

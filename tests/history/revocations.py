@@ -1,0 +1,173 @@
+"""Attacks on what a store says of revocations, by a person who may write to it and holds no key; on any store."""
+
+from datetime import timedelta
+
+import pytest
+
+from mbd.certificate.guard import admit
+from mbd.certificate.publish import Publisher, publish_certificate
+from mbd.certificate.verification import Verdict, from_store, verify_bundle
+from mbd.errors import VerificationError
+from mbd.formats.layout import certificate_name, proof_name
+from mbd.formats.statement import CERTIFICATE, MODEL, WEIGHTS, Reaudit, ReauditStatement, subjects_of, to_payload
+from mbd.history.replay import read_history
+from mbd.history.state import CertificateEntry, entries, entry, status_in
+from mbd.log.tiles import claim_name, old_checkpoint_name
+from mbd.params.operations import StoreSettings
+from mbd.records import now
+from mbd.storage.store import LARGEST_IN_MEMORY, StoredObject
+from mbd.trust.envelope import PAYLOAD_TYPE, sign
+from mbd.trust.keys import LOG, load_signer, make_keys
+from mbd.verify.checks import REAUDIT
+from mbd.verify.verdict import RETURNED
+from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now, golden
+
+NAME = golden("exact").predicate.model
+
+
+class CarelessPublisher(Publisher):
+    """A writer, of an older version say, that logs whatever it is given."""
+
+    def check_leaf(self, leaf: bytes) -> None:
+        """Log it."""
+
+
+def verdict_on(golden_store: GoldenStore, digest: str) -> Verdict:
+    """Verify a published certificate as a reader does who sees the store for the first time."""
+    given = from_store(golden_store.store, digest, golden_store.folder / "fetched")
+    history = read_history(golden_store.store, golden_store.trust, cached=False)
+    return verify_bundle(given, golden_store.trust, history=history)
+
+
+def publish_again_with_audio(golden_store: GoldenStore) -> None:
+    """Publish a model of the same name that takes audio, as a worker does that deletes from the original."""
+    signer, log = (load_signer(f"file:{golden_store.folder}/keys/{name}.pem") for name in ("signer", LOG))
+    statement = golden_store.dated("subjects", model=NAME)
+    files = {
+        name: GOLDEN / "subjects" / ("model" if name in {WEIGHTS, MODEL} else "bundle") / name
+        for name in statement.digests
+    }
+    envelope = sign(to_payload(statement), PAYLOAD_TYPE, [signer])
+    publisher = Publisher(golden_store.store, StoreSettings(), log, golden_store.trust)
+    publish_certificate(publisher, envelope.to_bytes(), files)
+
+
+def a_revoked_modality_does_not_come_back(golden_store: GoldenStore) -> None:
+    """Lose every unsigned object, and publish the original again: refused."""
+    golden_store.files("exact", "subjects")
+    golden_store.certificate("exact", model=NAME)
+    store, kept = golden_store.store, ("log/", "certificates/", "objects/")
+    store.delete([stored for stored in store.list() if not stored.name.startswith(kept)])
+    with pytest.raises(VerificationError, match="audio is revoked for"):
+        publish_again_with_audio(golden_store)
+    assert read_history(golden_store.store, golden_store.trust, cached=False).size == 1
+
+
+def a_model_that_takes_it_again_is_neither_verified_nor_admitted(golden_store: GoldenStore) -> None:
+    """Log such a certificate by a writer that does not look: readers refuse it."""
+    golden_store.files("exact", "subjects")
+    golden_store.certificate("exact", model=NAME)
+    digest = golden_store.publish(golden_store.dated("subjects", model=NAME), CarelessPublisher)
+    verdict = verdict_on(golden_store, digest)
+    assert (verdict.check(RETURNED).outcome, verdict.decision) == ("failed", "failed")
+    with pytest.raises(VerificationError, match="audio is revoked for"):
+        admit(GOLDEN / "subjects" / "model", golden_store.store, golden_store.trust)
+
+
+def a_revocation_does_not_disappear_with_one_object(golden_store: GoldenStore) -> None:
+    """Remove each object but those of the certificate itself, one at a time: it is never verified again."""
+    golden_store.files("exact")
+    digest = golden_store.certificate("exact")
+    assert verdict_on(golden_store, digest).verified
+    golden_store.revoke(digest)
+    store = golden_store.store
+    for name in [stored.name for stored in store.list() if not stored.name.startswith(f"certificates/{digest}")]:
+        content = store.read(name)
+        store.delete([StoredObject(name, 0, "")])
+        with pytest.raises(VerificationError):
+            assert not verdict_on(golden_store, digest).verified, name
+            admit(GOLDEN / "exact" / "model", store, golden_store.trust)
+        store.create(name, content)
+
+
+def a_bad_pointer_does_not_stop_the_guard(golden_store: GoldenStore) -> None:
+    """Write junk where pointers are: the guard answers as before."""
+    golden_store.files("exact")
+    digest = golden_store.certificate("exact")
+    golden_store.store.create("latest/any/thing", b"junk")
+    assert admit(GOLDEN / "exact" / "model", golden_store.store, golden_store.trust).certificate == digest
+
+
+def an_old_head_is_not_believed(golden_store: GoldenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freeze a store: after some days no reader calls valid what is in it, and a first contact continues it by nothing.
+
+    A machine that has read the log before may continue it: it knows that it is no older copy.
+    """
+    golden_store.files("exact")
+    digest = golden_store.certificate("exact")
+    store, trust, later = golden_store.store, golden_store.trust, now() + timedelta(days=8)
+    history = read_history(store, trust, cached=False)
+    assert status_in(history, history.certificates[digest], later).state == "unknown"
+    assert entry(store, digest, trust, later).status.state == "unknown"
+    ((found, *_),) = (list(entries(store, trust, later)),)
+    assert isinstance(found, CertificateEntry)
+    assert (found.status.state, found.undated.state) == ("unknown", "valid")
+    monkeypatch.setattr("mbd.certificate.publish.now", lambda: later)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(golden_store.folder / "no-cache"))
+    with pytest.raises(VerificationError, match="it may be an old copy"):
+        golden_store.revoke(digest)
+    read_history(store, trust)
+    golden_store.revoke(digest)
+    assert read_history(store, trust).size == 2
+
+
+def a_planted_claim_brings_nothing_back(golden_store: GoldenStore) -> None:
+    """Claim a place for a signed certificate that was never published, of a model that takes audio again."""
+    golden_store.files("exact", "subjects")
+    digest = golden_store.certificate("exact", model=NAME)
+    signer, log = (load_signer(f"file:{golden_store.folder}/keys/{name}.pem") for name in ("signer", LOG))
+    envelope = sign(to_payload(golden_store.dated("subjects", model=NAME)), PAYLOAD_TYPE, [signer])
+    store = golden_store.store
+    store.create(certificate_name(envelope.digest), envelope.to_bytes())
+    store.create(claim_name(1), bytes.fromhex(envelope.digest))
+    publisher = Publisher(store, StoreSettings(), log, golden_store.trust)
+    for work in (publisher.complete, publisher.renew, lambda: golden_store.revoke(digest)):
+        with pytest.raises(VerificationError, match="audio is revoked for"):
+            work()
+    assert read_history(store, golden_store.trust, cached=False).size == 1
+
+
+def junk_does_not_look_like_a_log(golden_store: GoldenStore) -> None:
+    """Write objects into an empty store that look like those of a publisher: it still counts as empty."""
+    store = golden_store.store
+    store.create(proof_name("c" * 64), b"{}")
+    store.create(proof_name("d"), b"{}")
+    store.create(certificate_name("c" * 64), bytes(LARGEST_IN_MEMORY + 1))
+    store.create(old_checkpoint_name(3), b"junk")
+    assert read_history(store, golden_store.trust, cached=False).size == 0
+    golden_store.certificate("exact")
+    log = load_signer(f"file:{golden_store.folder}/keys/{LOG}.pem")
+    assert Publisher(store, StoreSettings(), log, golden_store.trust).renew()
+
+
+def an_audit_by_a_stranger_moves_no_date(golden_store: GoldenStore) -> None:
+    """Plant an audit under keys of one's own, with the claim of a place and a proof that is another statement's."""
+    due, keys = days_from_now(-1), golden_store.folder / "stranger"
+    golden_store.files("surgery")
+    digest = golden_store.certificate("surgery", issued=days_from_now(-40), reaudit_by=due)
+    make_keys(keys, "signer")
+    leakage = golden("surgery").predicate.evidence.leakage
+    assert leakage
+    audit = Reaudit(leakage=leakage, issued=now(), reaudit_by=days_from_now(200))
+    statement = ReauditStatement(subject=subjects_of({CERTIFICATE: digest}), predicate=audit)
+    envelope = sign(to_payload(statement), PAYLOAD_TYPE, [load_signer(f"file:{keys}/signer.pem")])
+    store, trust = golden_store.store, golden_store.trust
+    store.create(certificate_name(envelope.digest), envelope.to_bytes())
+    store.create(proof_name(envelope.digest), store.read(proof_name(digest)))
+    store.create(claim_name(1), bytes.fromhex(envelope.digest))
+    found = entry(store, digest, trust, now())
+    assert (found.status.state, found.status.reaudit_by) == ("overdue", due)
+    assert verdict_on(golden_store, digest).check(REAUDIT).outcome == "failed"
+    with pytest.raises(VerificationError, match="must not be logged"):
+        golden_store.audit(digest)
+    assert read_history(store, trust, cached=False).size == 1

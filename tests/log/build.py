@@ -1,0 +1,76 @@
+"""Logs for tests, in a real folder store."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+from mbd.log.append import append
+from mbd.log.check import check_log
+from mbd.log.inclusion import Inclusion
+from mbd.log.reader import Log
+from mbd.log.tiles import claim_name
+from mbd.storage.folder import FolderStore
+from mbd.storage.store import Store
+from tests.trust.keys import Keys, keys_in, leaf
+
+
+@dataclass(frozen=True)
+class LogLocation:
+    """A log with its keys."""
+
+    folder: Path
+    keys: Keys
+
+    @property
+    def store(self) -> FolderStore:
+        return FolderStore(self.folder)
+
+    @property
+    def log(self) -> Log:
+        return Log(self.store, self.keys.trust)
+
+    def append(self, number: int, store: Store | None = None) -> Inclusion:
+        return append(store or self.store, leaf(number), self.keys.log, self.keys.trust)
+
+    def file(self, name: str) -> Path:
+        return self.folder / name
+
+    def copy(self, to: Path, *, linked: bool = False) -> "LogLocation":
+        """Return a copy; a linked one is quick, and good for all who never change a file in place, as the store."""
+        shutil.copytree(self.folder, to, copy_function=os.link if linked else shutil.copy2)
+        return LogLocation(to, self.keys)
+
+    def open_store(self) -> Store:
+        return self.store
+
+    def append_to(self, number: int) -> "partial[Inclusion]":
+        """Return what appends this leaf, to the store it is given or to its own."""
+        return partial(self.append, number)
+
+
+def log_of(folder: Path, size: int) -> LogLocation:
+    """Return a log of this size; its entries are leaf(0), leaf(1), …
+
+    All but the last are only claimed before the last one is appended, which brings them in as well.
+    """
+    place = LogLocation(folder / "store", keys_in(folder / "keys"))
+    with patch("os.fsync"):  # what is built here need not survive a power cut
+        store = place.store
+        for number in range(size - 1):
+            store.create(claim_name(number), leaf(number))
+        if size:
+            place.append(size - 1, store)
+    return place
+
+
+def assert_whole(place: LogLocation, numbers: set[int]) -> None:
+    """The log has each of these entries once and no other, nothing is left over, and all of it holds together."""
+    report = check_log(place.store, place.keys.trust)
+    assert report.problems == []
+    assert report.pending == 0
+    entries = [entry for _, entry in place.log.entries()]
+    assert sorted(entries) == sorted(leaf(number) for number in numbers)
+    assert not list(place.store.unfinished())

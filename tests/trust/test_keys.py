@@ -1,0 +1,85 @@
+"""Private keys: only their owner reads them, secrets come from the environment, other holders plug in by URI."""
+
+import stat
+from pathlib import Path
+
+import pytest
+from securesystemslib.signer import CryptoSigner
+
+from mbd.errors import MbdError, UsageError
+from mbd.trust.keys import load_signer, new_key
+from mbd.trust.trust_file import public_pem
+from tests.trust.keys import keys_in
+
+
+def test_a_new_key_signs_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "signer.pem"
+    public = new_key(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.with_suffix(".pub").read_text() == public == public_pem(load_signer(f"file:{file}"))
+    assert public_pem(load_signer(f"file://{file}")) == public
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["signer.pem", "signer.pub"]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
+def test_a_key_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "signer.pem"
+    new_key(file)
+    file.chmod(mode)
+    with pytest.raises(UsageError, match="other users can read") as caught:
+        load_signer(f"file:{file}")
+    assert f"chmod 600 {file}" in str(caught.value)
+
+
+def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
+    new_key(tmp_path / "signer.pem")
+    before = (tmp_path / "signer.pem").read_bytes(), (tmp_path / "signer.pub").read_bytes()
+    with pytest.raises(UsageError, match="not overwritten"):
+        new_key(tmp_path / "signer.pem")
+    assert before == ((tmp_path / "signer.pem").read_bytes(), (tmp_path / "signer.pub").read_bytes())
+
+
+def test_a_passphrase_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "signer.pem"
+    public = new_key(file, "open sesame")
+    assert b"ENCRYPTED" in file.read_bytes()
+    with pytest.raises(UsageError, match="MBD_KEY_PASSPHRASE"):
+        load_signer(f"file:{file}")
+    monkeypatch.setenv("MBD_KEY_PASSPHRASE", "open sesame")
+    assert public_pem(load_signer(f"file:{file}")) == public
+    monkeypatch.setenv("MBD_KEY_PASSPHRASE", "open barley")
+    with pytest.raises(UsageError, match="passphrase is wrong"):
+        load_signer(f"file:{file}")
+
+
+def test_what_is_no_key_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        load_signer(f"file:{tmp_path / 'none.pem'}")
+    file = tmp_path / "text.pem"
+    file.write_text("hello")
+    file.chmod(0o600)
+    with pytest.raises(UsageError, match="not a private key"):
+        load_signer(f"file:{file}")
+    with pytest.raises(UsageError, match="no such kind of key"):
+        load_signer("carrier-pigeon:12")
+
+
+def test_a_holder_elsewhere_is_reached_by_uri_and_name(tmp_path: Path) -> None:
+    """`file2:` is securesystemslib's own scheme; it represents every KMS and HSM that the library supports."""
+    keys = keys_in(tmp_path)
+    signer = load_signer(f"file2:{tmp_path / 'signer.pem'}#signer", keys.trust)
+    assert isinstance(signer, CryptoSigner)
+    assert public_pem(signer) == public_pem(keys.signer())
+    with pytest.raises(UsageError, match="does not name its public key"):
+        load_signer("awskms:arn:aws:kms:us-east-1:1:key/2", keys.trust)
+    with pytest.raises(UsageError, match="trust file"):
+        load_signer("awskms:arn:aws:kms:us-east-1:1:key/2#signer")
+    with pytest.raises(MbdError, match="the key cannot be used"):
+        load_signer(f"file2:{tmp_path / 'none.pem'}#signer", keys.trust)
+
+
+def test_a_missing_package_of_an_hsm_is_named(tmp_path: Path) -> None:
+    keys = keys_in(tmp_path)
+    with pytest.raises(MbdError, match="package that is not installed") as caught:
+        load_signer("hsm:2?label=token#signer", keys.trust)
+    assert "securesystemslib[hsm]" in str(caught.value)
