@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mbd.errors import DataError, UsageError
 from mbd.evaluation.metrics import task_metrics
@@ -30,6 +30,34 @@ class OwnLoss(LateFusion):
 
     def loss(self, outputs: Tensor, labels: Tensor, features: Tensors, available: Tensors) -> Tensor:
         return (outputs[:, 0] - labels).abs()
+
+
+class NamesOfItsOwn(LateFusion):
+    """A published module with `loss`, `reconstruct` and `owned` of other meanings."""
+
+    def __init__(self, modalities: dict[str, Shape], outputs: int) -> None:
+        super().__init__(modalities, outputs)
+        self.reconstruct = nn.Linear(1, 1)
+        self.owned = {"licence": "MIT"}
+
+    def loss(self, predicted: Tensor, target: Tensor) -> Tensor:
+        raise AssertionError("never called")
+
+
+class LossOfTheBatch(OwnLoss):
+    """A loss under the contract that returns one number for all rows."""
+
+    def loss(self, outputs: Tensor, labels: Tensor, features: Tensors, available: Tensors) -> Tensor:
+        return super().loss(outputs, labels, features, available).mean()
+
+
+class NeedsAll(LateFusion):
+    """A module that cannot do without a modality."""
+
+    def forward(self, features: Tensors, available: Tensors) -> Tensor:
+        if not available["audio"].any():
+            raise IndexError("no audio")
+        return super().forward(features, available)
 
 
 def train(data: Path, work: Path, backbone: str, *settings: str, without: tuple[str, ...] = ()) -> Trained:
@@ -156,3 +184,25 @@ def test_weights_that_do_not_fit_the_module_are_refused_with_the_tensor(data: Pa
 def test_a_module_with_hidden_state_is_not_trained(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="hidden state"):
         train(data, tmp_path, "tests.model.test_probing:Remembering")
+
+
+def test_methods_of_other_meanings_are_not_called_and_a_warning_names_them(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained = train(data, tmp_path, "tests.training.test_module:NamesOfItsOwn", "training.epochs=1")
+    assert trained.record.tensors["encoders.audio.0.weight"].belongs_to == "audio"
+    for name in ("loss", "reconstruct", "owned"):
+        assert f"NamesOfItsOwn has a `{name}` of its own" in caplog.text
+    assert "`loss`" not in caplog.text.replace("NamesOfItsOwn has a `loss` of its own", "", 1)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "message"),
+    [("LossOfTheBatch", "`loss` must return one number for each of 3 rows"), ("NeedsAll", "without audio: IndexError")],
+)
+def test_what_breaks_the_contract_is_refused_before_training(
+    data: Path, tmp_path: Path, backbone: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message) as refusal:
+        train(data, tmp_path, f"tests.training.test_module:{backbone}", "training.epochs=10000")
+    assert refusal.value.hint

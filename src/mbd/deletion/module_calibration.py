@@ -8,7 +8,7 @@ Parametrised weights are measured as the tensors that they stand for.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from mbd.deletion.per_sample import Form
 from mbd.features.contract import Split
 from mbd.formats.features import Task, lengths_of
 from mbd.formats.model import ModelRecord
-from mbd.model.contract import materialise
+from mbd.model.contract import materialise, own_method
 from mbd.model.module import from_tensors
 from mbd.tensors import Array
 from mbd.training.data import RawRows
@@ -92,7 +92,7 @@ class ModuleCalibration:
         def losses(network: nn.Module, batch: Batch) -> Tensor:
             features, available = self._parts(batch)
             hidden = {**available, modality: torch.zeros_like(available[modality])}
-            reconstruct: Any = getattr(network, "reconstruct", None)
+            reconstruct = own_method(network, "reconstruct")
             made: Mapping[str, Tensor] = reconstruct(features, hidden) if reconstruct else {}
             difference: Tensor = (
                 made[modality] - features[modality]

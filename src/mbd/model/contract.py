@@ -11,15 +11,20 @@ length 1, whatever was passed in: hooks of :meth:`Architecture.build` see to it.
     module.reconstruct(features, available) -> dict[str, Tensor]       what it makes of each modality from the others
     module.owned: dict[str, Sequence[str]]                             submodules that exist for one modality alone
 
+A method counts if it has parameters of these names. Whatever else a module has under these names is its own affair: it
+is never called, and a warning says so.
+
 There are two kinds of factory. One builds a smaller module for fewer modalities. One has a fixed shape, with all
 modalities written into its code; it may ignore `available`, and `branches` then names for a modality the submodules
 whose output belongs to it: the output is multiplied by `available`.
 """
 
 import inspect
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +44,8 @@ from mbd.tensors import Array
 Features = dict[str, Tensor]
 Available = dict[str, Tensor]
 _KEY = "model.backbone"
+_METHODS = {"loss": ("outputs", "labels", "features", "available"), "reconstruct": ("features", "available")}
+_logger = logging.getLogger(__name__)
 
 
 def load_factory(path: str, key: str = _KEY) -> Callable[..., nn.Module]:
@@ -142,36 +149,81 @@ class Architecture:
         return self if shapes[0] == shapes[1] else smaller
 
     def check(self, module: nn.Module) -> None:
-        """Run a module once and refuse an output that is not one row of `outputs` numbers for each row.
+        """Run a module once with every modality and once without each, and what else it offers of the contract.
 
         Raises:
-            UsageError: The module fails, or its output has another shape.
+            UsageError: The module fails, or returns something of another shape than the contract says.
 
         """
         for rows in (2, 3):
-            found = self._run(module, *example(self.modalities, rows, seed=0))
-            if not isinstance(found, Tensor) or tuple(found.shape) != (rows, self.outputs):
-                described = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-                raise UsageError(
-                    f"the module must return one row of {self.outputs} numbers for each of {rows} rows",
-                    key=self.key,
-                    value=f"{self.name} returned {described}",
-                    hint="see docs/models.md: scores have one column, classes one column each",
-                )
+            features, available = example(self.modalities, rows, seed=0)
+            self._check_rows("the module", self.run(module, features, available), (rows, self.outputs))
+        for absent in self.modalities if len(self.modalities) > 1 else ():
+            self.run(module, features, {**available, absent: torch.zeros_like(available[absent])})
+        self._check_methods(module, features, available)
+        for name in self._ignored(module):
+            _warn_once(f"{self.name} has a `{name}` of its own, which is not that of docs/models.md and is not used")
 
-    def _run(self, module: nn.Module, features: Features, available: Available) -> Any:  # noqa: ANN401 -- user's code
+    def run(self, module: nn.Module, features: Features, available: Available, *, seed: int = 0) -> Any:  # noqa: ANN401
+        """Return what a module computes in evaluation mode.
+
+        Raises:
+            UsageError: It fails.
+
+        """
+        missing = [m for m, bits in available.items() if not bits.all()]
+        without = f" without {', '.join(missing)}" if missing else ""
+        return self._call(module, f"the module fails on rows of these shapes{without}", seed, features, available)
+
+    def _call(self, module: nn.Module, problem: str, seed: int, *given: object, of: str = "__call__") -> Any:  # noqa: ANN401
         try:
-            with evaluating(module), seeded(0, "run"), torch.no_grad():
-                return module(features, available)
+            with evaluating(module), seeded(seed, "run"), torch.no_grad():
+                return getattr(module, of)(*given)
         except UsageError:
             raise
         except Exception as error:  # the user's code may raise anything
+            arguments = ", ".join(_METHODS.get(of, _METHODS["reconstruct"]))
             raise UsageError(
-                f"the module fails on rows of these shapes: {type(error).__name__}: {error}",
+                f"{problem}: {type(error).__name__}: {error}",
                 key=self.key,
                 value=f"{self.name} for {describe_shapes(self.modalities)}",
-                hint="it is called with (features, available), both by modality",
+                hint=f"it is called with ({arguments}), features by modality; see docs/models.md",
             ) from error
+
+    def _check_methods(self, module: nn.Module, features: Features, available: Available) -> None:
+        """Call the `loss` and the `reconstruct` of a module once."""
+        outputs = self.run(module, features, available)
+        rows, kind = len(outputs), torch.int64 if self.outputs > 1 else torch.float32
+        labels = torch.zeros(rows, dtype=kind)
+        if own_method(module, "loss"):
+            found = self._call(module, "`loss` fails", 0, outputs, labels, features, available, of="loss")
+            self._check_rows("`loss`", found, (rows,))
+        if own_method(module, "reconstruct"):
+            made = self._call(module, "`reconstruct` fails", 0, features, available, of="reconstruct")
+            if not isinstance(made, Mapping):
+                raise self._other_output("`reconstruct` must return a tensor for each modality", made)
+            for modality, shape in self.modalities.items():
+                if modality in made:
+                    self._check_rows(f"`reconstruct` of {modality}", made[modality], (rows, *shape.size))
+
+    def _check_rows(self, what: str, found: object, wanted: tuple[int, ...]) -> None:
+        if not isinstance(found, Tensor) or tuple(found.shape) != wanted:
+            of_each = f"one row of {' × '.join(map(str, wanted[1:]))} numbers" if wanted[1:] else "one number"
+            raise self._other_output(f"{what} must return {of_each} for each of {wanted[0]} rows", found)
+
+    def _other_output(self, problem: str, found: object) -> UsageError:
+        described = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        return UsageError(
+            problem,
+            key=self.key,
+            value=f"{self.name} returned {described}",
+            hint="see docs/models.md: scores have one column, classes one column each",
+        )
+
+    def _ignored(self, module: nn.Module) -> list[str]:
+        """Return the names of the contract under which the module has something else."""
+        has = {name: own_method(module, name) is not None for name in _METHODS} | {"owned": bool(_owned(module))}
+        return [name for name, is_ours in has.items() if not is_ours and getattr(module, name, None) is not None]
 
     def _attach(self, module: nn.Module, state: "_Absence", modality: str, names: Sequence[str]) -> None:
         """Multiply the outputs of submodules by the availability of a modality."""
@@ -188,7 +240,7 @@ class Architecture:
         shapes = []
         for rows in (2, 3):
             with _recording([submodules[name] for name in names]) as seen:
-                self._run(module, *example(state.shapes, rows, seed=0))
+                self.run(module, *example(state.shapes, rows, seed=0))
             shapes.append(seen)
         for name, two, three in zip(names, *shapes, strict=True):
             tensors = [(a, b) for a, b in zip(two, three, strict=False) if a is not None and b is not None]
@@ -203,6 +255,36 @@ class Architecture:
                     hint="name a submodule that returns tensors with one entry for each row",
                 )
             submodules[name].register_forward_hook(state.after(modality, axes))
+
+
+def own_method(module: nn.Module, name: str) -> Callable[..., Any] | None:
+    """Return the `loss` or `reconstruct` of a module, if that is a method with the parameters of the contract."""
+    found, wanted = getattr(module, name, None), _METHODS[name]
+    if not callable(found) or isinstance(found, nn.Module):
+        return None
+    try:
+        taken = list(inspect.signature(found).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    named = tuple(each.name for each in taken[: len(wanted)]) == wanted
+    return found if named and all(each.default is not each.empty for each in taken[len(wanted) :]) else None
+
+
+def owned_by(module: nn.Module, modality: str) -> Sequence[str]:
+    """Return the submodules that a module says exist for one modality alone."""
+    return _owned(module).get(modality, ())
+
+
+def _owned(module: nn.Module) -> Mapping[str, Sequence[str]]:
+    declared, parts = getattr(module, "owned", None), dict(module.named_modules())
+    if not isinstance(declared, Mapping) or not all(isinstance(names, list | tuple) for names in declared.values()):
+        return {}
+    return declared if all(name in parts for names in declared.values() for name in names) else {}
+
+
+@cache
+def _warn_once(message: str) -> None:
+    _logger.warning(message)
 
 
 def materialise(module: nn.Module) -> nn.Module:

@@ -27,6 +27,7 @@ from mbd.model.contract import (
     load_factory,
     materialise,
     output_shapes,
+    own_method,
     row_axis,
     source_digest,
     to_tensor,
@@ -80,7 +81,7 @@ class ModuleBackbone:
         self, features: Mapping[str, Array], available: Mapping[str, Array], modality: str
     ) -> dict[str, Array]:
         """Return what the module's own `reconstruct` makes of a modality; empty where it has none."""
-        own = getattr(self.module, "reconstruct", None)
+        own = own_method(self.module, "reconstruct")
         if own is None:
             return {}
         given = {name: to_tensor(x) for name, x in features.items()}

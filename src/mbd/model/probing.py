@@ -14,7 +14,7 @@ Statistics of BatchNorm take part like weights. Before that, modules are refused
 random outputs or hidden state in evaluation mode, and those whose rows without m* still move with it.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
@@ -27,7 +27,17 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
-from mbd.model.contract import Architecture, Available, Features, evaluating, example, materialise, seeded
+from mbd.model.contract import (
+    Architecture,
+    Available,
+    Features,
+    evaluating,
+    example,
+    materialise,
+    own_method,
+    owned_by,
+    seeded,
+)
 from mbd.randomness import stream, stream_seed
 from mbd.tensors import Array
 
@@ -151,9 +161,8 @@ def refuse_unsuitable(architecture: Architecture, module: nn.Module, modality: s
     some = {**available, modality: torch.arange(_ROWS) % 2 == 0}
 
     def run(inputs: Features, there: Available, seed: int = 0) -> Tensor:
-        with evaluating(module), seeded(seed, "suitable"), torch.no_grad():
-            output: Tensor = module(inputs, there)
-            return output
+        output: Tensor = architecture.run(module, inputs, there, seed=seed)
+        return output
 
     first, again, elsewhere = run(features, some), run(features, some), run(features, some, seed=1)
     lacking = ~some[modality]
@@ -210,7 +219,7 @@ def _alive(
     """Return for each entry of the state whether it is alive; with `present`, m* is zeros but said to be there."""
     state = _floating_state(module)
     found = {name: torch.zeros(tensor.shape, dtype=torch.bool) for name, tensor in state.items()}
-    own = tuple(f"{name}." for name in _owned(module, modality))
+    own = tuple(f"{name}." for name in owned_by(module, modality))
     rows = _rows_needed(architecture, draws)
     with evaluating(module), _differentiable(module), torch.enable_grad():
         for draw in range(draws):
@@ -249,10 +258,10 @@ def _values(
     with _silenced(module, modality):
         output = module(features, available)
         yield product(output)
-        if reconstruct := getattr(module, "reconstruct", None):
+        if reconstruct := own_method(module, "reconstruct"):
             made: Mapping[str, Tensor] = reconstruct(features, available)
             yield from (product(x) for m, x in made.items() if m != modality)
-        if loss := getattr(module, "loss", None):
+        if loss := own_method(module, "loss"):
             labels = stream(_SEED, "labels", str(draw)).integers(architecture.outputs, size=rows)
             yield product(loss(output, torch.from_numpy(labels), features, available))
 
@@ -306,17 +315,11 @@ def _with_statistics(part: _NormBase) -> Any:  # noqa: ANN401 -- a bound forward
     return forward
 
 
-def _owned(module: nn.Module, modality: str) -> Collection[str]:
-    """Return the submodules that the module says exist for one modality alone."""
-    declared: Mapping[str, Collection[str]] = getattr(module, "owned", {})
-    return declared.get(modality, ())
-
-
 class _silenced:  # noqa: N801 -- a context manager
     """Within: submodules that exist for m* alone, and run when it is absent (generators), return zeros."""
 
     def __init__(self, module: nn.Module, modality: str) -> None:
-        names = tuple(_owned(module, modality))
+        names = tuple(owned_by(module, modality))
         prefixes = tuple(f"{name}." for name in names)
         self._parts = [p for name, p in module.named_modules() if name in names or name.startswith(prefixes)]
 

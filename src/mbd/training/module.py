@@ -16,7 +16,7 @@ from torch import Tensor
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
 from mbd.formats.model import ModelRecord
-from mbd.model.contract import Architecture, seeded
+from mbd.model.contract import Architecture, own_method, seeded
 from mbd.model.joint import to_tensor_dict
 from mbd.model.losses import task_loss
 from mbd.model.module import architecture_for, architecture_of, load_state, provenance, spec_of, zero_dead
@@ -177,7 +177,7 @@ class ModuleRun(TrainingRun):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.mixed_precision):
             output = self.network(rows.features, available).float()
         task = task_loss(output, rows.labels, self.task)
-        own = getattr(self.network, "loss", None)
+        own = own_method(self.network, "loss")
         total = task if own is None else own(output, rows.labels, rows.features, available)
         return torch.stack([total, task])
 
