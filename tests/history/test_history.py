@@ -51,24 +51,6 @@ def test_an_empty_store_has_an_empty_history(golden_store: GoldenStore) -> None:
     assert (history.size, history.certificates, history.model("sentiment").current) == (0, {}, None)
 
 
-def test_several_processes_find_what_one_finds(golden_store: GoldenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = golden_store.certificate()
-    golden_store.certificate("certified")
-    golden_store.revoke(first)
-    third = golden_store.certificate("exact")
-    (golden_store.folder / "store" / certificate_name(third)).write_bytes(b"{}")
-    alone = history_of(golden_store)
-    assert [one.index for one in alone.blocking] == [3]
-    monkeypatch.setattr(replay, "_MANY", 1)
-    together = replay.LogReplay(golden_store.store, cached=False, processes=2).read(golden_store.trust)
-    assert (together.certificates, together.statements, together.findings, together.read) == (
-        alone.certificates,
-        alone.statements,
-        alone.findings,
-        alone.read,
-    )
-
-
 def test_the_current_release_is_the_last_one_that_was_not_withdrawn(golden_store: GoldenStore) -> None:
     first, second = golden_store.certificate(), golden_store.certificate("certified")
     model = golden("surgery").predicate.model

@@ -1,7 +1,5 @@
 """`mbd exporter`."""
 
-import gc
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +11,6 @@ from mbd.cli.serve import ADDRESS
 
 if TYPE_CHECKING:
     from mbd.params import Params
-
-_MOST_PROCESSES = 8
 
 
 @click.command()
@@ -36,8 +32,7 @@ def command(params: "Params", store: str | None, port: int, address: str, trust:
     read_trust(file)  # a wrong file is an error at once, not a metric
     opened = existing_store(params, store)
     private = open_private(opened.url, params.store)
-    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
-    scanner = StoreScanner(opened, private, file, params.certificate.checkpoint_age, processes=processes)
+    scanner = StoreScanner(opened, private, file, params.certificate.checkpoint_age)
     monitor = StoreMonitor(scanner, params.monitoring.scan_seconds, params.registration.retrain_days)
     if once:
         monitor.scan()
@@ -48,5 +43,4 @@ def command(params: "Params", store: str | None, port: int, address: str, trust:
     from mbd.serving.service import Service
 
     service = Service(params, opened, RequestStore(private), monitor, file)
-    gc.freeze()  # modules stay for good: no collection while the store is scanned need visit them
     serve(exporter_app(service), Listening(address, port), lambda url: click.echo(f"{url}/metrics"))

@@ -10,16 +10,11 @@ together with the head it was made from: the next replay reads only entries afte
 continue it. Entries that could not be read are tried again.
 """
 
-import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain, islice
-from multiprocessing import get_context
-from typing import TypeVar
+from itertools import islice
 
 from mbd.errors import DataError, VerificationError
 from mbd.files import canonical_digest
@@ -44,10 +39,6 @@ from mbd.verify.reader import is_void, verify_logged
 from mbd.verify.verdict import problems_of
 
 _THREADS = 16
-_PART = 16  # entries that a thread or a process takes at once
-_MANY = 1000  # entries from which on it pays to start processes
-
-T = TypeVar("T")
 
 
 def read_history(store: Store, trust: Trust, *, cached: bool = True) -> History:
@@ -65,9 +56,8 @@ def read_history(store: Store, trust: Trust, *, cached: bool = True) -> History:
 class LogReplay:
     """Replays the log of a store, again and again, and reads only what is new."""
 
-    def __init__(self, store: Store, *, cached: bool, processes: int = 1) -> None:
-        """Replay the log of a store; many new entries are verified by so many processes."""
-        self._store, self._cached, self._processes = store, cached, processes
+    def __init__(self, store: Store, *, cached: bool) -> None:
+        self._store, self._cached = store, cached
         self._known: Memory | None = None
 
     def read(self, trust: Trust, pause: Callable[[], None] = lambda: None) -> History:
@@ -91,7 +81,7 @@ class LogReplay:
                 raise problem
             log = newer
         entries = _Entries(self._store, trust, log, known)
-        entries.read_all(pause, self._processes)
+        entries.read_all(pause)
         self._known = known
         if log.size and (entries.read or log.size > known.seen.size):
             self._known = entries.to_cache(known)
@@ -112,21 +102,18 @@ class _Entries:
         self._statements, self._findings = list(start.statements), list(start.findings)
         self.read = 0
 
-    def read_all(self, pause: Callable[[], None], processes: int) -> None:
+    def read_all(self, pause: Callable[[], None]) -> None:
         """Read all entries up to the head; VerificationError if they do not lead to its root."""
         entries = self._log.entries(self._edge.size)
-        many = self._log.size - self._edge.size >= _MANY
-        with ThreadPoolExecutor(_THREADS) as readers, _judges(self._trust, processes if many else 1) as judged:
-            waiting = deque[Iterable[_Judged]]()
+        with ThreadPoolExecutor(_THREADS) as readers:
             while block := list(islice(entries, WIDTH)):
                 pause()
                 for _, leaf in block:
                     self._grow(leaf)
-                waiting.append(judged(self._fetch_all(block, readers)))
-                if len(waiting) > 1:  # so that a block is read while the one before it is verified
-                    self._keep(waiting.popleft())
-            for found in waiting:
-                self._keep(found)
+                # Several entries have the same checkpoint: each is read once, before the envelopes.
+                deque(readers.map(self._log.kept_checkpoint, (index + 1 for index, _ in block)), maxlen=0)
+                for entry in readers.map(self._fetch, block):  # others are read while one is verified
+                    self._keep(_judge(self._trust, entry))
         if self._log.size and self._edge.root != self._log.head.root:
             raise rewritten(self._seen) if self._seen.size else _damaged()
 
@@ -160,16 +147,6 @@ class _Entries:
         if self._edge.size == self._seen.size and self._edge.root != self._seen.root:
             raise rewritten(self._seen)
 
-    def _fetch_all(self, block: list[tuple[int, bytes]], readers: ThreadPoolExecutor) -> list["_Fetched"]:
-        """Return the envelopes of entries; every thread reads a part of them."""
-        parts = [block[start : start + _PART] for start in range(0, len(block), _PART)]
-
-        def each(work: Callable[[tuple[int, bytes]], T]) -> Iterator[T]:
-            return chain.from_iterable(readers.map(lambda part: [work(entry) for entry in part], parts))
-
-        deque(each(lambda entry: self._log.kept_checkpoint(entry[0] + 1)), maxlen=0)  # several entries need the same
-        return list(each(self._fetch))
-
     def _fetch(self, entry: tuple[int, bytes]) -> "_Fetched":
         """Return the envelope of an entry, or why there is none."""
         index, digest = entry[0], entry[1].hex()
@@ -179,20 +156,19 @@ class _Entries:
             return _Fetched(index, digest, EntryFinding(index, digest, error.problem, blocks=True))
         return _Fetched(index, digest, data, Logged(index, self._log.first_checkpoint_with(index).time))
 
-    def _keep(self, found: Iterable["_Judged"]) -> None:
-        for one in found:
-            self.read += 1
-            index, digest, said = one.index, one.digest, one.said
-            if isinstance(said, EntryFinding):
-                self._findings.append(said)
-            elif isinstance(said, CertificateFacts):
-                self._certificates.setdefault(digest, said)
-            elif isinstance(said, RegistrationFacts):
-                self._registrations.setdefault(digest, said)
-            if one.statement is not None:
-                for about in subject_certificates(one.statement):
-                    certificate = self._certificates.get(about)
-                    self._statements.append(statement_facts(index, digest, one.statement, about, certificate))
+    def _keep(self, entry: "_Judged") -> None:
+        self.read += 1
+        if isinstance(entry.said, EntryFinding):
+            self._findings.append(entry.said)
+        elif isinstance(entry.said, CertificateFacts):
+            self._certificates.setdefault(entry.digest, entry.said)
+        elif isinstance(entry.said, RegistrationFacts):
+            self._registrations.setdefault(entry.digest, entry.said)
+        if entry.statement is not None:
+            for about in subject_certificates(entry.statement):
+                certificate = self._certificates.get(about)
+                facts = statement_facts(entry.index, entry.digest, entry.statement, about, certificate)
+                self._statements.append(facts)
 
 
 @dataclass(frozen=True)
@@ -232,17 +208,6 @@ def _judge(trust: Trust, entry: _Fetched) -> _Judged:
     elif isinstance(statement, RegistrationStatement):
         said = registration_facts(index, digest, statement)
     return _Judged(index, digest, said, statement if subject_certificates(statement) else None)
-
-
-@contextmanager
-def _judges(trust: Trust, processes: int) -> Iterator[Callable[[list[_Fetched]], Iterable[_Judged]]]:
-    """Within: a function that verifies entries, in several processes if there are to be any."""
-    judge = partial(_judge, trust)
-    if processes == 1:
-        yield lambda entries: map(judge, entries)
-        return
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=gc.disable) as pool:
-        yield lambda entries: pool.map(judge, entries, chunksize=_PART)
 
 
 def _damaged() -> VerificationError:

@@ -101,20 +101,11 @@ class _Cache(Generic[Fact]):
 class StoreScanner:
     """Scans one store and its private part, and remembers what it has verified."""
 
-    def __init__(
-        self,
-        store: Store,
-        private: Store,
-        trust_file: Path,
-        max_age: timedelta | None = MAX_AGE,
-        *,
-        processes: int = 1,
-    ) -> None:
-        """Scan with a trust file; a store that was never seen here is verified by so many processes."""
+    def __init__(self, store: Store, private: Store, trust_file: Path, max_age: timedelta | None = MAX_AGE) -> None:
         self._store, self._private, self._trust_file, self._max_age = store, private, trust_file, max_age
         self._purged: dict[str, frozenset[str]] = {}
         self._trust: Trust | None = None
-        self._replay = LogReplay(store, cached=True, processes=processes)
+        self._replay = LogReplay(store, cached=True)
         self._history = History(store, None, {}, ())
         self._envelopes = _Cache(self._compare_envelope)
         self._requests = _Cache(self._read_request)
