@@ -78,7 +78,7 @@ fuzz: $(STAMP) ## changed files for every parser of files from outside, 60 secon
 differential: $(STAMP) ## 10,000 changed certificates for mbd verify, and for the page's script beside it (needs Node.js)
 	MBD_MUTATIONS=10000 pytest tests/report/test_page_agrees_with_verify.py tests/certificate/test_tampering.py
 
-test-services: $(STAMP) ## tests against real servers (installs them with apt, starts them on loopback)
+test-services: $(STAMP) ## tests against real servers (installs them with apt, one with Go, and starts them on loopback)
 	tests/integration/install-servers
 	pytest -n 2 --dist loadfile --no-loadscope-reorder -m services tests/integration
 

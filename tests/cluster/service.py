@@ -126,7 +126,7 @@ def deployed(cluster: Cluster, s3: S3, folder: Path, where: str) -> Iterator[Ser
     params.write_text(to_yaml(load_params(params, small)))
     outside = [f"store.endpoint=http://{ADDRESS}:9000", "monitoring.mode=none", *key_settings(folder)]
     service = Service(cluster, where, load_params(params, outside), volumes / "state")
-    s3.client().create_bucket(Bucket=where, ObjectLockEnabledForBucket=True)
+    s3.client().create_bucket(Bucket=where)
     features.run(service.params, folder / "features")
     train.run(service.params, folder / "features", volumes / "model" / "model")
     keys = {name: (folder / "keys" / name).read_text() for name in ("signer.pem", "log.pem", "lineage.key")}

@@ -16,7 +16,6 @@ from mbd.errors import UsageError, VerificationError
 from mbd.formats.layout import certificate_name
 from mbd.formats.registration import Reinstatement
 from mbd.formats.statement import ReinstatementStatement, subjects_of
-from mbd.history import replay
 from mbd.history.history import History
 from mbd.history.memory import cache_file
 from mbd.history.replay import read_history

@@ -9,12 +9,20 @@ from tests.integration.servers.chromium import Browser, chromium
 from tests.integration.servers.docker import BASE, Docker, bare_requirements, docker_daemon, import_base
 from tests.integration.servers.prometheus import Prometheus, prometheus_server, push_gateway
 from tests.integration.servers.rgw import S3, rados_gateway
+from tests.integration.servers.versity import versity_gateway
 
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """A real S3 server and the keys of a user."""
     with rados_gateway(tmp_path_factory.mktemp("rgw")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versioned_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A real S3 server that compares before it writes in buckets with versions, too."""
+    with versity_gateway(tmp_path_factory.mktemp("versity")) as server:
         yield server
 
 

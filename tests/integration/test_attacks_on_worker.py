@@ -35,6 +35,11 @@ from tests.production.small import SETTINGS
 pytestmark = pytest.mark.services
 
 
+@pytest.fixture(scope="module")
+def s3(versioned_s3: S3) -> S3:
+    return versioned_s3
+
+
 @pytest.fixture
 def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
     """A new bucket that keeps versions, and its credentials in the environment."""

@@ -15,6 +15,12 @@ BUCKET = "deletions"
 
 
 @pytest.fixture(scope="module")
+def s3(versioned_s3: S3) -> S3:
+    """Certificates are locked, which takes a bucket with versions."""
+    return versioned_s3
+
+
+@pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Path:
     folder = tmp_path_factory.mktemp("handbook") / "workspace"
     Workspace(folder, quick).fill()

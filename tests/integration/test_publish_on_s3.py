@@ -33,6 +33,12 @@ POINTS, AT_ONCE = 50, 5
 PUBLISHERS = 16
 
 
+@pytest.fixture(scope="module")
+def s3(versioned_s3: S3) -> S3:
+    """Certificates are locked, which takes a bucket with versions."""
+    return versioned_s3
+
+
 @pytest.fixture(scope="module", autouse=True)
 def credentials(s3: S3) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -139,12 +145,14 @@ def test_an_overwritten_certificate_is_ignored(
     receipt = published(authority, s3, url, tmp_path / "published")
     client, prefix = s3.client(), url.removeprefix(f"s3://{bucket}/")
     place = {"Bucket": bucket, "Key": f"{prefix}/{certificate_name(receipt.certificate)}"}
-    client.put_object(**place, Body=b"forged")  # S3 makes a version of it, and keeps the locked one
+    forged = client.put_object(**place, Body=b"forged")  # S3 makes a version of it, and keeps the locked one
     _verified(authority, s3, url, receipt)
-    client.delete_object(**place)  # S3 hides the locked version, and keeps it
+    client.delete_object(**place, VersionId=forged["VersionId"])
+    marker = client.delete_object(**place)  # S3 hides the locked version, and keeps it
     (certificate,) = (o for o in receipt.objects if o.what == CERTIFICATE)
     kept = client.get_object(**place, VersionId=certificate.version)["Body"].read()
     assert kept == (tmp_path / "published" / CERTIFICATE).read_bytes()
+    client.delete_object(**place, VersionId=marker["VersionId"])
     published(authority, s3, url, tmp_path / "published")
     _verified(authority, s3, url, receipt)
 

@@ -106,6 +106,12 @@ class PurgeAuthority:
 
 
 @pytest.fixture(scope="module")
+def s3(versioned_s3: S3) -> S3:
+    """Certificates are locked, which takes a bucket with versions."""
+    return versioned_s3
+
+
+@pytest.fixture(scope="module")
 def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     return make_home(tmp_path_factory.mktemp("home"))
 

@@ -1,14 +1,14 @@
-"""A store in an S3 bucket, at Amazon or any other server.
+"""A store in an S3 bucket, at Amazon or any other server that compares before it writes.
 
 Permissions to read: `s3:GetObject`, `s3:GetObjectVersion`, `s3:ListBucket`, `s3:ListBucketVersions`,
-`s3:GetBucketVersioning`; to write: `s3:PutObject`, `s3:AbortMultipartUpload`, `s3:GetBucketObjectLockConfiguration`,
-and in a bucket with versions `s3:DeleteObjectVersion` (a writer that lost a race removes its own version); for locks
-`s3:PutObjectRetention` and `s3:GetObjectRetention`.
+`s3:GetBucketVersioning`; to write: `s3:PutObject`, `s3:AbortMultipartUpload`, `s3:GetBucketObjectLockConfiguration`;
+for locks `s3:PutObjectRetention` and `s3:GetObjectRetention`.
 
-Concurrent writers are described in :mod:`mbd.storage.s3_buckets`. A lock is set once the writer knows that it has won,
-so that no version of a loser stays locked; a writer that is killed before sets it when it runs again. Servers may
-ignore conditions at the end of a multipart upload. In a bucket without versions, the writer of a large file therefore
-claims the name first, by a small object below `.claims/` that holds the digest.
+Of concurrent writers the server lets one win, by the conditions `If-None-Match: *` and `If-Match`. A server that
+ignores them (some do so in buckets with versions) is refused: the first writer of a store tries them on an object below
+`.probes/`, which then says that they hold. Servers may still ignore them at the end of a multipart upload. In a bucket
+without versions, the writer of a large file therefore claims the name first, by a small object below `.claims/` that
+holds the digest. A lock is set once the writer has won; a writer that is killed before sets it when it runs again.
 """
 
 import hashlib
@@ -25,7 +25,6 @@ from botocore.exceptions import ClientError
 
 from mbd.errors import UsageError
 from mbd.params.operations import StoreSettings
-from mbd.storage.s3_buckets import PlainBucket, VersionedBucket, WriteStrategy
 from mbd.storage.s3_client import MISSING, code_of, store_errors
 from mbd.storage.s3_objects import MOST_AT_ONCE, Bucket, Download, ObjectState
 from mbd.storage.store import (
@@ -43,6 +42,7 @@ from mbd.storage.store import (
 from mbd.storage.transfer import check_digest, sha256_of, sha256_pieces, size_of, write_verified
 
 _CLAIMS = ".claims/"
+_PROBES = ".probes/"
 _ATTEMPTS = 10
 _BUCKET_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{2,62}"
 _NO_LOCKS = {"ObjectLockConfigurationNotFoundError", "NotImplemented", "MethodNotAllowed", "405", "501"}
@@ -59,6 +59,7 @@ class S3Store:
         self._prefix = f"{'/'.join(check_name(path))}/" if path else ""
         self.url = f"s3://{address.netloc}/{self._prefix}".rstrip("/")
         self._bucket = Bucket(address.netloc, settings)
+        self._writable = False
 
     @cached_property
     def locks(self) -> bool:
@@ -86,12 +87,12 @@ class S3Store:
         key = self._prefix + name
         with store_errors(self.url, name):
             self._check_writable()
-            state = self._strategy.state(key)
+            state = self._bucket.head(key)
             if (state.tag if state else None) != expected:
                 raise conflict(self.url, name)
             if state and state.lock:
                 raise LockedError(f"this object in {self.url} is {state.lock}", value=name)
-            done, written = self._strategy.write(key, content, sha256_of(content), expected=state)
+            done, written = self._bucket.write(key, content, expected=state)
         if not done or written is None:
             raise conflict(self.url, name)
         return written.stored(name)
@@ -99,13 +100,11 @@ class S3Store:
     def read(self, name: str, *, sha256: str | None = None) -> bytes:
         """See :meth:`mbd.storage.store.Store.read`."""
         check_name(name)
-        if sha256:
-            # Content with the expected digest is right, whichever version it is.
-            with store_errors(self.url, name):
-                content, _ = self._content(name, None)
-            if hashlib.sha256(content).hexdigest() == sha256:
-                return content
         content, _ = self.read_tagged(name)
+        if sha256 and self._versioned and hashlib.sha256(content).hexdigest() != sha256:
+            # It was overwritten by something else than a store; content with the expected digest is right.
+            older = (b"".join(self.pieces(each)) for each in self.versions(name) if each.name == name and each.tag)
+            content = next((each for each in older if hashlib.sha256(each).hexdigest() == sha256), content)
         check_digest(hashlib.sha256(content).hexdigest(), sha256, name, self.url)
         return content
 
@@ -113,13 +112,15 @@ class S3Store:
         """See :meth:`mbd.storage.store.Store.read_tagged`."""
         check_name(name)
         with store_errors(self.url, name):
-            return self._content(name, self._current_version(name))
+            download = self._download(name, None)
+            check_size(download.state.size, self.url, name)
+            return b"".join(download), download.state.tag
 
     def fetch(self, name: str, to: Path, *, sha256: str) -> None:
         """See :meth:`mbd.storage.store.Store.fetch`."""
         check_name(name)
         with store_errors(self.url, name):
-            download = self._download(name, self._current_version(name))
+            download = self._download(name, None)
         size = download.state.size
         write_verified(self._pieces(download, name), to, sha256=sha256, size=size, name=name, url=self.url)
 
@@ -132,7 +133,7 @@ class S3Store:
         """See :meth:`mbd.storage.store.Store.stat`."""
         check_name(name)
         with store_errors(self.url, name):
-            state = self._strategy.state(self._prefix + name)
+            state = self._bucket.head(self._prefix + name)
         return state.stored(name) if state else None
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
@@ -141,7 +142,7 @@ class S3Store:
         for page in self._pages("list_objects_v2", prefix, **start):
             for entry in page.get("Contents", []):
                 name = entry["Key"].removeprefix(self._prefix)
-                if not name.startswith(_CLAIMS):
+                if not name.startswith("."):
                     yield StoredObject(name, entry["Size"], "", modified=entry["LastModified"])
 
     def versions(self, prefix: str = "") -> Iterator[StoredObject]:
@@ -186,9 +187,9 @@ class S3Store:
     def _settle(self, key: str, content: bytes | Path, sha256: str, name: str) -> ObjectState:
         """Create the object unless it exists; return it. Another writer may have created the same content."""
         for _ in range(_ATTEMPTS):
-            state = self._strategy.state(key)
+            state = self._bucket.head(key)
             if state is None:
-                done, state = self._strategy.write(key, content, sha256, expected=None)
+                done, state = self._bucket.write(key, content, expected=None)
                 if done and state:
                     return state
             if state:
@@ -210,17 +211,11 @@ class S3Store:
             self._bucket.client.put_object_retention(**version, Retention=retention)
         except ClientError:
             # A concurrent writer of the same object may have locked it first, and for longer.
-            found = self._strategy.state(state.key)
+            found = self._bucket.head(state.key)
             if found is None or found.version != state.version or found.lock is None:
                 raise
             return found
         return replace(state, lock=lock)
-
-    def _content(self, name: str, version: str | None) -> tuple[bytes, str]:
-        """Return the content of an object that fits into memory, and its tag."""
-        download = self._download(name, version)
-        check_size(download.state.size, self.url, name)
-        return b"".join(download), download.state.tag
 
     def _download(self, name: str, version: str | None) -> Download:
         try:
@@ -234,20 +229,14 @@ class S3Store:
         with store_errors(self.url, name):
             yield from download
 
-    def _current_version(self, name: str) -> str | None:
-        if not self._versioned:
-            return None
-        state = self._strategy.state(self._prefix + name)
-        if state is None:
-            raise not_there(self.url, name)
-        return state.version
-
     def _pages(self, operation: str, prefix: str, **options: str) -> Iterator[dict[str, Any]]:
         with store_errors(self.url, prefix):
             pages = self._bucket.client.get_paginator(operation)
             yield from pages.paginate(Bucket=self._bucket.name, Prefix=self._prefix + prefix, **options)
 
     def _check_writable(self) -> None:
+        if self._writable:
+            return
         if self._versioning == "Suspended":
             raise StoreError(
                 f"the bucket of {self.url} has suspended versioning, so versions would be lost",
@@ -258,10 +247,28 @@ class S3Store:
                 f"the bucket of {self.url} locks every object by default, but models must remain deletable",
                 hint="remove the default retention of the bucket: certificates are locked individually (store.lock_*)",
             )
+        self._require_conditional_writes()
+        self._writable = True
 
-    @cached_property
-    def _strategy(self) -> WriteStrategy:
-        return VersionedBucket(self._bucket) if self._versioned else PlainBucket(self._bucket)
+    def _require_conditional_writes(self) -> None:
+        """Try the conditions on an object, which is empty until they were seen to hold."""
+        name = _PROBES + (self._versioning or "plain")
+        key, write = self._prefix + name, self._bucket.write
+        state = self._bucket.head(key) or write(key, b"", expected=None)[1]
+        if state and not state.size:
+            other = replace(state, etag="0" * 32)
+            ignored = write(key, b"", expected=None)[0] or write(key, b"", expected=other)[0]
+            if not ignored and write(key, b"holds", expected=state)[0]:
+                return
+            state = self._bucket.head(key)  # another writer may have found out at the same time
+        if state is None or not state.size:
+            self.delete(self.versions(name))
+            raise StoreError(
+                f"the server of {self.url} ignores the conditions If-None-Match and If-Match in this bucket: "
+                "concurrent writers would overwrite each other",
+                hint="use a server that supports conditional writes"
+                + (" in buckets with versions, or a bucket without versions" if self._versioned else ""),
+            )
 
     @property
     def _versioned(self) -> bool:

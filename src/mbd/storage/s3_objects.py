@@ -1,11 +1,11 @@
-"""Requests for single objects of a bucket (head, upload, download), and removal in batches.
+"""Requests for single objects of a bucket (head, conditional write, download), and removal in batches.
 
-Every object we write has three entries in its metadata: `sha256` (of its content), `write` (a random token of this
-write, by which a writer whose connection broke finds out whether the server has stored it) and `after` (the version
-that it replaces).
+Every object we write has a random token in its metadata (`write`), by which a writer whose connection broke finds out
+whether the server has stored it.
 """
 
 import math
+import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,20 +33,6 @@ KeyAndVersion = tuple[str, str | None]
 
 
 @dataclass(frozen=True)
-class Write:
-    """The metadata that identifies a write."""
-
-    sha256: str
-    token: str
-    after: str
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The metadata as S3 stores it."""
-        return {"sha256": self.sha256, "write": self.token, "after": self.after}
-
-
-@dataclass(frozen=True)
 class ObjectState:
     """An object, or one version of it."""
 
@@ -54,21 +40,21 @@ class ObjectState:
     size: int
     etag: str
     version: str | None
-    write: Write
+    token: str
+    """of the write that made it"""
     lock: Lock | None
     modified: datetime | None
 
     @classmethod
     def of(cls, key: str, answer: dict[str, Any]) -> "ObjectState":
         """Parse the answer to a HEAD or a GET."""
-        metadata = answer.get("Metadata", {})
         mode, until = answer.get("ObjectLockMode"), answer.get("ObjectLockRetainUntilDate")
         return cls(
             key,
             answer["ContentLength"],
             answer["ETag"].strip('"'),
             answer.get("VersionId"),
-            Write(metadata.get("sha256", ""), metadata.get("write", ""), metadata.get("after", "")),
+            answer.get("Metadata", {}).get("write", ""),
             Lock(mode, until) if mode and until else None,
             answer.get("LastModified"),
         )
@@ -109,27 +95,29 @@ class Bucket:
         answer["Body"].close()
         return ObjectState.of(key, answer)
 
-    def remove(self, key: str, version: str) -> None:
-        """Remove one version."""
-        self.client.delete_object(**self._address(key, version))
-
     def download(self, key: str, version: str | None = None) -> "Download":
         """Start reading an object."""
         return Download(self, key, version)
 
-    def upload(self, key: str, content: bytes | Path, write: Write, conditions: dict[str, str]) -> ObjectState:
-        """Write an object if the conditions hold; a large file as a multipart upload."""
-        size = size_of(content)
-        if isinstance(content, Path) and size > self.part_size:
-            answer = self._upload_in_parts(key, content, size, write, conditions)
-        else:
-            body = content.read_bytes() if isinstance(content, Path) else content
-            address = self._address(key, None)
-            answer = self.client.put_object(**address, Body=body, Metadata=write.metadata, **conditions)
-        etag, version = answer.get("ETag", "").strip('"'), answer.get("VersionId")
-        state = ObjectState(key, size, etag, version, write, None, None)
-        # Not every server returns the ETag of a multipart upload.
-        return state if etag else self.head(key, version) or state
+    def write(
+        self, key: str, content: bytes | Path, *, expected: ObjectState | None
+    ) -> tuple[bool, ObjectState | None]:
+        """Write an object if `expected` is still current (None: if there is none); a large file in parts.
+
+        Returns:
+            Whether this was done, and the current object.
+        """
+        token = secrets.token_hex(16)
+        conditions = {"IfMatch": expected.etag} if expected else {"IfNoneMatch": "*"}
+        try:
+            return True, self._upload(key, content, token, conditions)
+        except S3Failure as error:
+            # A refusal may be our own doing: the first attempt succeeded, its answer was lost, the retry was refused.
+            state = self.head(key)
+            done = state is not None and state.token == token
+            if not done and code_of(error) not in CHANGED | MISSING:
+                raise
+            return done, state
 
     @property
     def part_size(self) -> int:
@@ -179,12 +167,25 @@ class Bucket:
     def _address(self, key: str, version: str | None) -> dict[str, str]:
         return {"Bucket": self.name, "Key": key} | ({"VersionId": version} if version else {})
 
+    def _upload(self, key: str, content: bytes | Path, token: str, conditions: dict[str, str]) -> ObjectState:
+        size = size_of(content)
+        if isinstance(content, Path) and size > self.part_size:
+            answer = self._upload_in_parts(key, content, size, token, conditions)
+        else:
+            body = content.read_bytes() if isinstance(content, Path) else content
+            address = self._address(key, None)
+            answer = self.client.put_object(**address, Body=body, Metadata={"write": token}, **conditions)
+        etag, version = answer.get("ETag", "").strip('"'), answer.get("VersionId")
+        state = ObjectState(key, size, etag, version, token, None, None)
+        # Not every server returns the ETag of a multipart upload.
+        return state if etag else self.head(key, version) or state
+
     def _upload_in_parts(
-        self, key: str, file: Path, size: int, write: Write, conditions: dict[str, str]
+        self, key: str, file: Path, size: int, token: str, conditions: dict[str, str]
     ) -> dict[str, Any]:
         address = self._address(key, None)
         upload = address | {
-            "UploadId": self.client.create_multipart_upload(**address, Metadata=write.metadata)["UploadId"]
+            "UploadId": self.client.create_multipart_upload(**address, Metadata={"write": token})["UploadId"]
         }
         length = max(self.part_size, math.ceil(size / _MOST_PARTS))
 

@@ -46,6 +46,8 @@ rgw_frontends = beast endpoint={address}
 rgw_thread_pool_size = 32
 """
 
+KEYS = secrets.token_hex(10).upper(), secrets.token_hex(20)
+"""access key and secret key of the user of every server of this process"""
 _NOT_SENT = "problem getting command descriptions from mon"
 """what `ceph` says if a monitor that is still starting refused it before it could send its command"""
 _ATTEMPTS = 10
@@ -125,7 +127,7 @@ def rados_gateway(folder: Path, address: str | None = None) -> Iterator[S3]:
             with running(["radosgw", "-f", "--name", "client.rgw", *ceph], log) as gateway:
                 endpoint = f"http://{address}"
                 wait_until(lambda: answers(endpoint), gateway, log)
-                s3 = S3(endpoint, secrets.token_hex(10).upper(), secrets.token_hex(20))
+                s3 = S3(endpoint, *KEYS)
                 user = ["--uid", "tests", "--display-name", "tests"]
                 keys = ["--access-key", s3.access_key, "--secret-key", s3.secret_key]
                 call("radosgw-admin", "user", "create", *user, *keys)
