@@ -1,29 +1,19 @@
 """Cells that several tests read: a regression like the paper's, and something quite different."""
 
-import fcntl
-import os
 from collections.abc import Callable
 
 import pytest
 
 from studies.layout import Layout
 from studies.plan import StudyPlan
+from tests.once import once
 from tests.studies.cells import in_folder, make_cells, small_plan
 from tests.studies.deletions import make_deletions, with_deletions
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, plan: StudyPlan, make: Callable[[Layout], Layout]) -> Layout:
-    """Make the cells of a plan; of several processes of one run, one makes them for all. They are not to be changed."""
-    mine = factory.getbasetemp()
-    shared = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / name
-    shared.mkdir(exist_ok=True)
-    layout, done = in_folder(shared, plan), shared / "done"
-    with (shared / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            make(layout)
-            done.touch()
-    return layout
+    """Make the cells of a plan, once in a run. They are not to be changed."""
+    return in_folder(once(factory, name, lambda folder: make(in_folder(folder, plan))), plan)
 
 
 @pytest.fixture(scope="session")
