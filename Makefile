@@ -55,6 +55,7 @@ test: $(STAMP) ## what a change breaks, in five minutes on two cores
 
 test-all: $(STAMP) ## what else needs no server: studies, the handbook's commands, notebooks, pipelines, DVC, fuzzing
 	$(PYTEST) -m slow
+	@$(MAKE) --no-print-directory differential MUTATIONS=2500
 
 NUMERIC := $(addprefix tests/,test_blocks.py training evaluation model/test_joint.py serving/inference) \
   $(patsubst %,tests/deletion/test_%.py,certified exact rounding saliency)
@@ -75,8 +76,9 @@ fuzz: $(STAMP) ## changed files for every parser of files from outside, 60 secon
 	@for name in $$(python -c 'from tests.fuzz.targets import TARGETS; print(*TARGETS)'); do \
 	  (cd build/fuzz && PYTHONPATH=$(CURDIR) python -m tests.fuzz.fuzzer $$name $(or $(SECONDS_EACH),60)) || exit 1; done
 
+MUTATIONS ?= 10000
 differential: $(STAMP) ## 10,000 changed certificates for mbd verify, and for the page's script beside it (needs Node.js)
-	MBD_MUTATIONS=10000 pytest tests/report/test_page_agrees_with_verify.py tests/certificate/test_tampering.py
+	MBD_MUTATIONS=$(MUTATIONS) $(PYTEST) tests/report/test_page_agrees_with_verify.py tests/certificate/test_tampering.py
 
 test-services: $(STAMP) ## tests against real servers (installs them with apt, one with Go, and starts them on loopback)
 	tests/integration/install-servers

@@ -128,6 +128,7 @@ def test_answers_that_never_differ_leave_the_rule_of_three(n: int) -> None:
     assert difference(grouped, grouped, AttacksSettings()).high > 1.7 * found.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.003, 0.01, 0.03, 0.1])
 @pytest.mark.parametrize("n", [60, 300])
 def test_differences_of_rare_answers_are_covered_in_at_least_95_of_100(n: int, share: float) -> None:
@@ -141,6 +142,7 @@ def test_differences_of_rare_answers_are_covered_in_at_least_95_of_100(n: int, s
     assert covered >= 280  # 285 are expected of an exact 95 %
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.01, 0.05])
 def test_differences_of_balanced_accuracies_and_of_areas_are_covered_where_few_rows_differ(share: float) -> None:
     rng, covered = np.random.default_rng(5), {"balanced": 0, "auc": 0}

@@ -74,6 +74,7 @@ def test_a_gate_whose_attacks_are_all_blind_refuses() -> None:
     assert decide(record.model_copy(update={"attacks": (*one_sees, *others)}), "empirical").decision == "passed"
 
 
+@pytest.mark.slow
 def test_a_leak_that_is_called_detectable_is_refused_as_often_as_is_said() -> None:
     """In 100 audits of 300 rows each, of a model that leaks this much, and of one that leaks half of it."""
     (first,) = judge_attacks([finding(0.5, 0.5, before=0.8)], PARAMS)
@@ -103,6 +104,7 @@ def test_without_the_model_before_no_leak_is_called_detectable_that_is_not() -> 
     assert np.mean(refused) > PARAMS.least_power - 0.12  # 3 standard errors of 100 audits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["acc2", "corr"])
 def test_a_loss_that_is_called_detectable_is_refused_as_often_as_is_said(kind: str) -> None:
     """Of a model that answers as the reference does, in 100 audits of 276 rows by one that loses this much."""
@@ -163,6 +165,7 @@ def test_the_more_is_judged_the_surer_a_difference_has_to_be() -> None:
     assert many.low < one.low < one.high < many.high
 
 
+@pytest.mark.slow
 def test_a_model_without_a_leak_is_rarely_refused() -> None:
     """20 measures of pure noise, 60 times, nothing tolerated: Bonferroni promises at most 5 % refusals."""
     strict = AttacksSettings(resamples=200, tolerance=0)

@@ -122,6 +122,7 @@ def test_a_memory_of_rows_by_another_modality_is_no_memory_of_audio(model_worksp
     )
 
 
+@pytest.mark.slow
 def test_noise_covers_chance(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace, resamples=200)
     rng = np.random.default_rng(0)

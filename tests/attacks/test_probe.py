@@ -39,6 +39,7 @@ def test_a_leak_that_no_linear_probe_sees_is_found(model_workspace: Path) -> Non
     assert evidence.value > 0.8
 
 
+@pytest.mark.slow
 def test_intervals_of_noise_cover_chance_in_about_95_of_100(model_workspace: Path) -> None:
     attack_context, rng = context_of(model_workspace, rows=120, resamples=400), np.random.default_rng(0)
     views = [{"layer": rng.standard_normal((120, 5))} for _ in range(200)]

@@ -62,6 +62,7 @@ def test_a_place_that_holds_the_modality_brings_it_back(model_workspace: Path) -
     assert found["R² of audio's own part from 128 rows"] > 0.95
 
 
+@pytest.mark.slow
 def test_noise_covers_chance(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace, resamples=200, relearn_rows=(16, 64))
     rng = np.random.default_rng(0)

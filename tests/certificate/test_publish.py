@@ -73,6 +73,7 @@ def test_a_pointer_never_moves_back(prepared: CertificateAuthority, tmp_path: Pa
     assert pointer == LatestPointer(certificate=sha256_file(prepared.bundle("exact") / CERTIFICATE), index=1)
 
 
+@pytest.mark.slow
 def test_killed_at_every_use_of_the_store_and_run_again(prepared: CertificateAuthority, tmp_path: Path) -> None:
     counting = CountingStore(open_store(f"file://{tmp_path}/counted"))
     publish_into(counting, prepared, "exact")
@@ -84,6 +85,7 @@ def test_killed_at_every_use_of_the_store_and_run_again(prepared: CertificateAut
         one_certificate(opened(), prepared, "exact", tmp_path / f"checked-{operation}-{moment}")
 
 
+@pytest.mark.slow
 def test_killed_at_50_random_points_and_run_again(prepared: CertificateAuthority, tmp_path: Path) -> None:
     killed = killed_at_random(
         POINTS,

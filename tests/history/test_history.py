@@ -150,6 +150,7 @@ def test_a_second_replay_reads_only_new_entries(golden_store: GoldenStore) -> No
     assert (warm.read, warm) == (1, history_of(golden_store))
 
 
+@pytest.mark.slow
 def test_a_warm_replay_grows_over_full_tiles(golden_store: GoldenStore) -> None:
     first = golden_store.certificate()
     golden_store.publish_many(golden_store.revocations(first, 300))
@@ -303,6 +304,7 @@ def test_the_cache_keeps_registrations_and_reinstatements(golden_store: GoldenSt
     assert cached == history_of(golden_store)
 
 
+@pytest.mark.slow
 def test_killed_at_every_use_of_the_store_a_reinstatement_is_logged_once(tmp_path: Path) -> None:
     model = golden("surgery").predicate.model
 

@@ -200,6 +200,7 @@ def test_a_certificate_with_a_date_out_of_bounds_is_refused(golden_store: Golden
     assert (check.outcome, "366 days" in check.reason) == ("failed", True)
 
 
+@pytest.mark.slow
 def test_nothing_becomes_valid_by_losing_or_exchanging_one_object(
     golden_store: GoldenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_statement_whose_writer_was_killed_is_logged_by_the_next_one(golden_st
     assert golden_store.size() == 2
 
 
+@pytest.mark.slow
 def test_killed_anywhere_and_run_again_a_certificate_is_revoked_once(
     golden_store: LifecycleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_more_claims_than_one_checkpoint_takes(tmp_path: Path) -> None:
     assert_whole(place, set(range(100)))
 
 
+@pytest.mark.slow
 def test_the_cost_of_an_append_does_not_grow_with_the_log(tmp_path: Path) -> None:
     costs = {}
     for size in (1, 200, 2000):
@@ -86,6 +87,7 @@ def test_the_cost_of_an_append_does_not_grow_with_the_log(tmp_path: Path) -> Non
     assert costs[2000] <= costs[1] + 4 * math.ceil(math.log(2000, 256))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_at_any_operation_another_one_writes_and_then_it_runs_again(
     three: LogLocation, tmp_path: Path, moment: Moment
@@ -100,6 +102,7 @@ def test_killed_at_any_operation_another_one_writes_and_then_it_runs_again(
     assert operation > 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_at_any_operation_that_fills_a_tile(full_tile_next: LogLocation, tmp_path: Path, moment: Moment) -> None:
     for operation in count(1):

@@ -128,6 +128,7 @@ def _whole(folder: Path) -> None:
     assert not [path.name for path in folder.iterdir() if "partial" in path.name or ".next." in path.name]
 
 
+@pytest.mark.slow
 def test_killed_at_any_write_and_run_again(tmp_path: Path) -> None:
     deaths = 0
     for number in range(1, 20):
