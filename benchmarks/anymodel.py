@@ -145,7 +145,7 @@ def costs(_: str, millions: int) -> dict[str, float]:
     architecture = Architecture(LateFusion, SHAPES, 1, {"hidden": WIDTHS[millions]})
     parts = {"building": seconds(architecture.build)}
     module = architecture.build()
-    parts["probing"] = seconds(lambda: probe(architecture, GONE, draws=6))
+    parts["probing"] = seconds(lambda: probe(architecture, GONE))
     rows, available = example(SHAPES, 32, seed=0)
 
     def losses(network: torch.nn.Module, batch: object) -> torch.Tensor:

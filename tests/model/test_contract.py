@@ -105,7 +105,7 @@ def test_the_source_of_a_factory_has_the_digest_of_its_file() -> None:
     [
         ("no_such_package.module:Factory", "cannot be imported: ModuleNotFoundError"),
         ("mbd.model.examples.late_fusion:Missing", "cannot be imported: AttributeError"),
-        ("mbd.model.probing:DRAWS", "is a int, which cannot be called"),
+        ("mbd.model.probing:PATIENCE", "is a int, which cannot be called"),
     ],
 )
 def test_a_factory_that_cannot_be_imported_is_named(path: str, message: str) -> None:

@@ -12,14 +12,16 @@ from torch import Tensor, nn
 from mbd.deletion.cut import kept_columns
 from mbd.errors import UsageError
 from mbd.formats.features import Shape
+from mbd.model import probing
 from mbd.model.contract import Architecture
 from mbd.model.examples.crossmodal import CrossModalTransformer
 from mbd.model.examples.late_fusion import LateFusion
 from mbd.model.examples.tensor_fusion import TensorFusion
 from mbd.model.joint import provenance, to_tensor_dict
 from mbd.model.networks import JointNetwork
-from mbd.model.probing import Provenance, probe
+from mbd.model.probing import Provenance, TensorProbe, probe
 from mbd.params.learning import JointSettings
+from tests.foreign_modules import FOREIGN, ForeignModule
 from tests.model.modules import (
     MIXED,
     SEQUENCES,
@@ -87,9 +89,9 @@ def test_columns_of_a_modality_may_be_interleaved() -> None:
 
 def test_dead_entries_of_a_kept_tensor_become_zero() -> None:
     found = probe(SHRINKING["late fusion"], "audio")
-    head = found.tensors["head.weight"]
-    head.alive[0, 3] = False
-    cut = head.cut(np.ones((1, 8), np.float32))
+    kept = found.tensors["head.weight"].kept
+    alive = np.arange(8)[None] != 3
+    cut = TensorProbe(alive, kept).cut(np.ones((1, 8), np.float32))
     assert cut.tolist() == [[1, 1, 1, 0, 1, 1, 1, 1]]
 
 
@@ -147,8 +149,70 @@ def test_probing_finds_what_the_record_of_a_joint_model_says() -> None:
 
 
 def test_probing_twice_finds_the_same() -> None:
-    first, second = (probe(SHRINKING["recurrent"], "video", draws=4) for _ in range(2))
+    first = probe(SHRINKING["recurrent"], "video")
+    probing._probe.cache_clear()
+    second = probe(SHRINKING["recurrent"], "video")
+    assert second is not first
     assert all(np.array_equal(part.alive, second.tensors[name].alive) for name, part in first.tensors.items())
+
+
+def foreign(name: str, *, named: bool = True) -> Architecture:
+    """A published-style module of fixed shape, with the branches of audio named or not."""
+    module: ForeignModule = FOREIGN[name]
+    return Architecture(module.factory, module.shapes, 1, branches={"audio": module.branches} if named else {})
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_no_modality_uses_is_listed_and_left_as_it_is(name: str) -> None:
+    found = probe(foreign(name), "audio")
+    whole = {tensor for tensor, number in found.unused.items() if number == found.tensors[tensor].alive.size}
+    assert whole == {tensor for tensor in found.tensors if tensor.startswith(FOREIGN[name].unused)} - {""}
+    assert all(found.tensors[tensor].alive.all() for tensor in whole)
+
+
+def test_padding_and_positions_beyond_the_longest_row_are_unused_and_every_word_is_alive() -> None:
+    found = probe(foreign("gated shift"), "audio")
+    assert found.unused["words.weight"] == 8  # one row of 30
+    assert found.unused["positions.weight"] == 18 * 8  # of 24 positions for 6 words
+    assert found.tensors["words.weight"].alive.all()
+    without_words = probe(foreign("gated shift", named=False), "text")
+    assert not without_words.tensors["words.weight"].alive[1:].any()
+
+
+def test_products_of_rectified_codes_are_all_alive_and_go_with_the_branch() -> None:
+    assert not dead_entries(probe(foreign("tensor fusion", named=False), "audio"))
+    code, hidden = 4, 8
+    fusion = probe(foreign("tensor fusion"), "audio").tensors["fusion.weight"]
+    assert (~fusion.alive).sum() == hidden * (code + 1) * code * (code + 1)  # all but those of audio's constant
+
+
+def test_a_buffer_that_counts_is_not_filled_from_the_data() -> None:
+    found = probe(foreign("shared trunk"), "audio")
+    assert "batches" not in found.filled
+    assert "norms.text.running_mean" in found.filled
+
+
+def test_the_unused_part_of_a_branch_goes_with_it() -> None:
+    class WithPooler(LateFusion):
+        """Of fixed shape; each encoder has a layer that nothing calls."""
+
+        def __init__(self, modalities: Mapping[str, Shape], outputs: int) -> None:
+            del modalities
+            super().__init__(VECTORS, outputs)
+            for encoder in self.encoders.values():
+                encoder.add_module("pooler", nn.ModuleDict({"dense": nn.Linear(2, 2)}))
+
+    class Fixed(WithPooler):
+        def forward(self, features: Tensors, available: Tensors) -> Tensor:
+            codes = [encoder[0](features[m]) for m, encoder in self.encoders.items()]  # type: ignore[index]
+            masked = [code * available[m][:, None] for m, code in zip(self.encoders, codes, strict=True)]
+            scores: Tensor = self.head(torch.stack(masked).sum(0))
+            return scores
+
+    found = probe(Architecture(Fixed, VECTORS, 1), "audio")
+    assert found.tensors["encoders.audio.pooler.dense.weight"].dead
+    assert found.tensors["encoders.text.pooler.dense.weight"].alive.all()
+    assert "encoders.text.pooler.dense.weight" in found.unused
 
 
 class Positional(nn.Module):

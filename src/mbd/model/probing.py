@@ -1,29 +1,39 @@
 """Provenance by probing: which entries of a module's state matter when a modality m* is absent.
 
-With random weights, random rows and random cotangents, m* absent in every row, the gradient by every entry is taken.
-An entry whose gradient is zero in all draws is *dead*: it exists for m* alone. All others are *alive*. No layer is
-known by its name or type, so the cut is right for any module that follows :mod:`mbd.model.contract`:
+With random weights, random rows and random cotangents the gradient by every entry is taken, draw after draw, until
+nothing new has had one for :data:`PATIENCE` draws. That is done with m* absent in every row, and with m* fed:
+
+    alive     has a gradient with m* absent
+    m*'s own  has one with m* fed, and none without: this is what a cut removes, or sets to zero
+    unused    has none at all: padding rows, counters, heads and poolers that nothing calls. It is left as it is and
+              listed, unless all that is in use around it (in its tensor, or the submodule of it) is m*'s own
+
+No layer is known by its name or type, so the cut is right for any module that follows :mod:`mbd.model.contract`:
 
 - a factory that builds for fewer modalities: the alive positions along each axis must be as many as the smaller model
   has, tensor by tensor. The cut keeps these positions (in tensor fusion they are interleaved);
-- a factory of fixed shape: dead entries become zero.
+- a factory of fixed shape: what is m*'s own becomes zero.
 
+What is alive must not be missed, so :mod:`mbd.model.standins` replaces functions whose gradient is zero in places.
 Probed are the outputs, what `reconstruct` returns for the retained modalities, and `loss`, where there are such. A
 weight under a parametrisation (weight norm, spectral norm) is probed and cut as the tensor that it stands for.
 Statistics of BatchNorm take part like weights. Before that, modules are refused to which none of this applies: with
 random outputs or hidden state in evaluation mode, and those whose rows without m* still move with it.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import ceil, prod
-from typing import Any
+from itertools import count
+from math import prod
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
 
 from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
@@ -38,10 +48,12 @@ from mbd.model.contract import (
     owned_by,
     seeded,
 )
+from mbd.model.standins import StandIns
 from mbd.randomness import stream, stream_seed
 from mbd.tensors import Array
 
-DRAWS = 24
+PATIENCE = 8
+"""draws without anything new that end a probe: two of each kind (full or shorter lengths, all modalities or fewer)"""
 _ROWS = 5
 _SEED = 0
 _KEY = "model.backbone"
@@ -50,16 +62,16 @@ _SAME = 1e-4  # difference of two float32 computations of one number, relative t
 
 @dataclass(frozen=True)
 class TensorProbe:
-    """One tensor of the state: what of it is alive without m*, and what the cut keeps of it."""
+    """One tensor of the state: what of it is m*'s own, and what the cut keeps of it."""
 
     alive: Array
-    """for each entry, whether it is alive"""
+    """for each entry, whether it stays as it is; False: it is m*'s own"""
     kept: tuple[Array, ...] | None
     """positions along each axis that the cut keeps; None: the whole tensor goes"""
 
     @property
     def dead(self) -> bool:
-        """Whether no entry is alive."""
+        """Whether every entry is m*'s own."""
         return not bool(self.alive.any())
 
     def cut(self, tensor: Array) -> Array:
@@ -85,6 +97,8 @@ class Provenance:
     """whether the cut module computes what the full one computes without m*"""
     only_inputs: bool
     """whether nothing is dead but what multiplies zeros: the rest of m*'s layers is still in use"""
+    unused: Mapping[str, int] = field(default_factory=dict)
+    """for each tensor, how many entries no modality uses: the cut leaves them as they are"""
 
     def cut(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Return the state without m*, from the state with it (parametrised weights under their own name)."""
@@ -95,7 +109,7 @@ class Provenance:
         }
 
 
-def probe(architecture: Architecture, modality: str, *, draws: int = DRAWS) -> Provenance:
+def probe(architecture: Architecture, modality: str) -> Provenance:
     """Find out what of a module exists for `modality` alone; what was found last is remembered.
 
     Raises:
@@ -103,7 +117,7 @@ def probe(architecture: Architecture, modality: str, *, draws: int = DRAWS) -> P
             alive; the error names the tensor.
 
     """
-    return _probe(_Question(architecture, modality, draws))
+    return _probe(_Question(architecture, modality))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +125,7 @@ class _Question:
     """Equal to another one if the same is asked of the same factory; the order of modalities counts."""
 
     architecture: Architecture
-    modality: str
-    draws: int
+    modality: str | None
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -122,28 +135,72 @@ class _Question:
         return same and repr(other) == repr(self)
 
 
-@lru_cache(maxsize=8)  # a byte for each weight of the model
+@lru_cache(maxsize=8)  # at most a byte for each weight of the model; nothing for tensors that are all alive or all dead
 def _probe(asked: _Question) -> Provenance:
-    architecture, modality, draws = asked.architecture, asked.modality, asked.draws
+    architecture, modality = asked.architecture, str(asked.modality)
     module = architecture.build()
     refuse_unsuitable(architecture, module, modality)
-    filled = _filled(architecture)
+    filled = _filled(architecture, module)
     materialise(module)
-    alive = _alive(architecture, module, modality, draws)
+    living = _Probe(architecture, module, modality, "absent").living()
+    alive, unused = _left(living, _heard(_Question(architecture, None)), owned_by(module, modality))
     without = architecture.without((modality,))
     if without is architecture:
         tensors = {name: TensorProbe(a, tuple(np.arange(n) for n in a.shape)) for name, a in alive.items()}
-        at_inputs = _alive(architecture, module, modality, draws, present=True)
-        only_inputs = all(np.array_equal(at_inputs[name], a) for name, a in alive.items())
-        return Provenance(modality, False, tensors, filled, True, only_inputs)
+        at_inputs = _Probe(architecture, module, modality, "zeros").living()
+        only_inputs = all(np.array_equal(at_inputs[name], a) for name, a in living.items())
+        return Provenance(modality, False, tensors, filled, True, only_inputs, unused)
     smaller = materialise(without.build())
     shapes = {name: tuple(t.shape) for name, t in _floating_state(smaller).items()}
-    tensors = {name: TensorProbe(a, _kept(name, a, shapes.get(name), architecture)) for name, a in alive.items()}
+    kept = {name: _kept(name, a, shapes.get(name), architecture) for name, a in living.items()}
+    tensors = {name: TensorProbe(a, kept[name]) for name, a in alive.items()}
     if extra := sorted(set(shapes) - set(alive)):
         raise _disagreement(architecture, extra[0], "the full model has no such tensor")
-    found = Provenance(modality, True, tensors, filled, True, False)
-    same = _same_function(architecture, module, smaller, found)
-    return Provenance(modality, True, tensors, filled, same, False)
+    unused = {name: number for name, number in unused.items() if kept[name] is not None}
+    found = Provenance(modality, True, tensors, filled, True, False, unused)
+    return replace(found, same_function=_same_function(architecture, module, smaller, found))
+
+
+@lru_cache(maxsize=1)
+def _heard(asked: _Question) -> dict[str, Array]:
+    """Return for each entry of the state whether any modality uses it; the same for all modalities to delete."""
+    return _Probe(asked.architecture, materialise(asked.architecture.build()), None, "fed").living()
+
+
+def _left(
+    living: Mapping[str, Array], heard: Mapping[str, Array], owned: Collection[str]
+) -> tuple[dict[str, Array], dict[str, int]]:
+    """Return which entries a cut leaves as they are, and how many of them no modality uses, by tensor.
+
+    An unused entry goes where all goes that is in use around it: in its tensor, or else in the submodule of that, or
+    in the one around it.
+    """
+    used, alive = (dict.fromkeys([""], 0) for _ in range(2))
+    for name, a in living.items():
+        for scope in _scopes(name):
+            used[scope] = used.get(scope, 0) + int((a | heard[name]).sum())
+            alive[scope] = alive.get(scope, 0) + int(a.sum())
+    left, unused = {}, {}
+    for name, a in living.items():
+        innermost = next((scope for scope in _scopes(name) if used[scope]), "")
+        if name.startswith(tuple(f"{part}." for part in owned)) or (innermost and not alive[innermost]):
+            left[name] = _compact(np.zeros(a.shape, bool))
+            continue
+        left[name] = _compact(a | ~heard[name])
+        if idle := int((~a & ~heard[name]).sum()):
+            unused[name] = idle
+    return left, unused
+
+
+def _scopes(name: str) -> list[str]:
+    """Return a tensor and the submodules around it, from the inside: `a.b.weight`, `a.b`, `a`, and all of it."""
+    parts = name.split(".")
+    return [*reversed([".".join(parts[:end]) for end in range(1, len(parts) + 1)]), ""]
+
+
+def _compact(bits: Array) -> Array:
+    """Return the same bits, as a view of a single one if all are equal."""
+    return np.broadcast_to(bits.flat[0], bits.shape) if bits.size and (bits.all() or not bits.any()) else bits
 
 
 def refuse_unsuitable(architecture: Architecture, module: nn.Module, modality: str) -> None:
@@ -203,76 +260,126 @@ def _floating_state(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in stored.items() if tensor.is_floating_point()}
 
 
-def _filled(architecture: Architecture) -> tuple[str, ...]:
-    """Return the buffers that change when the module runs in training mode."""
-    module = architecture.build()
-    buffers = {name for name, _ in module.named_buffers()} & set(_floating_state(module))
-    before = {name: module.get_buffer(name).clone() for name in buffers}
-    with seeded(_SEED, "filled"), torch.no_grad():
-        module.train()(*example(architecture.modalities, _ROWS, seed=_SEED))
-    return tuple(sorted(name for name, old in before.items() if not torch.equal(old, module.get_buffer(name))))
+def _filled(architecture: Architecture, module: nn.Module) -> tuple[str, ...]:
+    """Return the buffers that training fills from the data; one that only counts is none of them."""
+    buffers = {name: tensor for name, tensor in module.named_buffers() if name in _floating_state(module)}
+    before = {name: tensor.clone() for name, tensor in buffers.items()}
+    modes = [(part, part.training) for part in module.modules()]
+    after = []
+    for draw in range(2):
+        with seeded(_SEED, "filled"), torch.no_grad():
+            module.train()(*example(architecture.modalities, _ROWS, seed=_SEED, draw=draw))
+            after.append({name: module.get_buffer(name).clone() for name in buffers})
+            for name, old in before.items():
+                module.get_buffer(name).copy_(old)
+    for part, mode in modes:
+        part.training = mode
+    return tuple(sorted(name for name in buffers if not torch.equal(after[0][name], after[1][name])))
 
 
-def _alive(
-    architecture: Architecture, module: nn.Module, modality: str, draws: int, *, present: bool = False
-) -> dict[str, Array]:
-    """Return for each entry of the state whether it is alive; with `present`, m* is zeros but said to be there."""
-    state = _floating_state(module)
-    found = {name: torch.zeros(tensor.shape, dtype=torch.bool) for name, tensor in state.items()}
-    own = tuple(f"{name}." for name in owned_by(module, modality))
-    rows = _rows_needed(architecture, draws)
-    with evaluating(module), _differentiable(module), torch.enable_grad():
-        for draw in range(draws):
-            randomise(module, draw)
-            value = torch.stack(list(_values(architecture, module, modality, rows, draw, present=present))).sum()
-            gradients = torch.autograd.grad(value, list(state.values()), allow_unused=True)
-            for name, gradient in zip(state, gradients, strict=True):
-                if gradient is not None:
-                    found[name] |= gradient != 0
-    return {name: np.zeros(tuple(a.shape), bool) if name.startswith(own) else a.numpy() for name, a in found.items()}
+@dataclass(frozen=True)
+class _Probe:
+    """A module with m* absent, or zeros that are said to be there, or fed."""
+
+    architecture: Architecture
+    module: nn.Module
+    modality: str | None
+    how: Literal["absent", "zeros", "fed"]
+
+    def living(self) -> dict[str, Array]:
+        """Return for each entry of the state whether it has a gradient."""
+        state = _floating_state(self.module)
+        tensors = {id(tensor): tensor for tensor in state.values()}
+        living = {key: torch.zeros(tensor.shape, dtype=torch.bool) for key, tensor in tensors.items()}
+        new = 0
+
+        def note(tensor: Tensor) -> None:
+            nonlocal new
+            known, gradient = living[id(tensor)], tensor.grad
+            tensor.grad = None  # one at a time: all together would be as large as the weights
+            if gradient is not None:
+                new -= int(known.sum())
+                known |= gradient != 0
+                new += int(known.sum())
+
+        with evaluating(self.module), _differentiable(self.module), torch.enable_grad():
+            handles = [_after_gradient(tensor, note) for tensor in tensors.values()]
+            quiet = 0
+            for draw in count():
+                randomise(self.module, draw)
+                value, new = self._value(draw), 0
+                if value.requires_grad:
+                    value.backward()  # type: ignore[no-untyped-call]
+                quiet = 0 if new else quiet + 1
+                for key, tensor in tensors.items():
+                    tensor.requires_grad_(not bool(living[key].all()))  # what is all alive needs no gradient any more
+                if quiet == PATIENCE or not any(tensor.requires_grad for tensor in tensors.values()):
+                    break
+            for handle in handles:
+                handle.remove()
+        return {name: _compact(living[id(tensor)].numpy()) for name, tensor in state.items()}
+
+    def _value(self, draw: int) -> Tensor:
+        """Return the product of all that the module computes with random cotangents."""
+        vocabularies = [shape.vocabulary for shape in self.architecture.modalities.values() if shape.vocabulary]
+        with StandIns(vocabularies, _generator("stand-ins", draw)):
+            value = torch.stack(list(self._products(draw))).sum()
+        return value if bool(torch.isfinite(value)) else torch.stack(list(self._products(draw))).sum()
+
+    def _products(self, draw: int) -> Iterator[Tensor]:
+        (features, available), cotangents = self._rows(draw), _generator("cotangents", draw)
+
+        def product(value: Tensor) -> Tensor:
+            return (value * torch.randn(value.shape, generator=cotangents)).sum()
+
+        with silenced(self.module, self._silent()):
+            output = self.module(features, available)
+            yield product(output)
+            if reconstruct := own_method(self.module, "reconstruct"):
+                made: Mapping[str, Tensor] = reconstruct(features, available)
+                yield from (product(x) for m, x in made.items() if m != self.modality)
+            if loss := own_method(self.module, "loss"):
+                labels = stream(_SEED, "labels", str(draw)).integers(self.architecture.outputs, size=_ROWS)
+                yield product(loss(output, torch.from_numpy(labels), features, available))
+
+    def _silent(self) -> Collection[str]:
+        """Return what exists for m* alone and runs when it is absent (generators)."""
+        return () if self.modality is None else owned_by(self.module, self.modality)
+
+    def _rows(self, draw: int) -> tuple[Features, Available]:
+        """Return rows of four kinds in turn: of full length or not, with all retained modalities or not."""
+        shapes = self.architecture.modalities
+        features, available = example(shapes, _ROWS, seed=_SEED, draw=draw)
+        if draw % 2 == 0:
+            features |= {lengths_of(m): torch.full((_ROWS,), s.size[0]) for m, s in shapes.items() if s.has_lengths}
+        others = [m for m in shapes if m != self.modality]
+        if draw % 4 > 1 and len(others) > 1:
+            for position, m in enumerate(others):
+                available[m] = torch.arange(_ROWS) % len(others) != position
+        if self.modality is not None and self.how != "fed":
+            features[self.modality] = torch.zeros_like(features[self.modality])
+            available[self.modality] = torch.full((_ROWS,), self.how == "zeros")
+        return features, available
 
 
-def _rows_needed(architecture: Architecture, draws: int) -> int:
-    """Return the number of rows with which all draws together go through every vocabulary."""
-    needed = [ceil((s.vocabulary or 0) / s.size[0] / draws) for s in architecture.modalities.values()]
-    return max(_ROWS, *needed)
+def _after_gradient(tensor: Tensor, note: Callable[[Tensor], None]) -> RemovableHandle:
+    handle: RemovableHandle = tensor.register_post_accumulate_grad_hook(note)  # type: ignore[no-untyped-call]
+    return handle
 
 
-def _values(
-    architecture: Architecture, module: nn.Module, modality: str, rows: int, draw: int, *, present: bool
-) -> Iterator[Tensor]:
-    """Yield the product of all that the module computes in one draw without m* with random cotangents."""
-    shapes = architecture.modalities
-    features, available = example(shapes, rows, seed=_SEED, draw=draw)
-    features |= {name: torch.zeros_like(x) for name, x in features.items() if name == modality}
-    if draw % 2:  # in every second draw single rows lack a retained modality too
-        others = [m for m in shapes if m != modality]
-        for position, m in enumerate(others if len(others) > 1 else ()):
-            available[m] = torch.arange(rows) % len(others) != position
-    available[modality] = torch.full((rows,), present)
-    cotangents = torch.Generator().manual_seed(stream_seed(_SEED, "cotangents", str(draw)) % 2**63)
-
-    def product(value: Tensor) -> Tensor:
-        return (value * torch.randn(value.shape, generator=cotangents)).sum()
-
-    with _silenced(module, modality):
-        output = module(features, available)
-        yield product(output)
-        if reconstruct := own_method(module, "reconstruct"):
-            made: Mapping[str, Tensor] = reconstruct(features, available)
-            yield from (product(x) for m, x in made.items() if m != modality)
-        if loss := own_method(module, "loss"):
-            labels = stream(_SEED, "labels", str(draw)).integers(architecture.outputs, size=rows)
-            yield product(loss(output, torch.from_numpy(labels), features, available))
+def _generator(name: str, draw: int) -> torch.Generator:
+    return torch.Generator().manual_seed(stream_seed(_SEED, name, str(draw)) % 2**63)
 
 
 def randomise(module: nn.Module, draw: int) -> None:
-    """Replace every weight and every statistic of a module by a random value."""
-    generator = torch.Generator().manual_seed(stream_seed(_SEED, "weights", str(draw)) % 2**63)
+    """Replace every weight and every statistic of a module by a random value, in every third draw by smaller ones."""
+    generator = _generator("weights", draw)
+    spread = 0.5 if draw % 3 == 2 else 1.0  # where nothing saturates
     with torch.no_grad():
         for parameter in module.parameters():
             fan_in = prod(parameter.shape[1:]) if parameter.ndim > 1 else 1
-            parameter.normal_(0, fan_in**-0.5, generator=generator)
+            largest = spread * (3 / fan_in) ** 0.5
+            parameter.uniform_(-largest, largest, generator=generator)
         for part in module.modules():
             if isinstance(part, _NormBase) and part.running_mean is not None and part.running_var is not None:
                 part.running_mean.normal_(generator=generator)
@@ -315,20 +422,23 @@ def _with_statistics(part: _NormBase) -> Any:  # noqa: ANN401 -- a bound forward
     return forward
 
 
-class _silenced:  # noqa: N801 -- a context manager
-    """Within: submodules that exist for m* alone, and run when it is absent (generators), return zeros."""
+class silenced:  # noqa: N801 -- a context manager
+    """Within: these submodules, and all in them, return zeros."""
 
-    def __init__(self, module: nn.Module, modality: str) -> None:
-        names = tuple(owned_by(module, modality))
+    def __init__(self, module: nn.Module, names: Collection[str]) -> None:
         prefixes = tuple(f"{name}." for name in names)
         self._parts = [p for name, p in module.named_modules() if name in names or name.startswith(prefixes)]
 
     def __enter__(self) -> None:
-        self._handles = [part.register_forward_hook(lambda _, __, output: output * 0) for part in self._parts]
+        self._handles = [part.register_forward_hook(_to_zeros) for part in self._parts]
 
     def __exit__(self, *_: object) -> None:
         for handle in self._handles:
             handle.remove()
+
+
+def _to_zeros(_: nn.Module, __: object, output: object) -> object:
+    return pytree.tree_map_only(Tensor, lambda tensor: tensor * 0, output)
 
 
 def _kept(
@@ -375,5 +485,10 @@ def _same_function(architecture: Architecture, module: nn.Module, smaller: nn.Mo
             tensor.copy_(torch.from_numpy(cut[name]))
     retained = {m: s for m, s in architecture.modalities.items() if m != provenance.modality}
     features, available = example(retained, _ROWS, seed=_SEED)
-    with evaluating(module), evaluating(smaller), torch.no_grad(), _silenced(module, provenance.modality):
+    with (
+        evaluating(module),
+        evaluating(smaller),
+        torch.no_grad(),
+        silenced(module, owned_by(module, provenance.modality)),
+    ):
         return _equal(module(features, available), smaller(features, available))
