@@ -57,7 +57,7 @@ ONLY_HERE = {
     "torch": {"model", "training", "features/media", "deletion", "doctor", "attacks", "evaluation"},
     "transformers": {"features/media", "model/examples/two_towers.py"},
     "h5py": {"features/sequences.py"},
-    "boto3": {"storage", "shredding/kms.py", "doctor"},
+    "boto3": {"storage", "shredding/kms.py"},
     "mlflow": {"storage/mlflow.py"},
     "fastapi": {"serving"},
     "uvicorn": {"serving"},

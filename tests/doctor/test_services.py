@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mbd.doctor.finding import CheckState, DoctorFinding
-from mbd.doctor.services import keys, kubeflow, pushgateway, store
+from mbd.doctor.services import check_keys, check_kubeflow, check_pushgateway, check_store
 from mbd.params.certificate import CertificateSettings
 from mbd.params.operations import StoreSettings
 from mbd.trust.keys import make_keys
@@ -28,13 +28,13 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def _bucket(endpoint: str, seconds: float = 10) -> DoctorFinding:
-    (finding,) = store(StoreSettings(url="s3://data/prefix", endpoint=endpoint, timeout_seconds=seconds))
+    (finding,) = check_store(StoreSettings(url="s3://data/prefix", endpoint=endpoint, timeout_seconds=seconds))
     assert "s3cret" not in repr(finding)
     return finding
 
 
 def test_a_folder_that_can_be_written_to_is_ok_and_stays_as_it_was(tmp_path: Path) -> None:
-    (finding,) = store(StoreSettings(url=f"file://{tmp_path}/a/b"))
+    (finding,) = check_store(StoreSettings(url=f"file://{tmp_path}/a/b"))
     assert finding.state is CheckState.OK
     assert "not made yet" in finding.found
     assert not list(tmp_path.iterdir())
@@ -43,29 +43,22 @@ def test_a_folder_that_can_be_written_to_is_ok_and_stays_as_it_was(tmp_path: Pat
 @pytest.mark.parametrize("place", ["/proc/nothing/store", "{tmp_path}/file/store"])
 def test_a_folder_that_cannot_be_written_to_is_a_failure(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    (finding,) = store(StoreSettings(url=f"file://{place.format(tmp_path=tmp_path)}"))
+    (finding,) = check_store(StoreSettings(url=f"file://{place.format(tmp_path=tmp_path)}"))
     assert finding.state is CheckState.FAILED
     assert "store.url" in (finding.to_do or "")
 
 
 @pytest.mark.parametrize(
-    ("answers", "state", "found", "to_do"),
+    ("answer", "state", "found", "to_do"),
     [
-        ({"HEAD /data": (200, b"")}, CheckState.OK, "can be reached with the credentials", ""),
-        ({"HEAD /data": (404, b"")}, CheckState.FAILED, "404", "make the bucket"),
-        (
-            {"HEAD /data": (403, b""), "GET /data": (403, REFUSAL)},
-            CheckState.FAILED,
-            "SignatureDoesNotMatch",
-            "AWS_SECRET",
-        ),
-        ({"HEAD /data": (500, b"")}, CheckState.FAILED, "500", "store."),
+        ((200, b"<ListBucketResult/>"), CheckState.OK, "can be listed with the credentials", ""),
+        ((404, b"<Error><Code>NoSuchBucket</Code></Error>"), CheckState.FAILED, "does not exist", "create the bucket"),
+        ((403, REFUSAL), CheckState.FAILED, "SignatureDoesNotMatch", "AWS_SECRET"),
+        ((500, b""), CheckState.FAILED, "500", "operator of the store"),
     ],
 )
-def test_a_bucket_in_each_state(
-    answers: dict[str, tuple[int, bytes]], state: CheckState, found: str, to_do: str
-) -> None:
-    with http_server(answers) as endpoint:
+def test_a_bucket_in_each_state(answer: tuple[int, bytes], state: CheckState, found: str, to_do: str) -> None:
+    with http_server({"GET /data": answer}) as endpoint:
         finding = _bucket(endpoint)
     assert finding.state is state
     assert found in finding.found
@@ -81,6 +74,8 @@ def test_a_bucket_needs_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bucket_needs_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("s3", "s3_client", "s3_objects"):
+        monkeypatch.delitem(sys.modules, f"mbd.storage.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "boto3", None)
     finding = _bucket("http://127.0.0.1:9")
     assert finding.state is CheckState.FAILED
@@ -97,7 +92,7 @@ def test_an_endpoint_that_refuses_or_hangs_is_a_failure() -> None:
         assert time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize("check", [pushgateway, kubeflow])
+@pytest.mark.parametrize("check", [check_pushgateway, check_kubeflow])
 def test_what_is_not_set_is_not_configured(check: Callable[[str | None], Iterator[DoctorFinding]]) -> None:
     (finding,) = check(None)
     assert finding.state is CheckState.NOT_CONFIGURED
@@ -114,7 +109,7 @@ def test_what_is_not_set_is_not_configured(check: Callable[[str | None], Iterato
 )
 def test_a_pushgateway_in_each_state(answer: tuple[int, bytes], state: CheckState, found: str) -> None:
     with http_server({"GET /-/ready": answer}) as url:
-        (finding,) = pushgateway(f"{url}/")
+        (finding,) = check_pushgateway(f"{url}/")
     assert finding.state is state
     assert found in finding.found
 
@@ -132,7 +127,7 @@ def test_a_pushgateway_in_each_state(answer: tuple[int, bytes], state: CheckStat
 )
 def test_a_kubeflow_host_in_each_state(answer: tuple[int, bytes], state: CheckState, found: str) -> None:
     with http_server({"GET /pipeline/apis/v2beta1/healthz": answer}) as url:
-        (finding,) = kubeflow(f"{url}/pipeline")
+        (finding,) = check_kubeflow(f"{url}/pipeline")
     assert finding.state is state
     assert found in finding.found
 
@@ -140,14 +135,14 @@ def test_a_kubeflow_host_in_each_state(answer: tuple[int, bytes], state: CheckSt
 def test_a_host_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mbd.doctor.services.ANSWER_SECONDS", 0.3)
     with silent_server() as silent:
-        (finding,) = kubeflow(silent)
+        (finding,) = check_kubeflow(silent)
     assert finding.state is CheckState.FAILED
     assert "no answer in time" in finding.found
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "gateway:9091", "http://127.0.0.1:9"])
 def test_an_address_without_a_server_is_a_failure(url: str) -> None:
-    (finding,) = pushgateway(url)
+    (finding,) = check_pushgateway(url)
     assert finding.state is CheckState.FAILED
     assert "monitoring.pushgateway" in (finding.to_do or "")
 
@@ -159,11 +154,11 @@ def test_keys_are_found_and_a_missing_one_is_named(tmp_path: Path) -> None:
         signers=(f"file:{tmp_path}/signer.pem",),
         log_signer=f"file:{tmp_path}/log.pem",
     )
-    (found,) = keys(settings)
+    (found,) = check_keys(settings)
     assert (found.state, "2 keys in files" in found.found) == (CheckState.OK, True)
     (tmp_path / "log.pem").unlink()
-    (missing,) = keys(settings)
+    (missing,) = check_keys(settings)
     assert missing.state == CheckState.FAILED
     assert "log.pem" in missing.found
-    (none,) = keys(CertificateSettings(trust=str(tmp_path / "other.json")))
+    (none,) = check_keys(CertificateSettings(trust=str(tmp_path / "other.json")))
     assert none.state == CheckState.NOT_CONFIGURED

@@ -64,7 +64,7 @@ def test_a_missing_bucket_fails_for_store_and_remote(s3: S3, tmp_path: Path) -> 
     assert code == 1
     for name in ("store", "DVC remote data"):
         assert checks[name]["state"] == "failed"
-        assert "make the bucket" in checks[name]["to_do"]
+        assert "create the bucket" in checks[name]["to_do"]
 
 
 def test_prometheus_is_not_taken_for_its_gateway(prometheus: Prometheus, tmp_path: Path) -> None:

@@ -1,41 +1,44 @@
 """`mbd doctor`: what works here, what does not, and what to do about it.
 
-- :mod:`mbd.doctor.installation`: Python, packages, git, disk space
-- :mod:`mbd.doctor.device`: processor and GPU as torch sees them
-- :mod:`mbd.doctor.dvc_remotes`: the DVC repository of this folder and its remotes
-- :mod:`mbd.doctor.services`: store, keys, Pushgateway, Kubeflow host, as the parameters name them
+- :mod:`mbd.doctor.installation`: Python, packages, git, disk space, processor and GPU
+- :mod:`mbd.doctor.services`: DVC remotes, store, keys, Pushgateway, Kubeflow host, as the parameters name them
 """
 
-from mbd.doctor import installation, services
-from mbd.doctor.finding import (
-    ANSWER_SECONDS,
-    LOADING_SECONDS,
-    CheckState,
-    DoctorCheck,
-    DoctorFinding,
-    ask_child,
-    run_checks,
-)
-from mbd.params import Params
+from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["CheckState", "DoctorFinding", "diagnose"]
+from mbd.doctor import installation, services
+from mbd.doctor.finding import CheckState, DoctorFinding
+from mbd.params import Params
+from mbd.urls import without_credentials
+
+__all__ = ["CheckState", "DoctorFinding", "diagnose", "run_checks"]
 
 
 def diagnose(params: Params) -> list[DoctorFinding]:
-    """Check everything; takes a few seconds even where hosts do not answer."""
+    """Check everything, one after another; hosts that do not answer take a few seconds each."""
     return run_checks(
         {
-            "python": DoctorCheck(installation.python),
-            "packages": DoctorCheck(installation.packages),
-            "git": DoctorCheck(installation.git_repository),
-            "disk": DoctorCheck(installation.disk),
-            "device": DoctorCheck(lambda: ask_child("mbd.doctor.device", params.training.device), LOADING_SECONDS + 1),
-            "DVC": DoctorCheck(lambda: ask_child("mbd.doctor.dvc_remotes"), LOADING_SECONDS + 1),
-            "store": DoctorCheck(
-                lambda: services.store(params.store), 3 * ANSWER_SECONDS
-            ),  # it connects, asks, and asks why
-            "keys": DoctorCheck(lambda: services.keys(params.certificate)),
-            "Pushgateway": DoctorCheck(lambda: services.pushgateway(params.monitoring.pushgateway)),
-            "Kubeflow": DoctorCheck(lambda: services.kubeflow(params.platform.kubeflow_host)),
+            "python": installation.check_python,
+            "packages": installation.check_packages,
+            "git": installation.check_git,
+            "disk": installation.check_disk,
+            "device": lambda: installation.check_device(params.training.device),
+            "DVC": services.check_dvc,
+            "store": lambda: services.check_store(params.store),
+            "keys": lambda: services.check_keys(params.certificate),
+            "Pushgateway": lambda: services.check_pushgateway(params.monitoring.pushgateway),
+            "Kubeflow": lambda: services.check_kubeflow(params.platform.kubeflow_host),
         }
     )
+
+
+def run_checks(checks: Mapping[str, Callable[[], Iterable[DoctorFinding]]]) -> list[DoctorFinding]:
+    """Return the findings of all checks; one that breaks is a finding, not the end of the others."""
+    findings: list[DoctorFinding] = []
+    for name, check in checks.items():
+        try:
+            findings += check()
+        except Exception as error:
+            reason = without_credentials(f"{type(error).__name__}: {error}")
+            findings.append(DoctorFinding(name, CheckState.FAILED, reason, "the check itself broke; please report it"))
+    return findings

@@ -1,4 +1,4 @@
-"""The machine and what is installed on it."""
+"""The machine and what is installed on it: checks, and the bill of materials."""
 
 import platform
 import re
@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from mbd import __version__
 from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
-from mbd.errors import MbdError
+from mbd.errors import MbdError, MissingExtraError
 from mbd.git import git
 
 DISTRIBUTION = "missing-by-design"
@@ -30,42 +30,37 @@ _LEAST_FREE = 1e9
 _COMFORTABLE_FREE = 5e9
 
 
-def python() -> Iterator[DoctorFinding]:
+def check_python() -> Iterator[DoctorFinding]:
     """Report the Python interpreter."""
     found = f"{platform.python_version()} at {sys.executable}, {platform.platform()}"
     yield DoctorFinding("python", CheckState.OK, found)
 
 
-def packages() -> Iterator[DoctorFinding]:
+def check_packages() -> Iterator[DoctorFinding]:
     """Compare what is installed with what the bare install and each extra need."""
     try:
         needed = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
     except PackageNotFoundError:
-        to_do = "pip install -c constraints.txt -e ."
-        yield DoctorFinding(
-            "packages", CheckState.WARNING, f"{DISTRIBUTION} itself is on the path but not installed", to_do
-        )
+        found = f"{DISTRIBUTION} itself is on the path but not installed"
+        yield DoctorFinding("packages", CheckState.WARNING, found, "pip install -c constraints.txt -e .")
         return
-    bare = [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
-    yield _compare("packages", bare, DISTRIBUTION, missing=CheckState.FAILED)
+    bare = [each for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    yield _compare("packages", bare, CheckState.FAILED, f"pip install -c constraints.txt '{DISTRIBUTION}'")
     for extra, purpose in _EXTRAS.items():
-        of_extra = [one for one in needed if one not in bare and one.marker and one.marker.evaluate({"extra": extra})]
-        target = f"{DISTRIBUTION}[{extra}]"
-        yield _compare(f"extra {extra}", of_extra, target, missing=CheckState.NOT_CONFIGURED, purpose=purpose)
+        added = [each for each in needed if each not in bare and each.marker and each.marker.evaluate({"extra": extra})]
+        to_do = f"pip install -c constraints.txt '{DISTRIBUTION}[{extra}]' (for {purpose})"
+        yield _compare(f"extra {extra}", added, CheckState.NOT_CONFIGURED, to_do)
 
 
-def _compare(
-    name: str, needed: list[Requirement], target: str, *, missing: CheckState, purpose: str | None = None
-) -> DoctorFinding:
-    to_do = f"pip install -c constraints.txt '{target}'" + (f" (for {purpose})" if purpose else "")
-    installed = {one.name: _installed(one.name) for one in needed}
+def _compare(name: str, needed: list[Requirement], missing: CheckState, to_do: str) -> DoctorFinding:
+    installed = {each.name: _installed(each.name) for each in needed}
     absent = [package for package, found in installed.items() if found is None]
     if absent:
         return DoctorFinding(name, missing, f"not installed: {', '.join(absent)}", to_do)
     wrong = [
-        f"{one.name} {found} (needed {one.specifier})"
-        for one in needed
-        if (found := installed[one.name]) and not one.specifier.contains(found, prereleases=True)
+        f"{each.name} {found} (needed {each.specifier})"
+        for each in needed
+        if (found := installed[each.name]) and not each.specifier.contains(found, prereleases=True)
     ]
     if wrong:
         return DoctorFinding(name, CheckState.WARNING, f"unsupported versions: {', '.join(wrong)}", to_do)
@@ -79,39 +74,53 @@ def _installed(package: str) -> str | None:
         return None
 
 
-def git_repository() -> Iterator[DoctorFinding]:
+def check_git() -> Iterator[DoctorFinding]:
     """Report the git commit that results here are recorded with."""
     try:
         tool = git("--version", timeout=ANSWER_SECONDS).stdout.strip()
         commit = git("rev-parse", "--short=12", "HEAD", timeout=ANSWER_SECONDS)
         changed = git("status", "--porcelain", timeout=ANSWER_SECONDS)
     except (MbdError, subprocess.TimeoutExpired) as error:
-        yield DoctorFinding(
-            "git", CheckState.WARNING, str(error).splitlines()[0], "install git; revisions cannot be recorded"
-        )
+        to_do = "install git; revisions cannot be recorded"
+        yield DoctorFinding("git", CheckState.WARNING, str(error).splitlines()[0], to_do)
         return
     if commit.returncode != 0:
-        found = f"{tool}, but this folder has no commit"
-        yield DoctorFinding("git", CheckState.WARNING, found, "run from a clone, so that results carry their revision")
+        to_do = "run from a clone, so that results carry their revision"
+        yield DoctorFinding("git", CheckState.WARNING, f"{tool}, but this folder has no commit", to_do)
         return
     count = len(changed.stdout.splitlines())
     yield DoctorFinding("git", CheckState.OK, f"{tool}, commit {commit.stdout.strip()}, {count or 'no'} changed files")
 
 
-def disk() -> Iterator[DoctorFinding]:
-    """Report the free disk space where results are written."""
-    yield disk_space(shutil.disk_usage(Path.cwd()).free)
-
-
-def disk_space(free: float) -> DoctorFinding:
-    """Return the finding for a number of free bytes."""
-    found = f"{free / 1e9:.1f} GB free in this folder"
-    if free >= _COMFORTABLE_FREE:
-        return DoctorFinding("disk", CheckState.OK, found)
-    state = CheckState.WARNING if free >= _LEAST_FREE else CheckState.FAILED
-    return DoctorFinding(
-        "disk", state, found, "free some space: data, models and DVC's cache need 5 GB (`dvc gc` removes old data)"
+def check_disk(free: float | None = None) -> Iterator[DoctorFinding]:
+    """Report the free disk space where results are written; `free`: bytes to judge instead."""
+    free = shutil.disk_usage(Path.cwd()).free if free is None else free
+    state = (
+        CheckState.FAILED if free < _LEAST_FREE else CheckState.WARNING if free < _COMFORTABLE_FREE else CheckState.OK
     )
+    to_do = "free some space: data, models and DVC's cache need 5 GB (`dvc gc` removes old data)"
+    found = f"{free / 1e9:.1f} GB free in this folder"
+    yield DoctorFinding("disk", state, found, None if state is CheckState.OK else to_do)
+
+
+def check_device(wanted: str) -> Iterator[DoctorFinding]:
+    """Report the device that training would use with `training.device` = `wanted` (auto, cpu or cuda)."""
+    try:
+        import torch  # noqa: PLC0415 -- takes seconds
+    except ImportError:
+        hint = MissingExtraError("training", "train", "torch").hint
+        yield DoctorFinding("device", CheckState.NOT_CONFIGURED, "torch is not installed", hint)
+        return
+    found = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
+    if torch.cuda.is_available():
+        names = ", ".join(torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count()))
+        unused = " (training.device=cpu does not use it)" if wanted == "cpu" else ""
+        yield DoctorFinding("device", CheckState.OK, f"{found}, CUDA {torch.version.cuda}: {names}{unused}")
+    elif wanted == "cuda":
+        to_do = "set training.device=auto, or install a GPU driver and a torch built for CUDA"
+        yield DoctorFinding("device", CheckState.FAILED, f"{found}, and no GPU though training.device=cuda", to_do)
+    else:
+        yield DoctorFinding("device", CheckState.OK, f"{found}, CPU only")
 
 
 def bill_of_materials() -> dict[str, Any]:

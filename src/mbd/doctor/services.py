@@ -1,11 +1,13 @@
-"""What the parameters name: object store, signing keys, Pushgateway, Kubeflow host."""
+"""What the parameters and DVC name: remotes, object store, signing keys, Pushgateway, Kubeflow host."""
 
 import http.client
 import json
+import os
+import socket
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,39 +20,91 @@ from mbd.remote_errors import ErrorKind, classify_error
 from mbd.storage import folder_of, open_store
 from mbd.trust.keys import load_signer
 from mbd.trust.trust_file import read_trust
+from mbd.urls import without_credentials
 from mbd.verify.verdict import fingerprint
 
-_STORE_TO_DO = {
-    ErrorKind.CREDENTIALS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a profile) with rights on the bucket",
-    ErrorKind.UNREACHABLE: "check store.endpoint, the network and any firewall between",
-    ErrorKind.NO_BUCKET: "make the bucket, or correct store.url",
-    ErrorKind.CLOCK: "set the clock of this machine",
+_PORTS = {"http": 80, "https": 443, "webdav": 80, "webdavs": 443, "ssh": 22}
+_REMOTE_TO_DO = {
+    ErrorKind.CREDENTIALS: "set credentials that may read it (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)",
+    ErrorKind.UNREACHABLE: "check the address (`dvc remote list`), the network and any firewall between",
+    ErrorKind.NO_BUCKET: "create the bucket, or correct the address with `dvc remote modify`",
 }
 
 
-def store(params: StoreSettings) -> Iterator[DoctorFinding]:
-    """Check whether certificates can be published."""
-    if params.url.startswith("file://"):
-        yield _folder(folder_of(params.url))
-        return
-    if not params.url.startswith("s3://"):
-        yield _other(params)
-        return
-    shown = f"{params.url} at {params.endpoint or 'Amazon S3'}"
+def check_dvc() -> Iterator[DoctorFinding]:
+    """Check the DVC repository of this folder and its remotes."""
     try:
-        _ask_bucket(params)
+        from dvc.exceptions import DvcException, NotDvcRepoError  # noqa: PLC0415 -- takes a second
+        from dvc.repo import Repo  # noqa: PLC0415
     except ImportError:
-        hint = MissingExtraError("an S3 store", "data", "boto3").hint
-        yield DoctorFinding("store", CheckState.FAILED, f"{shown} needs boto3, which is not installed", hint)
-    except Exception as error:  # botocore raises many kinds
-        kind, reason = classify_error(error, bucket_asked=True)
-        to_do = _STORE_TO_DO.get(kind, "see store.* in `mbd params`")
-        yield DoctorFinding("store", CheckState.FAILED, f"{shown}: {reason}", to_do)
+        hint = MissingExtraError("DVC", "data", "dvc").hint
+        yield DoctorFinding("DVC", CheckState.NOT_CONFIGURED, "dvc is not installed", hint)
+        return
+    try:
+        repo = Repo()
+    except NotDvcRepoError:
+        found = "this folder is in no DVC repository"
+        yield DoctorFinding("DVC", CheckState.NOT_CONFIGURED, found, "`git init && dvc init`")
+        return
+    except DvcException as error:
+        yield DoctorFinding("DVC", CheckState.FAILED, without_credentials(str(error)), "correct .dvc/config")
+        return
+    yield DoctorFinding("DVC", CheckState.OK, f"repository at {repo.root_dir}")
+    remotes = dict(repo.config["remote"])
+    if not remotes:
+        to_do = "`dvc remote add --default NAME URL`"
+        yield DoctorFinding("DVC remote", CheckState.NOT_CONFIGURED, "there is none", to_do)
+    os.environ.setdefault("AWS_MAX_ATTEMPTS", "1")  # a bucket that does not answer is a finding at once
+    for name, options in remotes.items():
+        yield _check_remote(repo, name, options)
+
+
+def _check_remote(repo: Any, name: str, options: Mapping[str, Any]) -> DoctorFinding:  # noqa: ANN401 -- DVC has no types
+    title, url = f"DVC remote {name}", without_credentials(str(options["url"]))
+    try:
+        _connect(str(options.get("endpointurl") or options["url"]))  # DVC would try for ten seconds
+        if urlsplit(url).scheme in {"s3", "http", "https"}:
+            repo.config["remote"][name] |= {"connect_timeout": ANSWER_SECONDS, "read_timeout": ANSWER_SECONDS}
+        remote = repo.cloud.get_remote(name)
+        if hasattr(remote.fs.fs, "retries"):
+            remote.fs.fs.retries = 1
+        remote.fs.ls(remote.path)
+    except Exception as error:  # each kind of storage raises its own
+        kind, reason = classify_error(error)
+        if kind is not ErrorKind.NOT_THERE:
+            to_do = _REMOTE_TO_DO.get(kind, "`dvc remote list` shows its settings")
+            return DoctorFinding(title, CheckState.FAILED, f"{url}: {reason}", to_do)
+        if "://" not in url:
+            return DoctorFinding(title, CheckState.WARNING, f"{url} is not there", "mount it, or `dvc push` makes it")
+        return DoctorFinding(title, CheckState.OK, f"{url} can be reached, nothing has been pushed to it")
+    return DoctorFinding(title, CheckState.OK, f"{url} can be read")
+
+
+def _connect(address: str) -> None:
+    parts = urlsplit(address)
+    if parts.scheme in _PORTS and parts.hostname:
+        port = parts.port or _PORTS[parts.scheme]
+        socket.create_connection((parts.hostname, port), timeout=ANSWER_SECONDS).close()
+
+
+def check_store(settings: StoreSettings) -> Iterator[DoctorFinding]:
+    """Check whether a folder can be written to, and any other store be listed."""
+    if settings.url.startswith("file://"):
+        yield _check_folder(folder_of(settings.url))
+        return
+    seconds = min(settings.timeout_seconds, ANSWER_SECONDS)
+    shown = f"{settings.url} at {settings.endpoint}" if settings.endpoint else settings.url
+    try:
+        quick = settings.model_copy(update={"timeout_seconds": seconds, "retries": 0})
+        next(open_store(settings.url, quick).list(), None)
+    except Exception as error:  # a plug-in may raise anything
+        problem, hint = (error.problem, error.hint) if isinstance(error, MbdError) else (error, None)
+        yield DoctorFinding("store", CheckState.FAILED, f"{shown}: {problem}", hint or "see store.* in `mbd params`")
     else:
-        yield DoctorFinding("store", CheckState.OK, f"{shown} can be reached with the credentials")
+        yield DoctorFinding("store", CheckState.OK, f"{shown} can be listed with the credentials")
 
 
-def keys(params: CertificateSettings) -> Iterator[DoctorFinding]:
+def check_keys(params: CertificateSettings) -> Iterator[DoctorFinding]:
     """Check whether the signing keys in files can be read and belong to the trust file."""
     trust_file = Path(params.trust)
     if not trust_file.exists():
@@ -69,17 +123,7 @@ def keys(params: CertificateSettings) -> Iterator[DoctorFinding]:
     yield DoctorFinding("keys", CheckState.OK, found)
 
 
-def _other(params: StoreSettings) -> DoctorFinding:
-    """Return whether a store that an installed package provides can be listed."""
-    try:
-        next(open_store(params.url, params).list(), None)
-    except Exception as error:  # a plug-in may raise anything
-        to_do = (error.hint if isinstance(error, MbdError) else None) or "see store.* in `mbd params`"
-        return DoctorFinding("store", CheckState.FAILED, f"{params.url}: {error}", to_do)
-    return DoctorFinding("store", CheckState.OK, f"{params.url} can be listed")
-
-
-def _folder(folder: Path) -> DoctorFinding:
+def _check_folder(folder: Path) -> DoctorFinding:
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
@@ -92,30 +136,7 @@ def _folder(folder: Path) -> DoctorFinding:
     )
 
 
-def _ask_bucket(params: StoreSettings) -> None:
-    import boto3  # noqa: PLC0415 -- loaded late
-    from botocore.config import Config  # noqa: PLC0415
-    from botocore.exceptions import ClientError  # noqa: PLC0415
-
-    name, seconds = urlsplit(params.url).netloc, min(params.timeout_seconds, ANSWER_SECONDS)
-    config = Config(
-        connect_timeout=seconds,
-        read_timeout=seconds,
-        retries={"total_max_attempts": 1},
-        s3={"addressing_style": "path" if params.endpoint else "auto"},
-    )
-    client = boto3.Session().client("s3", endpoint_url=params.endpoint, config=config)
-    try:
-        client.head_bucket(Bucket=name)
-        return
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "403":
-            raise
-    # The answer to a refused HEAD has no body and so no reason; the one to a refused GET has.
-    client.list_objects_v2(Bucket=name, MaxKeys=1)
-
-
-def pushgateway(url: str | None) -> Iterator[DoctorFinding]:
+def check_pushgateway(url: str | None) -> Iterator[DoctorFinding]:
     """Check whether the Pushgateway is ready."""
     if url is None:
         to_do = "set monitoring.pushgateway to its URL"
@@ -134,7 +155,7 @@ def pushgateway(url: str | None) -> Iterator[DoctorFinding]:
         yield DoctorFinding("Pushgateway", CheckState.OK, f"{url} is ready")
 
 
-def kubeflow(host: str | None) -> Iterator[DoctorFinding]:
+def check_kubeflow(host: str | None) -> Iterator[DoctorFinding]:
     """Check whether the API of Kubeflow Pipelines answers."""
     if host is None:
         to_do = "set platform.kubeflow_host to its URL"
@@ -146,7 +167,10 @@ def kubeflow(host: str | None) -> Iterator[DoctorFinding]:
         to_do = "log in to Kubeflow" if login else "check platform.kubeflow_host (it often ends in /pipeline)"
         yield DoctorFinding("Kubeflow", CheckState.WARNING if login else CheckState.FAILED, f"{host}: {answer}", to_do)
         return
-    health = _json(answer)
+    try:
+        health = json.loads(answer)
+    except ValueError:
+        health = None
     if isinstance(health, dict):
         users = "several users" if health.get("multi_user") else "one user"
         yield DoctorFinding("Kubeflow", CheckState.OK, f"{host} answers, set up for {users}")
@@ -173,10 +197,3 @@ def _get(url: str) -> bytes | str:
         return "no answer in time"
     except (OSError, ValueError, http.client.HTTPException) as error:
         return f"{type(error).__name__}: {error}"
-
-
-def _json(content: bytes) -> Any:  # noqa: ANN401 -- looked at by the caller
-    try:
-        return json.loads(content)
-    except ValueError:
-        return None
