@@ -29,7 +29,11 @@ TENSOR = {"model.backbone": "mbd.model.examples.tensor_fusion:TensorFusion", "mo
 ROWS = "features.source.synthetic.rows={train: 300, valid: 80, test: 200, calibration: 80}"
 
 
-@pytest.fixture(scope="module", params=[LATE, TENSOR, SIX_STREAMS], ids=["late fusion", "tensor fusion", "six streams"])
+@pytest.fixture(
+    scope="module",
+    params=[LATE, pytest.param(TENSOR, marks=pytest.mark.slow), SIX_STREAMS],
+    ids=["late fusion", "tensor fusion", "six streams"],
+)
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     folder, module = tmp_path_factory.mktemp("any"), request.param
     return ModelWorkspace(folder, module, lambda out: synthetic_set(out, ROWS), imported=module is SIX_STREAMS)

@@ -58,7 +58,10 @@ MODULES: dict[str, tuple[Callable[[Path], Path], dict[str, object], str]] = {
 }
 
 
-@pytest.fixture(scope="module", params=MODULES)
+@pytest.fixture(
+    scope="module",
+    params=[name if "GRU" in name else pytest.param(name, marks=pytest.mark.slow) for name in MODULES],
+)
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModelWorkspace:
     if request.param == "two towers":
         pytest.importorskip("transformers")

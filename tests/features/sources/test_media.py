@@ -179,6 +179,7 @@ def test_damaged_cache_entries_are_computed_again(media: Path, fresh: tuple[Path
     assert {path: path.read_bytes() for path in entries(cache)} == whole
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_where_it_was(media: Path, fresh: tuple[Path, Path], tmp_path: Path) -> None:
     cache, out = tmp_path / "cache", tmp_path / "out"
     only_audio = settings(media, cache, "media.workers=1", "modalities=[audio]")
