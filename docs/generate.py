@@ -28,9 +28,10 @@ from mbd.formats.receipt import Receipt
 from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import DELETION_TYPE, DeletionStatement
 from mbd.formats.strength import BOUNDS
-from mbd.params import AttacksSettings, Params
+from mbd.params import Params
+from mbd.params.attacks import AttacksSettings
 from mbd.params.base import Settings
-from mbd.records import Record, json_schema
+from mbd.records import Record, describe_fields, json_schema
 
 HERE = Path(__file__).parent
 WIDTH = 100
@@ -161,7 +162,7 @@ def _helps(command: click.Command, context: click.Context, level: int) -> Iterat
 
 
 def _tables(section: Settings, prefix: str) -> Iterator[str]:
-    fields = type(section).model_fields
+    fields, texts = type(section).model_fields, describe_fields(type(section))
     below = {name for name in fields if isinstance(getattr(section, name), Settings)}
     if prefix:
         yield f"{'##' if '.' not in prefix.rstrip('.') else '###'} {prefix.rstrip('.')}\n"
@@ -172,7 +173,7 @@ def _tables(section: Settings, prefix: str) -> Iterator[str]:
         values = section.model_dump(mode="json")
         for name in leaves:
             field = fields[name]
-            cells = f"`{prefix}{name}`", _code(_yaml(values[name])), _takes(field), field.description or ""
+            cells = f"`{prefix}{name}`", _code(_yaml(values[name])), _takes(field), texts.get(name, "")
             yield f"| {' | '.join(_cell(cell) for cell in cells)} |"
         yield ""
     for name in fields:

@@ -4,12 +4,18 @@ A record is read by :meth:`Record.from_bytes` (or :meth:`Record.read`) and writt
 bytes that are no such record raise a :class:`~mbd.errors.DataError` that names the file, the key at fault and a hint.
 """
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from mbd.errors import DataError, MbdError
 from mbd.files import to_json
@@ -32,10 +38,37 @@ def _whole_seconds_of_utc(time: datetime) -> datetime:
 Time = Annotated[datetime, AfterValidator(_whole_seconds_of_utc)]
 
 
-class Record(BaseModel):
-    """A stored record, or a part of one: frozen, without unknown keys, infinities or NaN."""
+class Frozen(BaseModel):
+    """Frozen, without unknown keys, infinities or NaN; the text below a field describes it in a JSON Schema."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        reference = handler(schema)
+        properties = handler.resolve_ref_schema(reference).get("properties", {})
+        for name, text in describe_fields(cls).items():
+            if (key := cls.model_fields[name].alias or name) in properties:
+                properties[key]["description"] = text
+        return reference
+
+
+def describe_fields(model: type[BaseModel]) -> dict[str, str]:
+    """Return the texts below the fields of a model. They are read from its source, which takes too long at import."""
+    texts = dict[str, str]()
+    for base in reversed(model.__mro__):
+        if not issubclass(base, Frozen) or base is Frozen:
+            continue
+        body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]).body
+        for pair in pairwise(body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = inspect.cleandoc(text)
+    return texts
+
+
+class Record(Frozen):
+    """A stored record, or a part of one."""
 
     def to_plain(self) -> dict[str, Any]:
         """Return the record as JSON values."""
@@ -88,14 +121,10 @@ def invalid(
     file: Path | str | None = None,
     hint: str | None = None,
     kind: type[MbdError] = DataError,
-    skip: int = 0,
 ) -> MbdError:
-    """Return the error for a record that does not follow its schema: the first problem, and the key that has it.
-
-    `skip`: how many parts the key's path begins with that are none.
-    """
+    """Return the error for a record that does not follow its schema: the first problem, and the key that has it."""
     first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in first["loc"][skip:]) or None
+    key = ".".join(str(part) if str(part).isprintable() else ascii(part) for part in first["loc"]) or None
     return kind(f"the {what} is not valid: {first['msg'].removeprefix('Value error, ')}", file=file, key=key, hint=hint)
 
 

@@ -14,7 +14,6 @@ import difflib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -22,6 +21,8 @@ from pydantic import BaseModel, ValidationError
 from mbd.errors import MbdError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from mbd.attacks.attack import Attack
     from mbd.deletion.methods import Method
     from mbd.features.sources import Source
@@ -157,7 +158,9 @@ class Registry(Generic[T]):
             ) from error
 
     @cached_property
-    def _plugins(self) -> dict[str, list[EntryPoint]]:
+    def _plugins(self) -> "dict[str, list[EntryPoint]]":
+        from importlib.metadata import entry_points  # noqa: PLC0415 -- slow, and built-in names need it not
+
         found: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=self.group):
             found.setdefault(entry.name, []).append(entry)
@@ -195,7 +198,7 @@ class Registry(Generic[T]):
         return found  # type: ignore[no-any-return]
 
 
-def _packages(entries: list[EntryPoint]) -> str:
+def _packages(entries: "list[EntryPoint]") -> str:
     return ", ".join(sorted(f"{e.dist.name} {e.dist.version}" if e.dist else e.value for e in entries))
 
 

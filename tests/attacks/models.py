@@ -12,7 +12,8 @@ from mbd.attacks.target_model import Role, TargetModel, open_target
 from mbd.features.contract import FeatureSet
 from mbd.formats.leakage import Interval
 from mbd.model.checkpoint import load_model, save_model
-from mbd.params import AttacksSettings, load_params
+from mbd.params import load_params
+from mbd.params.attacks import AttacksSettings
 from mbd.steps import delete, train
 from mbd.tensors import Array
 from tests.evaluation.models import TINY

@@ -10,8 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from mbd.attacks import relearn
 from mbd.attacks.suite import changed, prune, to_int8_and_back
-from mbd.params import AttacksSettings
-from mbd.params.attacks import WeightChange
+from mbd.params.attacks import AttacksSettings, WeightChange
 from mbd.tensors import Array
 from tests.attacks.models import LATTICE, audited, context_of, target_of
 

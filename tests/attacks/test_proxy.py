@@ -14,7 +14,8 @@ from mbd.attacks.audit_input import open_audit
 from mbd.attacks.proxy import ProxyQuality, leave_one_out, proxy_quality, spearman
 from mbd.deletion.calibration import Calibration
 from mbd.model.networks import JointNetwork
-from mbd.params import AttacksSettings, load_params
+from mbd.params import load_params
+from mbd.params.attacks import AttacksSettings
 from mbd.steps import delete
 from tests.deletion.models import calibration, model_before
 from tests.evaluation.models import TINY

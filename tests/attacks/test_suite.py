@@ -13,7 +13,8 @@ from mbd.attacks.target_model import Role, TargetModel
 from mbd.errors import DataError
 from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
-from mbd.params import AttacksSettings, load_params
+from mbd.params import load_params
+from mbd.params.attacks import AttacksSettings
 from mbd.registry import ATTACKS
 from mbd.steps import delete, train
 from tests.attacks import defective_models, models

@@ -15,7 +15,7 @@ from mbd.formats.leakage import (
     UtilityRecord,
 )
 from mbd.formats.strength import MEASURES, VARIANTS
-from mbd.params import AttacksSettings
+from mbd.params.attacks import AttacksSettings
 
 SCORED = 100
 

@@ -7,7 +7,7 @@ import pytest
 
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.strength import BOUNDS, MEASURES, MOST_MEASURES, power_in_words, shortfalls
-from mbd.params import AttacksSettings
+from mbd.params.attacks import AttacksSettings
 from mbd.registry import ATTACKS
 from tests.formats.audits import strong_audit
 

@@ -20,7 +20,7 @@ from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.trust.keys import TRUST
-from mbd.trust.trust_file import raw_ed25519
+from mbd.trust.public_keys import raw_ed25519
 from tests.certificate.killing import killed_at, side_by_side
 from tests.integration.servers.rgw import S3
 from tests.log.build import LogLocation, log_of

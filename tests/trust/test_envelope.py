@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from mbd.errors import UsageError, VerificationError
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature, pae, sign
-from mbd.trust.trust_file import to_key
+from mbd.trust.keys import library_key
 from mbd.verify.reader import parse_envelope
 from tests.trust.keys import Keys, keys_in
 
@@ -45,7 +45,7 @@ def test_an_envelope_is_read_as_it_was_written(envelope: Envelope) -> None:
 
 def test_another_implementation_accepts_it(keys: Keys, envelope: Envelope) -> None:
     theirs = securesystemslib.dsse.Envelope.from_dict(json.loads(envelope.to_bytes()))
-    trusted = [to_key(key.public, key.scheme) for key in keys.trust.keys_for("certificate")]
+    trusted = [library_key(key.public, key.scheme) for key in keys.trust.keys_for("certificate")]
     assert len(theirs.verify(trusted, 2)) == 2
 
 

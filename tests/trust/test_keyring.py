@@ -13,7 +13,8 @@ from mbd.errors import UsageError
 from mbd.records import now
 from mbd.trust import keys
 from mbd.trust.keys import add_key, make_keys, revoke_key, rotate_key, set_threshold
-from mbd.trust.trust_file import key_id, public_pem, read_trust, signs
+from mbd.trust.public_keys import key_id, public_pem
+from mbd.trust.trust_file import read_trust, signs
 from tests.trust.keys import Keys, keys_in
 
 DAY = timedelta(days=1)

@@ -8,7 +8,7 @@ from securesystemslib.signer import CryptoSigner
 
 from mbd.errors import MbdError, UsageError
 from mbd.trust.keys import load_signer, new_key
-from mbd.trust.trust_file import public_pem
+from mbd.trust.public_keys import public_pem
 from tests.trust.keys import keys_in
 
 

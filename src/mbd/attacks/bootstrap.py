@@ -27,7 +27,7 @@ from scipy.stats import norm, t
 
 from mbd.attacks.attack import AttackEvidence, Statistic
 from mbd.formats.leakage import Interval
-from mbd.params import AttacksSettings
+from mbd.params.attacks import AttacksSettings
 from mbd.privacy.audit import proportion_bounds
 from mbd.randomness import stream
 from mbd.tensors import Array

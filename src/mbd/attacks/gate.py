@@ -48,7 +48,7 @@ from mbd.formats.leakage import (
     Variant,
 )
 from mbd.formats.strength import STRENGTH, shortfalls
-from mbd.params import AttacksSettings
+from mbd.params.attacks import AttacksSettings
 from mbd.privacy.audit import lower_bound
 from mbd.randomness import stream
 

@@ -27,7 +27,7 @@ from mbd.formats.deletion import INDICES, DeletionRecord
 from mbd.formats.guarantee import LineageBudget
 from mbd.formats.leakage import InvariantRecord
 from mbd.formats.model import TensorRecord
-from mbd.params import DeletionSettings
+from mbd.params.deletion import DeletionSettings
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
 from mbd.registry import BACKBONES
 from mbd.tensors import Array, round_mantissa

@@ -31,7 +31,8 @@ from mbd.deletion.importance import importance
 from mbd.formats.deletion import INDICES
 from mbd.model.joint import from_tensors
 from mbd.model.networks import JointNetwork, Perceptron
-from mbd.params import AttacksSettings, DeletionSettings
+from mbd.params.attacks import AttacksSettings
+from mbd.params.deletion import DeletionSettings
 from mbd.randomness import stream
 from mbd.registry import BACKBONES
 from mbd.tensors import Array, open_tensors

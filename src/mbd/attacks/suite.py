@@ -36,8 +36,7 @@ from mbd.files import canonical_digest, sha256_file
 from mbd.formats.leakage import AttackedRows, AttackRecord, LeakageRecord, ReferenceModel, SuiteRecord, Variant
 from mbd.logs import progress_bar
 from mbd.model.checkpoint import RECORD, WEIGHTS
-from mbd.params import AttacksSettings
-from mbd.params.attacks import WeightChange
+from mbd.params.attacks import AttacksSettings, WeightChange
 from mbd.registry import ATTACKS
 from mbd.tensors import Array
 from mbd.training.reproducibility import reproducible

@@ -38,7 +38,7 @@ from mbd.log.checkpoint import Checkpoint, check_log_signer
 from mbd.log.inclusion import Inclusion, leaf_of
 from mbd.log.reader import Log, read_head
 from mbd.log.repair import Repaired, renew_head, repair_log
-from mbd.params import CertificateSettings
+from mbd.params.certificate import CertificateSettings
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.storage import lock_for

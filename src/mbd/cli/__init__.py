@@ -5,7 +5,6 @@ import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import metadata, requires
 from typing import NoReturn
 
 import click
@@ -108,6 +107,8 @@ def _end(message: str, code: ExitCode) -> NoReturn:
 
 def _extra_with(module: str) -> str:
     """Return the extra of this distribution that brings the package of `module`, or all of them."""
+    from importlib.metadata import metadata, requires
+
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 

@@ -3,6 +3,7 @@
 import difflib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,14 +48,15 @@ class CommandGroup(click.Group):
             raise click.UsageError(error.message + hint, ctx) from error
 
 
-def with_params(command: Command) -> Command:
+def with_params(command: Command, load: str = "mbd.params:load_params") -> Command:
     """Add `--params FILE` and repeated `--set a.b=value`; the command gets them as one argument `params`."""
 
     def wrapped(params_file: Path | None, settings: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401
-        from mbd.params import load_params
+        from pkgutil import resolve_name
+
         from mbd.steps.context import step_context
 
-        params, context = load_params(params_file, settings), click.get_current_context()
+        params, context = resolve_name(load)(params_file, settings), click.get_current_context()
         if context.invoked_subcommand:  # which has parameters and a context of its own
             command(params=params, **options)
             return
@@ -73,6 +75,10 @@ def with_params(command: Command) -> Command:
         "--set", "settings", multiple=True, metavar="A.B=VALUE", help="Set one parameter; repeatable."
     )
     return log_options(hidden=True)(file(settings(wrapped)))
+
+
+with_reader_params = partial(with_params, load="mbd.params.reader:load_reader_params")
+"""for commands that only read a store"""
 
 
 def _name(context: click.Context) -> str:

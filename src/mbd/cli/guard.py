@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import with_params
+from mbd.cli.common import with_reader_params
 from mbd.cli.options import FILE, JSON, STORE, TRUST, existing_store, model, print_result
 
 if TYPE_CHECKING:
-    from mbd.params import Params
+    from mbd.params.reader import ReaderParams
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,9 +21,9 @@ _LOG = logging.getLogger(__name__)
 @TRUST
 @click.option("--schema", type=FILE, help="File to write the JSON Schema of its inputs to [default: print it].")
 @JSON
-@with_params
+@with_reader_params
 def command(
-    params: "Params", model: Path, store: str | None, trust: Path | None, schema: Path | None, as_json: bool
+    params: "ReaderParams", model: Path, store: str | None, trust: Path | None, schema: Path | None, as_json: bool
 ) -> None:
     """Admit a model to serving or refuse it (exit code 4), and print the JSON Schema of its inputs.
 

@@ -73,7 +73,8 @@ def new(
 def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
     """List the trusted keys, their purpose and their validity."""
     from mbd.log.note import verifier_key
-    from mbd.trust.trust_file import raw_ed25519, read_trust
+    from mbd.trust.public_keys import raw_ed25519
+    from mbd.trust.trust_file import read_trust
     from mbd.verify.verdict import fingerprint
 
     trust = read_trust(_trust_file(params, folder))

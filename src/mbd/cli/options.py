@@ -13,6 +13,7 @@ from mbd import logs
 
 if TYPE_CHECKING:
     from mbd.params import Params
+    from mbd.params.reader import ReaderParams
     from mbd.storage.store import Store
     from mbd.trust.trust_file import Trust
 
@@ -150,7 +151,7 @@ def repeated(option: str, values: Iterable[str]) -> tuple[str, ...]:
     return tuple(part for value in values for part in (option, value))
 
 
-def existing_store(params: "Params", url: str | None) -> "Store":
+def existing_store(params: "Params | ReaderParams", url: str | None) -> "Store":
     """Return the store at `url` (default: `store.url`), to read from it.
 
     Raises:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import with_params
+from mbd.cli.common import with_reader_params
 from mbd.cli.options import JSON, TRUST, features, model, print_result, store
 
 if TYPE_CHECKING:
-    from mbd.certificate.verification import Verdict
-    from mbd.params import Params
+    from mbd.params.reader import ReaderParams
+    from mbd.verify.verdict import Verdict
 
 _MARKS = {"passed": "passed", "failed": "FAILED", "not checkable": "not checkable"}
 
@@ -25,9 +25,9 @@ _MARKS = {"passed": "passed", "failed": "FAILED", "not checkable": "not checkabl
 @JSON
 @click.option("--reproduce", is_flag=True, help="Train without the modality and compare bits (exact deletions).")
 @features(required=False, help="FeatureSet for --reproduce; the deleted modality is not needed.")
-@with_params
+@with_reader_params
 def command(
-    params: "Params",
+    params: "ReaderParams",
     bundle: str,
     *,
     model: Path | None,

@@ -29,7 +29,8 @@ from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.guarantee import Guarantee
 from mbd.formats.model import ModelRecord
-from mbd.params import DeletionSettings, Params
+from mbd.params import Params
+from mbd.params.deletion import DeletionSettings
 from mbd.privacy.gaussian import (
     analytic_sigma,
     classical_sigma,

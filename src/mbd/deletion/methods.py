@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from mbd.deletion.outcome import DeletionOutcome, Kind, ModelBefore
 from mbd.formats.deletion import DeletionTarget
-from mbd.params import DeletionSettings, Params
+from mbd.params import Params
+from mbd.params.deletion import DeletionSettings
 from mbd.registry import BACKBONES, METHODS, lazy
 
 

@@ -33,8 +33,8 @@ from mbd.formats.deletion import DeletionTarget
 from mbd.formats.guarantee import Guarantee
 from mbd.formats.model import ModelRecord
 from mbd.model.joint import from_tensors
-from mbd.params import DeletionSettings, Params
-from mbd.params.deletion import SurgerySettings
+from mbd.params import Params
+from mbd.params.deletion import DeletionSettings, SurgerySettings
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma
 from mbd.privacy.noise import NoiseKey, one_time_key
 from mbd.registry import BACKBONES

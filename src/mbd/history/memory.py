@@ -11,6 +11,7 @@ import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -21,12 +22,11 @@ from mbd.files import write_file
 from mbd.formats.layout import CERTIFICATES, proof_name
 from mbd.formats.statement import PROOF
 from mbd.history.facts import CertificateFacts, EntryFinding, RegistrationFacts, StatementFacts
-from mbd.log.append import read_claim
 from mbd.log.checkpoint import verify_checkpoint
 from mbd.log.hashing import EMPTY
 from mbd.log.inclusion import Inclusion
 from mbd.log.proof import consistency_proof, is_consistent
-from mbd.log.reader import Log
+from mbd.log.reader import Log, read_claim
 from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS, node_in
 from mbd.storage.store import Store
 from mbd.trust.trust_file import Trust
@@ -62,7 +62,9 @@ class Memory:
     findings: list[EntryFinding] = field(default_factory=list)
 
 
-_FORM = TypeAdapter(Memory)
+@cache
+def _form() -> TypeAdapter[Memory]:
+    return TypeAdapter(Memory)
 
 
 def is_remembered(store: Store, trust: Trust) -> bool:
@@ -154,7 +156,7 @@ def cache_file(store: Store, trust: Trust) -> Path | None:
 def read_memory(file: Path | None) -> Memory:
     """Return what a file remembers: nothing if there is none, or none that is readable."""
     try:
-        return _FORM.validate_json(file.read_bytes()) if file else Memory()
+        return _form().validate_json(file.read_bytes()) if file else Memory()
     except OSError:
         return Memory()
     except ValidationError:
@@ -168,6 +170,6 @@ def write_memory(file: Path | None, memory: Memory) -> None:
         return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, _FORM.dump_json(memory), mode=0o600)
+        write_file(file, _form().dump_json(memory), mode=0o600)
     except OSError as error:
         _log.debug("the log's history is not cached: %s", error)

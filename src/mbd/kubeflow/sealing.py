@@ -22,7 +22,7 @@ from mbd.files import read_step, write_file
 from mbd.formats.deletion import DELETION
 from mbd.formats.shredding import KeyName
 from mbd.kubeflow.common import Artifact
-from mbd.params import CertificateSettings
+from mbd.params.certificate import CertificateSettings
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.private_folder import private_folder

@@ -26,7 +26,7 @@ from mbd.errors import DataError, VerificationError
 from mbd.log.checkpoint import Checkpoint, check_log_signer, sign_checkpoint
 from mbd.log.hashing import HASH_SIZE, leaf_hash
 from mbd.log.inclusion import Inclusion
-from mbd.log.reader import MOST_AT_ONCE, Log, LogDamagedError, read_head, read_place
+from mbd.log.reader import MOST_AT_ONCE, Log, LogDamagedError, read_claim, read_head, read_place
 from mbd.log.tiles import (
     CHECKPOINT,
     WIDTH,
@@ -181,18 +181,6 @@ def create_index(store: Store, leaf: bytes, place: int) -> None:
         store.create(index_name(leaf), b"%d" % place)
     except OtherContentError:
         return  # only after damage to the index can a leaf be there twice: its first index counts
-
-
-def read_claim(store: Store, place: int) -> bytes:
-    """Return the leaf that has claimed a place; NotThereError if none has."""
-    leaf = store.read(claim_name(place))
-    if len(leaf) != HASH_SIZE:
-        raise LogDamagedError(
-            "the log is damaged: a claim is not a SHA-256",
-            file=claim_name(place),
-            hint="restore the object from a copy of the store",
-        )
-    return leaf
 
 
 def create_same(store: Store, name: str, content: bytes) -> None:

@@ -10,24 +10,17 @@ The log's key signs twice: plainly, as every reader of such logs expects, and wi
 import base64
 from dataclasses import dataclass
 from datetime import UTC, datetime
-
-from securesystemslib.signer import Signer
+from functools import partial
+from typing import TYPE_CHECKING
 
 from mbd.errors import UsageError, VerificationError
 from mbd.log.hashing import HASH_SIZE
 from mbd.log.note import DATED, PLAIN, NoteSignature, dated, note_key_id, parse_note
-from mbd.trust.trust_file import (
-    ED25519,
-    Trust,
-    TrustedKey,
-    is_signature,
-    key_id,
-    public_pem,
-    raw_ed25519,
-    refusal,
-    signs,
-    to_key,
-)
+from mbd.trust.public_keys import ED25519, is_signature, key_id, public_pem, raw_ed25519
+from mbd.trust.trust_file import Trust, TrustedKey, refusal, signs
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer
 
 _LATEST = 253402300799  # the last second that a datetime can hold
 
@@ -67,7 +60,7 @@ def verify_checkpoint(note: str, trust: Trust) -> Checkpoint:
     raise _refused(reason)
 
 
-def sign_checkpoint(size: int, root: bytes, time: datetime, signer: Signer, trust: Trust) -> str:
+def sign_checkpoint(size: int, root: bytes, time: datetime, signer: "Signer", trust: Trust) -> str:
     """Return the note of a new head."""
     origin = trust.log_origin
     public = raw_ed25519(public_pem(signer))
@@ -81,7 +74,7 @@ def sign_checkpoint(size: int, root: bytes, time: datetime, signer: Signer, trus
     )
 
 
-def check_log_signer(signer: Signer, trust: Trust, time: datetime) -> None:
+def check_log_signer(signer: "Signer", trust: Trust, time: datetime) -> None:
     """Refuse a signer whose checkpoints would not be trusted."""
     if signer.public_key.scheme != ED25519:
         raise UsageError(
@@ -121,9 +114,9 @@ def _signed_at(text: str, origin: str, named: dict[bytes, bytes], trusted: Trust
         return None
     if plain is None or with_date is None:
         raise _refused("one of the log's two signatures is missing")
-    key = to_key(trusted.public, trusted.scheme)
+    signed = partial(is_signature, trusted.public, trusted.scheme)
     seconds = int.from_bytes(with_date[:8])
-    good = is_signature(key, plain, text.encode()) and is_signature(key, with_date[8:], dated(text, seconds))
+    good = signed(plain, text.encode()) and signed(with_date[8:], dated(text, seconds))
     if not good or seconds > _LATEST:
         raise _refused("the log's signature is wrong")
     return datetime.fromtimestamp(seconds, UTC)

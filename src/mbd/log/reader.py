@@ -17,6 +17,7 @@ from mbd.log.tiles import (
     CHECKPOINT,
     WIDTH,
     Tile,
+    claim_name,
     index_name,
     node_in,
     old_checkpoint_name,
@@ -172,6 +173,18 @@ class Log:
             return self._store.read(full_name), WIDTH  # partial tiles may be cleared away once there is a full one
         except NotThereError as error:
             raise _damaged(name, "a part of the log is missing") from error
+
+
+def read_claim(store: Store, place: int) -> bytes:
+    """Return the leaf that has claimed a place; NotThereError if none has."""
+    leaf = store.read(claim_name(place))
+    if len(leaf) != HASH_SIZE:
+        raise LogDamagedError(
+            "the log is damaged: a claim is not a SHA-256",
+            file=claim_name(place),
+            hint="restore the object from a copy of the store",
+        )
+    return leaf
 
 
 def read_place(store: Store, leaf: bytes) -> int | None:

@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from mbd.records import Frozen
 
 
-class Settings(BaseModel):
-    """A frozen section of the parameters; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+class Settings(Frozen):
+    """A section of the parameters."""
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -13,6 +13,7 @@ from mbd.files import write_file
 from mbd.formats.purge import TombstoneList
 from mbd.history.tombstones import Tombstones, read_tombstones
 from mbd.params import Params
+from mbd.params.reader import ReaderParams
 from mbd.purge.targets import Targets
 from mbd.storage import open_private, open_store
 from mbd.trust.commitments import SALT_BYTES
@@ -21,7 +22,7 @@ from mbd.trust.trust_file import read_trust
 _log = logging.getLogger(__name__)
 
 
-def store_tombstones(params: Params, url: str) -> Tombstones:
+def store_tombstones(params: Params | ReaderParams, url: str) -> Tombstones:
     """Return the tombstones of the store at a URL; a list that cannot be read is reported as a warning."""
     trust = read_trust(Path(params.certificate.trust))
     found = read_tombstones(open_store(url, params.store), open_private(url, params.store), trust)
@@ -72,7 +73,7 @@ def read_list(file: Path) -> frozenset[str]:
         ) from error
 
 
-def purged_digests(params: Params) -> frozenset[str]:
+def purged_digests(params: Params | ReaderParams) -> frozenset[str]:
     """Return the digests that no step may read or write, from the list that `purge.tombstones` names."""
     place = params.purge.tombstones
     if place is None:

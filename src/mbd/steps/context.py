@@ -12,9 +12,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mbd import tombstones
-from mbd.params import Params
+
+if TYPE_CHECKING:
+    from mbd.params import Params
+    from mbd.params.reader import ReaderParams
 
 # what is imported inside functions here is loaded only where it is used: commands have to start fast
 
@@ -23,7 +27,7 @@ from mbd.params import Params
 class StepContext:
     """The context of a running step."""
 
-    params: Params
+    params: "Params | ReaderParams"
     _stack: ExitStack
     _warn: Callable[[str], object]
 
@@ -42,7 +46,7 @@ class StepContext:
 
 @contextmanager
 def step_context(
-    params: Params, command: str, *, warn: Callable[[str], object] = lambda _: None
+    params: "Params | ReaderParams", command: str, *, warn: Callable[[str], object] = lambda _: None
 ) -> Iterator[StepContext]:
     """Surround the command `command`.
 
@@ -60,13 +64,13 @@ def step_context(
         yield StepContext(params, stack, warn)
 
 
-def _tombstones(params: Params) -> frozenset[str]:
+def _tombstones(params: "Params | ReaderParams") -> frozenset[str]:
     from mbd.purge.tombstone_store import purged_digests  # noqa: PLC0415
 
     return purged_digests(params)
 
 
-def _metrics(command: str, params: Params) -> AbstractContextManager[None]:
+def _metrics(command: str, params: "Params | ReaderParams") -> AbstractContextManager[None]:
     if params.monitoring.mode == "none":
         return nullcontext()
     from mbd.steps.metrics_reporting import reporting  # noqa: PLC0415

@@ -26,7 +26,8 @@ from mbd.features.splits import with_calibration
 from mbd.features.summary import availability, label_histogram, label_statistics
 from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
 from mbd.formats.features import MANIFEST, CalibrationEntry
-from mbd.params import FeaturesSettings, Params
+from mbd.params import Params
+from mbd.params.features import FeaturesSettings
 from mbd.report.text import table
 from mbd.shredding.vault import made_plain
 from mbd.steps.step import StepRun, step_run

@@ -24,6 +24,7 @@ from mbd.monitoring.delivery import PushError, push, write_textfile
 from mbd.monitoring.record_samples import read_output
 from mbd.monitoring.samples import Samples
 from mbd.params import Params
+from mbd.params.reader import ReaderParams
 from mbd.steps.step import OBSERVERS
 
 _LOG = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ REPORTED = frozenset(
 class Report:
     """The metrics of one command, by step."""
 
-    def __init__(self, command: str, params: Params) -> None:
+    def __init__(self, command: str, params: Params | ReaderParams) -> None:
         self._command, self._settings = command, params.monitoring
         self._model = params.certificate.model
         self._steps: dict[str, Samples] = {}
@@ -114,7 +115,7 @@ _CURRENT: ContextVar[Report | None] = ContextVar("report", default=None)
 
 
 @contextmanager
-def reporting(command: str, params: Params) -> Iterator[None]:
+def reporting(command: str, params: Params | ReaderParams) -> Iterator[None]:
     """Run a command and report how it ended; under torchrun only the first process does."""
     if params.monitoring.mode == "none" or command not in REPORTED or int(os.environ.get("RANK", "0")) > 0:
         yield

@@ -9,6 +9,7 @@ from mbd.formats.model import ModelRecord
 from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.model.compatible import open_for, refuse_other_data
 from mbd.params import Params
+from mbd.params.reader import ReaderParams
 from mbd.registry import BACKBONES
 from mbd.tensors import save_tensors
 from mbd.training.trained import recorded_params, training_is_recorded
@@ -18,8 +19,11 @@ from mbd.verify.verdict import Check, Verdict, failed, not_checkable, passed
 REPRODUCTION = "reproduction"
 
 
-def check_reproduction(params: Params, given: VerificationInput, verdict: Verdict, features: Path) -> Check:
+def check_reproduction(
+    params: Params | ReaderParams, given: VerificationInput, verdict: Verdict, features: Path
+) -> Check:
     """Train what `model.json` describes on the retained data in `features`, and compare the weights' digest."""
+    params = Params.model_validate(params.model_dump())  # those who only verify have not loaded all sections
     if why := _impossible(verdict):
         return not_checkable(REPRODUCTION, why, required=True)
     record = ModelRecord.read(given.files[MODEL][0], "model record")

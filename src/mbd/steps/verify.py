@@ -31,6 +31,7 @@ from mbd.verify.verdict import Verdict
 
 if TYPE_CHECKING:
     from mbd.params import Params
+    from mbd.params.reader import ReaderParams
 
 _PLACE = re.compile(
     r"(?P<store>.+?)(?:/certificates/(?P<digest>[0-9a-f]{64})(?:/certificate\.json)?|/latest/(?P<latest>[^/]+/[^/]+))?/?"
@@ -39,7 +40,7 @@ _SHOWN = 5
 
 
 def run(
-    params: "Params",
+    params: "Params | ReaderParams",
     source: str,
     *,
     model: Path | None = None,
@@ -79,7 +80,7 @@ def run(
 
 
 def _in_folder(
-    params: "Params", source: Path, model: Path | None, store: str | None, *, offline: bool
+    params: "Params | ReaderParams", source: Path, model: Path | None, store: str | None, *, offline: bool
 ) -> VerificationInput:
     bundle = source.parent if source.name == CERTIFICATE else source
     if (store is not None) == offline:
@@ -92,7 +93,7 @@ def _in_folder(
 
 
 def _in_store(
-    params: "Params", source: str, model: Path | None, folder: Path, trust: Trust | None, *, named: bool
+    params: "Params | ReaderParams", source: str, model: Path | None, folder: Path, trust: Trust | None, *, named: bool
 ) -> VerificationInput:
     match = _PLACE.fullmatch(source)
     if match is None:

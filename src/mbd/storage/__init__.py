@@ -7,7 +7,6 @@ from urllib.parse import unquote
 
 from mbd.errors import UsageError
 from mbd.registry import STORES, lazy, scheme_of
-from mbd.storage.folder import FolderStore
 from mbd.storage.store import Lock, Store, StoreScheme
 
 if TYPE_CHECKING:
@@ -75,5 +74,5 @@ def lock_for(store: Store, settings: "StoreSettings", now: datetime) -> Lock | N
 
 
 HTTP = StoreScheme(lazy("mbd.storage.http:HttpStore", "a store over HTTPS", "data"))
-FILE = StoreScheme(lambda url, _: FolderStore(folder_of(url)))
+FILE = StoreScheme(lambda url, _: lazy("mbd.storage.folder:FolderStore", "a folder", "data")(folder_of(url)))
 S3 = StoreScheme(lazy("mbd.storage.s3:S3Store", "an S3 store", "data"))

@@ -12,15 +12,17 @@ import hashlib
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import rfc8785
 from pydantic import ConfigDict, Field, ValidationError, model_validator
-from securesystemslib.signer import Signer
 
 from mbd.errors import UsageError, VerificationError
 from mbd.records import Digest, Record, invalid
-from mbd.trust.trust_file import key_id, public_pem
+from mbd.trust.public_keys import key_id, public_pem
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
@@ -110,7 +112,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def sign(payload: bytes, payload_type: str, signers: Sequence[Signer]) -> Envelope:
+def sign(payload: bytes, payload_type: str, signers: "Sequence[Signer]") -> Envelope:
     """Return `payload` signed by every signer; two signers with one key are a UsageError."""
     message = pae(payload_type, payload)
     by_id = {key_id(public_pem(signer)): signer for signer in signers}

@@ -31,31 +31,21 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     load_pem_private_key,
+    load_pem_public_key,
 )
 from pydantic import ValidationError
 from securesystemslib.exceptions import UnsupportedLibraryError
-from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signer
+from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signer, SSlibKey
 
 from mbd.errors import MbdError, UsageError
 from mbd.files import locked, write_file
 from mbd.formats.statement import AnyStatement, to_payload
-from mbd.params import CertificateSettings
+from mbd.params.certificate import CertificateSettings
 from mbd.records import invalid, now
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.trust.lineage_key import LINEAGE_KEY, new_lineage_key
-from mbd.trust.trust_file import (
-    KeyRevocation,
-    Purpose,
-    Trust,
-    TrustedKey,
-    key_id,
-    public_pem,
-    read_trust,
-    signs,
-    to_key,
-    trusted_key,
-    write_trust,
-)
+from mbd.trust.public_keys import key_id, public_pem
+from mbd.trust.trust_file import KeyRevocation, Purpose, Trust, TrustedKey, read_trust, signs, trusted_key, write_trust
 
 FILE_SCHEME = "file"
 TRUST = "trust.json"
@@ -186,7 +176,7 @@ def _remote_signer(uri: str, name: str, trust: Trust | None) -> Signer:
         raise UsageError("a KMS or HSM key needs the trust file, which holds its public key", value=uri)
     key = trust.find(name)
     try:
-        return Signer.from_priv_key_uri(uri, to_key(key.public, key.scheme), ask_secret)
+        return Signer.from_priv_key_uri(uri, library_key(key.public, key.scheme), ask_secret)
     except UnsupportedLibraryError as error:
         raise MbdError(
             f"signing by {scheme}: needs a package that is not installed: {error}",
@@ -202,6 +192,11 @@ def _remote_signer(uri: str, name: str, trust: Trust | None) -> Signer:
             value=uri,
             hint="check the URI, and that this machine is allowed to use the key",
         ) from error
+
+
+def library_key(pem: str, scheme: str) -> SSlibKey:
+    """Return a public key as `securesystemslib` uses it."""
+    return SSlibKey.from_crypto(load_pem_public_key(pem.encode()), keyid=key_id(pem), scheme=scheme)
 
 
 # A folder of keys

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mbd.errors import UsageError
 from mbd.files import write_file
-from mbd.params import CertificateSettings
+from mbd.params.certificate import CertificateSettings
 from mbd.trust.commitments import SALT_BYTES, keyed
 
 LINEAGE_KEY = "lineage.key"

@@ -20,29 +20,21 @@ The log's time is the word of the log's key, so a holder of both keys can still 
 changed once an older checkpoint is known elsewhere (`mbd log check --since`).
 """
 
-import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import click
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from pydantic import Field, model_validator
-from securesystemslib.exceptions import UnverifiedSignatureError
-from securesystemslib.signer import Signature, Signer, SSlibKey
 
 from mbd.errors import DataError, UsageError
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.records import Record, Time, now
+from mbd.trust.public_keys import key_id, normal_pem, raw_ed25519, schemes_of
 
-ED25519 = "ed25519"
-"""the scheme by default"""
 CLOCKS_DIFFER_BY = timedelta(minutes=5)
 ENVIRONMENT = "MBD_TRUST"
 """environment variable that names the trust file of a verifier"""
@@ -88,7 +80,8 @@ class TrustedKey(Record):
     def _whole(self) -> Self:
         if normal_pem(self.public) != self.public or key_id(self.public) != self.id:
             raise ValueError(f"key {self.id[:12]}: id and public key do not belong together")
-        to_key(self.public, self.scheme)
+        if self.scheme not in schemes_of(self.public):
+            raise ValueError(f"key {self.id[:12]} does not sign by {self.scheme}")
         if self.purpose == "log":
             raw_ed25519(self.public)
         if self.valid_until is not None and self.valid_until < self.valid_from:
@@ -165,7 +158,7 @@ def trusted_key(pem: str, name: str, purpose: Purpose, valid_from: datetime, sch
     """Return a key to be trusted; UsageError if it is not a public key that can be trusted."""
     try:
         pem = normal_pem(pem)
-        scheme = scheme or default_scheme(pem)
+        scheme = scheme or schemes_of(pem)[0]
         return TrustedKey(id=key_id(pem), name=name, purpose=purpose, scheme=scheme, public=pem, valid_from=valid_from)
     except ValueError as error:
         raise UsageError(
@@ -248,66 +241,3 @@ def _only(found: Iterable[TrustedKey], asked: str) -> TrustedKey:
             hint="`mbd keys list` shows names and ids; give a name or at least 8 letters of an id",
         )
     return keys[0]
-
-
-# Public keys: PEM, known by the SHA-256 of their SubjectPublicKeyInfo
-
-
-def public_pem(signer: Signer) -> str:
-    """Return the public half of a signer's key as PEM."""
-    key = signer.public_key
-    if key.keytype == ED25519:
-        raw = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))
-        return _pem(raw)
-    return _pem(load_pem_public_key(key.keyval["public"].encode()))
-
-
-def key_id(pem: str) -> str:
-    """Return the id of a public key: the SHA-256 of its SubjectPublicKeyInfo (DER)."""
-    der = load_pem_public_key(pem.encode()).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return hashlib.sha256(der).hexdigest()
-
-
-def normal_pem(pem: str) -> str:
-    """Return a public key's PEM in its stored form; ValueError if it is not a public key."""
-    try:
-        return _pem(load_pem_public_key(pem.encode()))
-    except UnsupportedAlgorithm as error:
-        raise ValueError(f"unknown kind of public key: {error}") from error
-
-
-def default_scheme(pem: str) -> str:
-    """Return the scheme by which a key of this kind signs, by default; ValueError if there is none."""
-    scheme: str = SSlibKey.from_crypto(load_pem_public_key(pem.encode())).scheme
-    return scheme
-
-
-@lru_cache
-def to_key(pem: str, scheme: str) -> SSlibKey:
-    """Return the key as `securesystemslib` uses it; ValueError if it is not a key of this scheme."""
-    key = SSlibKey.from_crypto(load_pem_public_key(pem.encode()), keyid=key_id(pem), scheme=scheme)
-    SSlibKey.from_dict(key.keyid, key.to_dict())
-    return key
-
-
-@lru_cache
-def raw_ed25519(pem: str) -> bytes:
-    """Return the 32 bytes of an Ed25519 key; ValueError for any other."""
-    key = load_pem_public_key(pem.encode())
-    if not isinstance(key, Ed25519PublicKey):
-        raise ValueError("not an Ed25519 key")
-    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
-
-
-def is_signature(key: SSlibKey, signature: bytes, message: bytes) -> bool:
-    """Return whether `key` has signed `message`."""
-    try:
-        key.verify_signature(Signature(key.keyid, signature.hex()), message)
-    except UnverifiedSignatureError:
-        return False
-    return True
-
-
-def _pem(key: Any) -> str:  # noqa: ANN401 -- any kind of public key
-    pem: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return pem.decode()

@@ -37,16 +37,8 @@ from mbd.log.inclusion import Inclusion, leaf_of
 from mbd.log.note import parse_note
 from mbd.records import now
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature
-from mbd.trust.trust_file import (
-    CLOCKS_DIFFER_BY,
-    NO_TRUST_HINT,
-    Logged,
-    Trust,
-    TrustedKey,
-    is_signature,
-    refusal,
-    to_key,
-)
+from mbd.trust.public_keys import is_signature
+from mbd.trust.trust_file import CLOCKS_DIFFER_BY, NO_TRUST_HINT, Logged, Trust, TrustedKey, refusal
 from mbd.verify.verdict import Check, failed, not_checkable, passed, problems_of
 
 SCHEMA, CANONICAL = "schema", "canonical form"
@@ -285,7 +277,7 @@ def _signature(
     wrong = None
     if key.purpose != "certificate":
         wrong = "this key is not trusted to sign certificates"
-    elif not is_signature(to_key(key.public, key.scheme), signature.value, message):
+    elif not is_signature(key.public, key.scheme, signature.value, message):
         wrong = "the signature is wrong"
     return SignatureFinding(signature.keyid, key, wrong, refusal(key, issued, logged))
 

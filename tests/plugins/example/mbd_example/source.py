@@ -8,8 +8,8 @@ import numpy as np
 from mbd.errors import DataError
 from mbd.features.rows import Collection, Rows
 from mbd.features.sources import Source
-from mbd.params import FeaturesSettings
 from mbd.params.base import Settings
+from mbd.params.features import FeaturesSettings
 
 
 class SheetSettings(Settings):

@@ -1,0 +1,118 @@
+"""From a file and `--set a.b=value` to a tree of values, and from a tree to settings."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from mbd.errors import UsageError
+from mbd.params.base import Settings
+
+DEFAULT_FILE = Path("params.yaml")
+_LIST = "`mbd params` lists all of them"
+S = TypeVar("S", bound=Settings)
+_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""ValueError: bytes that are no text, or a date such as 2026-99-99; RecursionError: a thousand brackets"""
+
+
+def read_tree(file: Path | None, settings: Iterable[str]) -> tuple[dict[str, Any], Path | None]:
+    """Return what `file` (or `./params.yaml` if there is one) and `a.b=value` settings say, and the file."""
+    if file is None and DEFAULT_FILE.is_file():
+        file = DEFAULT_FILE
+    tree = _read(file) if file else {}
+    for setting in settings:
+        _apply(tree, setting)
+    return tree, file
+
+
+def validate_tree(tree: dict[str, Any], file: Path | None, kind: type[S]) -> S:
+    """Return the settings that a tree says; a UsageError for what is unknown or wrong."""
+    _reject_unknown_keys(tree, file, kind)
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as error:
+        raise _usage_error(error, file) from error
+    except UsageError as error:  # from a registry: it has the key
+        error.file = error.file or file
+        raise
+
+
+def known_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted name of every parameter and section."""
+    for name, field in section.model_fields.items():
+        yield prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+            yield from known_keys(field.annotation, f"{prefix}{name}.")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"the parameters cannot be read: {error.strerror}",
+            file=file,
+            hint="give another file with --params",
+        ) from error
+    except _NOT_YAML as error:
+        raise UsageError(f"the parameters are not YAML: {error}", file=file) from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise UsageError("the parameters must be a mapping of sections", file=file, value=type(tree).__name__)
+    return tree
+
+
+def _apply(tree: dict[str, Any], setting: str) -> None:
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise UsageError("a setting has the form a.b=value", key="--set", value=setting)
+    try:
+        value = yaml.safe_load(text)
+    except _NOT_YAML as error:
+        raise UsageError(f"the value is not YAML: {error}", key=key, value=text) from error
+    *sections, last = key.split(".")
+    for section in sections:
+        below = tree.setdefault(section, {})
+        if not isinstance(below, dict):
+            raise UsageError(f"{section} is not a section", key=key, hint=_LIST)
+        tree = below
+    tree[last] = value
+
+
+def _reject_unknown_keys(tree: dict[str, Any], file: Path | None, kind: type[Settings]) -> None:
+    known = list(known_keys(kind))
+    sections = {key.rpartition(".")[0] for key in known}
+
+    def walk(branch: dict[str, Any], prefix: str) -> None:
+        for name, value in branch.items():
+            key = f"{prefix}{name}"
+            if key not in known:
+                raise UsageError("there is no such parameter", file=file, key=key, hint=_nearest(key, known))
+            if isinstance(value, dict) and key in sections:
+                walk(value, f"{key}.")
+
+    walk(tree, "")
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    last = key.rpartition(".")[2]
+    close += [k for k in known if k.rpartition(".")[2] == last][:1]
+    return f"did you mean {close[0]}?" if close else _LIST
+
+
+def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    value = first["input"]
+    return UsageError(
+        first["msg"].removeprefix("Value error, "),
+        file=file,
+        key=key,
+        value=None if isinstance(value, dict) else repr(value),
+        hint=f"`mbd params` prints every parameter with its meaning ({error.error_count()} to correct)",
+    )
