@@ -117,11 +117,11 @@ def probe(architecture: Architecture, modality: str) -> Provenance:
             alive; the error names the tensor.
 
     """
-    return _probe(_Question(architecture, modality))
+    return _probe(Question(architecture, modality))
 
 
 @dataclass(frozen=True, eq=False)
-class _Question:
+class Question:
     """Equal to another one if the same is asked of the same factory; the order of modalities counts."""
 
     architecture: Architecture
@@ -131,19 +131,19 @@ class _Question:
         return hash(repr(self))
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _Question) and other.architecture.factory is self.architecture.factory
+        same = isinstance(other, Question) and other.architecture.factory is self.architecture.factory
         return same and repr(other) == repr(self)
 
 
 @lru_cache(maxsize=8)  # at most a byte for each weight of the model; nothing for tensors that are all alive or all dead
-def _probe(asked: _Question) -> Provenance:
+def _probe(asked: Question) -> Provenance:
     architecture, modality = asked.architecture, str(asked.modality)
     module = architecture.build()
     refuse_unsuitable(architecture, module, modality)
     filled = _filled(architecture, module)
     materialise(module)
     living = _Probe(architecture, module, modality, "absent").living()
-    alive, unused = _left(living, _heard(_Question(architecture, None)), owned_by(module, modality))
+    alive, unused = _left(living, _heard(Question(architecture, None)), owned_by(module, modality))
     without = architecture.without((modality,))
     if without is architecture:
         tensors = {name: TensorProbe(a, tuple(np.arange(n) for n in a.shape)) for name, a in alive.items()}
@@ -162,7 +162,7 @@ def _probe(asked: _Question) -> Provenance:
 
 
 @lru_cache(maxsize=1)
-def _heard(asked: _Question) -> dict[str, Array]:
+def _heard(asked: Question) -> dict[str, Array]:
     """Return for each entry of the state whether any modality uses it; the same for all modalities to delete."""
     return _Probe(asked.architecture, materialise(asked.architecture.build()), None, "fed").living()
 

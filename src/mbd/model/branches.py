@@ -1,0 +1,348 @@
+"""Branches of a modality m* in a module of fixed shape, found by running it: a proposal for `model.branches`.
+
+Hearing is a difference: a submodule hears a modality if its output, for random weights and rows, changes when the
+modality does. The walk is from the outermost submodules inwards; each is asked
+
+    does its output depend on m*, and not on every modality (then it is one of the trunk's, and its parts are asked)?
+    if it is silenced, does the model still hear every other modality (else its parts are asked)?
+
+What hears m* alone is a branch of m*, and so is a pair that hears m* and some of the others. A submodule of the trunk
+that hears nothing once these are silent goes too. Of all these, those are proposed whose output still has a way to the
+model's output when the others are silent: the smallest set, as far out as possible.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from mbd.errors import UsageError
+from mbd.formats.features import lengths_of
+from mbd.model.contract import Architecture, Features, evaluating, example, output_shapes, row_axis, seeded
+from mbd.model.probing import Provenance, Question, probe, randomise, silenced
+
+_ROWS, _DRAWS = 2, 3
+_SAME = 1e-6  # difference of outputs, relative to the largest, that is none
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A submodule whose output belongs to a modality."""
+
+    name: str
+    hears: tuple[str, ...]
+    numbers: int
+    """of its state"""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What closes a modality off, in a module of fixed shape."""
+
+    modality: str
+    proposed: tuple[Branch, ...]
+    named: tuple[str, ...]
+    """what model.branches names"""
+    cut: int
+    """numbers that a cut with the named branches sets to zero"""
+    cut_with_proposal: int
+    numbers: int
+    """of the whole state"""
+    left_open: tuple[str, ...]
+    """sentences: what still hears the modality, or has heard it, when the named (else the proposed) are silent"""
+
+    @property
+    def setting(self) -> str:
+        """The line that accepts the proposal."""
+        return f"model.branches.{self.modality}=[{', '.join(branch.name for branch in self.proposed)}]"
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Proposed branches that are neither named nor part of a named one."""
+        inside = tuple(f"{name}." for name in self.named)
+        return tuple(b.name for b in self.proposed if b.name not in self.named and not b.name.startswith(inside))
+
+
+def propose(architecture: Architecture, modality: str) -> Proposal | None:
+    """Find the branches of a modality; None: the factory builds a smaller model without it, which needs none.
+
+    Raises:
+        UsageError: The module cannot be probed.
+
+    """
+    return _propose(Question(architecture, modality))
+
+
+@lru_cache(maxsize=8)
+def _propose(asked: Question) -> Proposal | None:
+    architecture, modality = asked.architecture, str(asked.modality)
+    if architecture.without((modality,)) is not architecture:
+        return None
+    named = tuple(architecture.branches.get(modality, ()))
+    others = {m: names for m, names in architecture.branches.items() if m != modality}
+    bare = replace(architecture, branches=others)
+    listening = _Listening(bare, modality)
+    chosen = listening.choose()
+    found = tuple(
+        Branch(name, tuple(m for m in bare.modalities if m in listening.hearing[name]), listening.numbers(name))
+        for name in chosen
+    )
+    with_named = probe(architecture, modality)
+    with_proposed = probe(replace(bare, branches={**others, modality: chosen}) if chosen else bare, modality)
+    return Proposal(
+        modality,
+        found,
+        named,
+        cut=_dead(with_named),
+        cut_with_proposal=_dead(with_proposed),
+        numbers=listening.numbers(""),
+        left_open=tuple(listening.describe_open(named or chosen, with_named if named else with_proposed)),
+    )
+
+
+def refuse_unbranched(architecture: Architecture, modality: str) -> None:
+    """Refuse a cut that would close an input and leave the layers behind it, where branches can be named.
+
+    Raises:
+        UsageError: Nothing but input entries of the modality would be cut, and a proposal would cut more.
+
+    """
+    if not probe(architecture, modality).only_inputs:
+        return
+    proposal = propose(architecture, modality)
+    if proposal and proposal.cut_with_proposal > proposal.cut:
+        raise UsageError(
+            f"nothing is known to be {modality}'s own but what multiplies its input: {proposal.cut:,} of "
+            f"{proposal.numbers:,} numbers would be cut, with the proposed branches {proposal.cut_with_proposal:,}",
+            key=f"model.branches.{modality}",
+            value=list(proposal.named),
+            hint=f"set {proposal.setting}, or what you know to be right, and import or train the model again; "
+            "see `mbd branches`, or delete by deletion.method=exact",
+        )
+
+
+def describe_missing(architecture: Architecture, modality: str) -> list[str]:
+    """Return a warning where `model.branches` names less of a modality than was found."""
+    proposal = propose(architecture, modality)
+    if not proposal or not proposal.named or not proposal.missing or proposal.cut_with_proposal <= proposal.cut:
+        return []
+    return [
+        f"model.branches.{modality} does not name {_listed(proposal.missing)}: {proposal.cut:,} numbers are cut, with "
+        f"the proposed branches {proposal.cut_with_proposal:,}."
+    ]
+
+
+def _dead(provenance: Provenance) -> int:
+    return sum(int((~part.alive).sum()) for part in provenance.tensors.values())
+
+
+class _Listening:
+    """A module with random weights, and what its submodules hear."""
+
+    def __init__(self, architecture: Architecture, modality: str) -> None:
+        self._architecture, self._modality = architecture, modality
+        self._module = architecture.build()
+        self._parts = dict(self._module.named_modules())
+        self._others = frozenset(architecture.modalities) - {modality}
+        self._draw: int | None = None
+
+    def numbers(self, name: str) -> int:
+        """Return the size of a submodule's state."""
+        return sum(t.numel() for t in self._parts[name].state_dict().values() if t.is_floating_point())
+
+    @cached_property
+    def _switchable(self) -> frozenset[str]:
+        """Submodules that run and whose outputs all have an axis of rows, so that they can be branches."""
+        names = [name for name in self._parts if name]
+        runs = [
+            output_shapes(
+                self._module,
+                [self._parts[name] for name in names],
+                *example(self._architecture.modalities, rows, seed=0),
+            )
+            for rows in (2, 3)
+        ]
+        found = set()
+        for name, two, three in zip(names, *runs, strict=True):
+            axes = [row_axis(a, b) for a, b in zip(two, three, strict=False) if a is not None]
+            if axes and None not in axes and len(two) == len(three):
+                found.add(name)
+        return frozenset(found)
+
+    @cached_property
+    def hearing(self) -> Mapping[str, frozenset[str]]:
+        """For each submodule that runs, and the module itself as "", the modalities that its output changes with."""
+        return self._hearing(())
+
+    def _hearing(self, silent: Collection[str], *, absent: bool = False) -> dict[str, frozenset[str]]:
+        heard: dict[str, set[str]] = {}
+        for draw in range(_DRAWS):
+            for name, modalities in self._heard_in(draw, silent, self._parts, absent=absent).items():
+                heard.setdefault(name, set()).update(modalities)
+        return {name: frozenset(modalities) for name, modalities in heard.items()}
+
+    def _heard_in(
+        self, draw: int, silent: Collection[str], parts: Mapping[str, nn.Module], *, absent: bool
+    ) -> dict[str, set[str]]:
+        """Return for each of some submodules which modalities its output changes with, for the weights of one draw."""
+        self._randomise(draw)
+        features, different = (self._rows(2 * draw + turn) for turn in range(2))
+        before = self._outputs(features, silent, parts, absent=absent)
+        heard: dict[str, set[str]] = {name: set() for name in before}
+        for m in self._others if absent else self._architecture.modalities:
+            changed = {name: (different if name in (m, lengths_of(m)) else features)[name] for name in features}
+            for name, outputs in self._outputs(changed, silent, parts, absent=absent).items():
+                if not _equal(before[name], outputs):
+                    heard[name].add(m)
+        return heard
+
+    def _randomise(self, draw: int) -> None:
+        if self._draw != draw:
+            randomise(self._module, draw)
+            self._draw = draw
+
+    def _rows(self, draw: int) -> Features:
+        return example(self._architecture.modalities, _ROWS, seed=0, draw=draw)[0]
+
+    def _outputs(
+        self, features: Features, silent: Collection[str], parts: Mapping[str, nn.Module], *, absent: bool
+    ) -> dict[str, list[Tensor]]:
+        """Return what each of some submodules returned, call after call."""
+        available = {m: torch.ones(_ROWS, dtype=torch.bool) for m in self._architecture.modalities}
+        if absent:
+            available[self._modality] = torch.zeros(_ROWS, dtype=torch.bool)
+        # Silenced before it is recorded: hooks run in the order in which they were registered.
+        with (
+            evaluating(self._module),
+            seeded(0, "branches"),
+            torch.no_grad(),
+            silenced(self._module, silent),
+            _recorded(parts) as outputs,
+        ):
+            self._module(features, available)
+        return outputs
+
+    def choose(self) -> tuple[str, ...]:
+        """Return the branches to propose."""
+        chosen = list(self._walk(self._module, "", []))
+        if not chosen:
+            return ()
+        after = self._hearing(chosen, absent=True)
+        for name in self._parts:  # outermost first
+            heard = self._modality in self.hearing.get(name, ()) and name in self._switchable
+            if heard and not after[name] and not _within(name, chosen) and self._bearable([*chosen, name]):
+                chosen.append(name)
+        for name in sorted(chosen, key=lambda name: -len(self.hearing[name])):
+            rest = [other for other in chosen if other != name]
+            if _within(name, rest) or not self._matters(name, rest):
+                chosen = rest
+        return tuple(name for name in self._parts if name in chosen)
+
+    def _walk(self, module: nn.Module, prefix: str, chosen: list[str]) -> list[str]:
+        for child, part in module.named_children():
+            name = f"{prefix}{child}"
+            heard = self.hearing.get(name)
+            if heard is not None and self._modality not in heard:
+                continue
+            partial = name in self._switchable and heard is not None and len(heard) <= len(self._others)
+            if partial and self._bearable([*chosen, name]):
+                chosen.append(name)
+            else:
+                self._walk(part, f"{name}.", chosen)
+        return chosen
+
+    def _bearable(self, silent: Collection[str]) -> bool:
+        """Whether the model still hears every other modality when these are silent."""
+        heard: set[str] = set()
+        for draw in range(_DRAWS):
+            heard |= self._heard_in(draw, silent, {"": self._module}, absent=True)[""]
+            if heard >= self._others:
+                return True
+        return False
+
+    def _matters(self, name: str, silent: Collection[str]) -> bool:
+        """Whether the output of a submodule has a way to the model's output, with others silent and m* absent."""
+        for draw in range(_DRAWS):
+            self._randomise(draw)
+            outputs = [self._outputs(self._rows(draw), silent, {"": self._module}, absent=True)[""]]
+            handle = self._parts[name].register_forward_hook(_disturb)
+            try:
+                outputs.append(self._outputs(self._rows(draw), silent, {"": self._module}, absent=True)[""])
+            finally:
+                handle.remove()
+            if not _equal(*outputs):
+                return True
+        return False
+
+    def describe_open(self, branches: Collection[str], provenance: Provenance) -> Iterator[str]:
+        """Yield sentences about what hears the modality, or has heard it, and stays."""
+        m, after = self._modality, self._hearing(branches)
+        if m in after[""]:
+            hears = [name for name in self._parts if name and m in after.get(name, ())]
+            first = next(
+                (name for name in hears if not any(_within(other, [name]) for other in hears if other != name)), ""
+            )
+            beside = sorted(after[first] - {m}) if first else ()
+            yield (
+                f"{m} still reaches the output through {first or 'parameters of the model itself'}"
+                f"{f', which also hears {_listed(beside)}' if beside else ''}; what multiplies its input there is cut, "
+                "and nothing else."
+            )
+        if not self._bearable(branches):
+            yield f"Without {m} the model no longer hears every other modality: it multiplies them by {m}."
+        alive = [name for name, part in provenance.tensors.items() if not part.dead and name not in provenance.unused]
+        stay = [
+            name
+            for name in self._parts
+            if name and m in self.hearing.get(name, ()) and any(_within(tensor, [name]) for tensor in alive)
+        ]
+        if stay := [name for name in stay if not _within(name, [other for other in stay if other != name])]:
+            yield f"{_listed(stay)} heard {m} in training too, and stay for the other modalities."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _within(name: str, names: Collection[str]) -> bool:
+    return name in names or name.startswith(tuple(f"{other}." for other in names))
+
+
+def _equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Whether outputs are the same up to rounding."""
+    return len(one) == len(other) and all(
+        a.shape == b.shape and _difference(a, b) <= _SAME for a, b in zip(one, other, strict=True) if a.numel()
+    )
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    scale = float(one.double().abs().max())
+    return float((one.double() - other.double()).abs().max()) / max(scale, 1e-30)
+
+
+def _disturb(_: nn.Module, __: object, output: object) -> object:
+    return pytree.tree_map_only(Tensor, lambda x: x + torch.randn_like(x) if x.is_floating_point() else x, output)
+
+
+@contextmanager
+def _recorded(parts: Mapping[str, nn.Module]) -> Iterator[dict[str, list[Tensor]]]:
+    """Within: what submodules return is kept, by their names, call after call."""
+    outputs: dict[str, list[Tensor]] = {}
+
+    def keep(name: str) -> Callable[..., None]:
+        def hook(_: nn.Module, __: object, output: object) -> None:
+            leaves = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
+            outputs.setdefault(name, []).extend(leaves)
+
+        return hook
+
+    handles = [part.register_forward_hook(keep(name)) for name, part in parts.items()]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
