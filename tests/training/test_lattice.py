@@ -319,7 +319,7 @@ def test_each_row_is_scored_by_what_it_has(data: Path, whole: Trained) -> None:
 
 @pytest.mark.parametrize("task", ["regression", "classes"])
 @pytest.mark.parametrize("shown", [("audio",), ("audio", "text"), ("audio", "text", "visual")], ids="+".join)
-def test_a_folded_prediction_is_that_of_the_modules_one_by_one(
+def test_a_prediction_is_that_of_the_modules_one_by_one(
     request: pytest.FixtureRequest, task: str, shown: tuple[str, ...]
 ) -> None:
     folder, trained = ("data", "whole") if task == "regression" else ("classes", "whole_of_classes")
@@ -335,7 +335,7 @@ def test_a_folded_prediction_is_that_of_the_modules_one_by_one(
         for scores in [inside[f"module.{'+'.join(tag)}.scores"]]
     )
     found = model.predict({m: test.features[m] for m in shown})
-    np.testing.assert_allclose(found.reshape(len(test), -1), expected, atol=3e-3)
+    np.testing.assert_allclose(found.reshape(len(test), -1), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_large_numbers_of_rows_are_predicted_as_single_ones_are(classes: Path, whole_of_classes: Trained) -> None:
@@ -346,7 +346,7 @@ def test_large_numbers_of_rows_are_predicted_as_single_ones_are(classes: Path, w
     np.testing.assert_allclose(found[:9], alone, atol=1e-5)
     np.testing.assert_allclose(found[len(test) : 2 * len(test)], found[: len(test)], atol=1e-5)
     in_doubles = model.predict({m: x.astype(np.float64) for m, x in test.features.items()})
-    np.testing.assert_allclose(in_doubles, found[: len(test)], atol=1e-4)
+    np.testing.assert_allclose(in_doubles, found[: len(test)], atol=1e-5)
 
 
 def test_a_saved_model_predicts_as_the_trained_one(data: Path, whole: Trained, tmp_path: Path) -> None:

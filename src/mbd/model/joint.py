@@ -8,25 +8,19 @@ lists which of its columns read which modality.
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from mbd.formats.features import Task
-from mbd.formats.lattice import Tag
 from mbd.formats.model import ColumnRange, JointSpec, ModelRecord, TensorRecord
 from mbd.model.checkpoint import describe
-from mbd.model.folded_joint import fold
 from mbd.model.networks import JointNetwork, JointShape
-from mbd.model.sets import answer_by_set
 from mbd.names import dotted
 from mbd.tensors import Array
 
 _SCALING = ("mean", "scale")
-_FOLDED = 64
-"""sets of modalities whose folded weights are kept"""
 
 
 class JointBackbone:
@@ -34,20 +28,12 @@ class JointBackbone:
 
     def __init__(self, network: JointNetwork, task: Task) -> None:
         self.network, self.task = network.eval(), task
-        self.folded = lru_cache(_FOLDED)(lambda present: fold(self.network, present))
 
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
-        """Return scores (n), or class probabilities (n × classes), as the network gives them up to rounding.
-
-        The weights are folded when a set of modalities is first seen; a network that changes needs a new backbone.
-        """
-        there = {m: available[m] for m in self.network.modalities}
-        outputs = answer_by_set(self._answer, features, there, self.network.head.out_features)
-        return outputs if self.task == "classification" else outputs[:, 0]
-
-    def _answer(self, present: Tag, features: Mapping[str, Array]) -> Array:
-        outputs = self.folded(present).predict(features)
-        return (outputs.softmax(dim=1) if self.task == "classification" else outputs).numpy()
+        """Return scores (n), or class probabilities (n × classes)."""
+        with torch.inference_mode():
+            outputs: Tensor = self.network(*self.to_tensors(features, available))
+            return to_array(outputs.softmax(dim=1) if self.task == "classification" else outputs[:, 0])
 
     def embed(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
         """Return the fused embedding Z of each row."""

@@ -28,7 +28,7 @@ With `model.lattice.member` the modules are networks instead (:mod:`mbd.model.de
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, combinations, takewhile
 from math import comb
@@ -39,8 +39,7 @@ import numpy as np
 from mbd.errors import UsageError
 from mbd.formats.lattice import Tag, landmarks_name, module_tensors, projection_name
 from mbd.formats.model import LatticeSpec, ModelRecord
-from mbd.model.coordinates import Projection, kernel_features
-from mbd.model.folded import Folded, fold
+from mbd.model.coordinates import Projection, kernel_features, softmax
 from mbd.model.sets import answer_by_set
 from mbd.params.learning import LatticeSettings
 from mbd.tensors import Array
@@ -247,15 +246,23 @@ class LatticeBackbone(Blend[Module]):
     """Modules in closed form."""
 
     projections: Mapping[str, Projection]
-    _folded: dict[Tag, Folded] = field(default_factory=dict)
 
     def answer(self, present: Tag, features: Mapping[str, Array]) -> Array:
-        """Return what all modules answer together; what is needed for it is kept for the next rows."""
-        if present not in self._folded:
-            weights = self.weights(present)
-            modules = [self.modules[tag] for tag in weights]
-            self._folded[present] = fold(modules, list(weights.values()), self.projections, self.classes)
-        return self._folded[present].predict(features)
+        """Return what all modules answer together."""
+        weights = self.weights(present)
+        points = {m: self.projections[m](features[m]) for m in present if any(m in tag for tag in weights)}
+        total: Array = np.zeros(())
+        for tag, weight in weights.items():
+            scores = self.modules[tag].scores(points, self._kernel(tag, points))
+            total = total + weight * (softmax(scores) if self.classes else scores)
+        return total
+
+    def _kernel(self, tag: Tag, points: Mapping[str, Array]) -> Array | None:
+        """Return φ of a module; None if it has no kernel."""
+        module = self.modules[tag]
+        if not module.landmarks:
+            return None
+        return kernel_features({m: points[m] for m in tag}, module.landmarks, self.projections, module.length)
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Return coordinates p^m, kernel features φ and scores f_S of all modules; zero in rows that lack an input."""
@@ -267,9 +274,8 @@ class LatticeBackbone(Blend[Module]):
                 continue
             has_all = np.all([available[m] for m in tag], axis=0)[:, None]
             name = f"module.{'+'.join(tag)}"
-            own = {m: points[m] for m in tag}
-            phi = kernel_features(own, module.landmarks, self.projections, module.length) if module.landmarks else None
-            found[f"{name}.scores"] = np.where(has_all, module.scores(own, phi), 0)
+            phi = self._kernel(tag, points)
+            found[f"{name}.scores"] = np.where(has_all, module.scores(points, phi), 0)
             if phi is not None:
                 found[f"{name}.kernel"] = np.where(has_all, phi, 0)
         return {name: np.asarray(values, np.float32) for name, values in found.items()}
