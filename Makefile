@@ -69,7 +69,7 @@ test-bare: ## the auditor's install, without torch, kfp, dvc and boto3: certific
 	$(VENV)-bare/bin/pip install --quiet --require-hashes --requirement requirements-verifier.txt
 	$(VENV)-bare/bin/pip install --quiet --no-deps --no-build-isolation .
 	$(VENV)-bare/bin/pip install --quiet --constraint constraints.txt hypothesis jsonschema pytest pytest-xdist
-	$(VENV)-bare/bin/python -m pytest -n auto -m 'not slow' tests/trust tests/log tests/verify tests/history tests/certificate tests/golden tests/storage
+	$(VENV)-bare/bin/python -m pytest -n auto -m 'not slow' tests/trust tests/log tests/verifier tests/history tests/certificate tests/golden tests/storage
 
 fuzz: $(STAMP) ## changed files for every parser of files from outside, 60 seconds each (SECONDS_EACH=5: shorter)
 	@mkdir -p build/fuzz

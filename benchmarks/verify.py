@@ -43,7 +43,7 @@ from mbd.trust.envelope import PAYLOAD_TYPE, sign
 from mbd.trust.keys import LOG, TRUST, load_signer, make_keys
 from mbd.trust.lineage_key import LineageKey
 from mbd.trust.trust_file import read_trust
-from mbd.verify.blueprint import blueprint
+from mbd.verifier.blueprint import blueprint
 from tests.formats.audits import strong_audit
 
 REPEATS = 7

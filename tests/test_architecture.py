@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import mbd
+
 SOURCE = Path(__file__).parents[1] / "src" / "mbd"
 LAYERS = [
     {"cli", "kubeflow"},
@@ -16,7 +18,7 @@ LAYERS = [
     {"attacks", "report", "purge", "monitoring"},
     {"certificate"},
     {"history"},
-    {"verify"},
+    {"verifier"},
     {"log"},
     {"trust"},
     {"deletion", "storage", "shredding"},
@@ -48,7 +50,7 @@ TOOLS = {
 }
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 WITHOUT_TORCH = {
-    *("params", "formats", "storage", "shredding", "trust", "log", "verify", "history", "certificate"),
+    *("params", "formats", "storage", "shredding", "trust", "log", "verifier", "history", "certificate"),
     *("purge", "monitoring", "cli"),
 }
 ONLY_HERE = {
@@ -124,12 +126,12 @@ def test_heavy_packages_are_imported_only_where_they_belong() -> None:
 
 
 # Verification writes the shapes of the built-in backbones down a second time, on purpose.
-NAMES_BACKBONES = {"verify/blueprint.py"}
+NAMES_BACKBONES = {"verifier/blueprint.py"}
 
 
 @pytest.mark.parametrize(
     "package",
-    ["attacks", "certificate", "deletion", "evaluation", "history", "production", "report", "steps", "verify"],
+    ["attacks", "certificate", "deletion", "evaluation", "history", "production", "report", "steps", "verifier"],
 )
 def test_a_backbone_is_asked_what_it_can_do_and_not_for_its_name_or_class(package: str) -> None:
     found = []
@@ -145,3 +147,9 @@ def test_a_backbone_is_asked_what_it_can_do_and_not_for_its_name_or_class(packag
             if named or of_class:
                 found.append(f"{file.relative_to(SOURCE)}: {ast.unparse(node)}")
     assert not found
+
+
+def test_no_package_has_the_name_of_a_public_function() -> None:
+    """Python would put the package in the function's place as soon as one of its modules is imported."""
+    functions = {name for name in mbd.__all__ if name.islower()}
+    assert not functions & {file.relative_to(SOURCE).parts[0].removesuffix(".py") for file in modules()}

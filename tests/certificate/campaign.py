@@ -33,8 +33,8 @@ from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
 from mbd.monitoring import metrics
 from mbd.records import now
 from mbd.storage.store import NotThereError, StoredObject
-from mbd.verify import inputs, reader
-from mbd.verify.reader import parse_envelope
+from mbd.verifier import inputs, reader
+from mbd.verifier.reader import parse_envelope
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now
 from tests.monitoring.page import ExporterPage
 

@@ -20,7 +20,7 @@ from mbd.errors import MbdError
 from mbd.files import to_json
 from mbd.storage import open_store
 from mbd.trust.trust_file import Trust, read_trust
-from mbd.verify.verdict import decide, passed
+from mbd.verifier.verdict import decide, passed
 
 Files = dict[str, bytes]
 Mutation = Callable[["TamperingCase", np.random.Generator], Files]

@@ -22,10 +22,10 @@ from mbd.log.reader import Log
 from mbd.log.tiles import CHECKPOINT as HEAD
 from mbd.log.tiles import tile_at
 from mbd.randomness import stream
-from mbd.verify import reader
-from mbd.verify.checks import digest_name
-from mbd.verify.reader import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, parse_envelope
-from mbd.verify.verdict import STANDING
+from mbd.verifier import reader
+from mbd.verifier.checks import digest_name
+from mbd.verifier.reader import CHECKPOINT, INCLUSION, SIGNATURES, VALIDITY, parse_envelope
+from mbd.verifier.verdict import STANDING
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
 from tests.certificate.tampering import (

@@ -31,13 +31,13 @@ from mbd.records import now
 from mbd.trust.commitments import Commitments
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.trust.keys import load_signer
-from mbd.verify.arithmetic import BUDGET
-from mbd.verify.checks import REAUDIT, digest_name
-from mbd.verify.claims import AGREEMENT
-from mbd.verify.gate import GATE, STRENGTH
-from mbd.verify.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
-from mbd.verify.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS
-from mbd.verify.verdict import STANDING, STATE
+from mbd.verifier.arithmetic import BUDGET
+from mbd.verifier.checks import REAUDIT, digest_name
+from mbd.verifier.claims import AGREEMENT
+from mbd.verifier.gate import GATE, STRENGTH
+from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS
+from mbd.verifier.verdict import STANDING, STATE
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, ModelWorkspace
 

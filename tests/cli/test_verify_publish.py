@@ -9,7 +9,7 @@ import pytest
 
 from mbd.files import sha256_file
 from mbd.formats.statement import CERTIFICATE
-from mbd.verify.verdict import fingerprint
+from mbd.verifier.verdict import fingerprint
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.command import run_mbd

@@ -27,7 +27,7 @@ from mbd.serving.inference.protocol import HEADER, parse_request
 from mbd.tensors import Array, open_tensors
 from mbd.trust.envelope import Envelope
 from mbd.trust.trust_file import read_trust
-from mbd.verify.reader import verify_envelope
+from mbd.verifier.reader import verify_envelope
 from tests.fuzz.mutations import Mutator, bytes_or_tokens, in_archive, in_header, in_json
 from tests.golden.certificates.cases import HERE
 from tests.serving.inference.server import encode

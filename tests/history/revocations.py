@@ -18,8 +18,8 @@ from mbd.records import now
 from mbd.storage.store import LARGEST_IN_MEMORY, StoredObject
 from mbd.trust.envelope import PAYLOAD_TYPE, sign
 from mbd.trust.keys import LOG, load_signer, make_keys
-from mbd.verify.checks import REAUDIT
-from mbd.verify.verdict import RETURNED
+from mbd.verifier.checks import REAUDIT
+from mbd.verifier.verdict import RETURNED
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now, golden
 
 NAME = golden("exact").predicate.model

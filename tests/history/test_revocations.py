@@ -19,8 +19,8 @@ from mbd.log.tiles import CHECKPOINT
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.trust.keys import LOG, TRUST, load_signer, revoke_key, rotate_key
-from mbd.verify.checks import REAUDIT
-from mbd.verify.verdict import CONSISTENCY, STATE
+from mbd.verifier.checks import REAUDIT
+from mbd.verifier.verdict import CONSISTENCY, STATE
 from tests.certificate.campaign import Campaign, fill, remember_parsed_envelopes
 from tests.history import revocations
 from tests.history.revocations import publish_again_with_audio, verdict_on

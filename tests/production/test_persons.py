@@ -25,7 +25,7 @@ from mbd.production.submit import submit
 from mbd.production.worker import Worker
 from mbd.records import now
 from mbd.steps import publish, train, verify
-from mbd.verify.verdict import RETURNED
+from mbd.verifier.verdict import RETURNED
 from tests.production.registering import NAME, Production
 
 

@@ -17,9 +17,9 @@ from mbd.files import sha256_file
 from mbd.formats.statement import WEIGHTS
 from mbd.randomness import stream
 from mbd.trust.trust_file import read_trust
-from mbd.verify.checks import REAUDIT
-from mbd.verify.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
-from mbd.verify.verdict import Verdict
+from mbd.verifier.checks import REAUDIT
+from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.verifier.verdict import Verdict
 from tests.certificate.tampering import (
     GONE,
     Mutation,

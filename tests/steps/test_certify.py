@@ -20,7 +20,7 @@ from mbd.steps import certify, delete
 from mbd.trust.commitments import read_private
 from mbd.trust.envelope import Envelope
 from mbd.trust.trust_file import read_trust
-from mbd.verify.reader import signature_checks
+from mbd.verifier.reader import signature_checks
 from tests.certificate.build import (
     ISSUED,
     KINDS,

@@ -18,8 +18,8 @@ from mbd.records import now
 from mbd.steps import verify
 from mbd.steps.reproduce import REPRODUCTION
 from mbd.storage.store import NotThereError, update
-from mbd.verify.reader import SIGNATURES
-from mbd.verify.verdict import CONSISTENCY, STATE
+from mbd.verifier.reader import SIGNATURES
+from mbd.verifier.verdict import CONSISTENCY, STATE
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home
 from tests.features.build import synthetic_set

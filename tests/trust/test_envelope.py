@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from mbd.errors import UsageError, VerificationError
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature, pae, sign
 from mbd.trust.keys import library_key
-from mbd.verify.reader import parse_envelope
+from mbd.verifier.reader import parse_envelope
 from tests.trust.keys import Keys, keys_in
 
 PAYLOAD = b'{"what":"audio"}'

@@ -19,7 +19,7 @@ from pathlib import Path
 from mbd.errors import DataError
 from mbd.formats.statement import CERTIFICATE, AnyStatement
 from mbd.trust.envelope import certificate_digest
-from mbd.verify.reader import parse_envelope
+from mbd.verifier.reader import parse_envelope
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from mbd.trust.commitments import Commitments, keep_private, read_private
 from mbd.trust.envelope import certificate_digest
 from mbd.trust.keys import sign_statement
 from mbd.trust.trust_file import Trust
-from mbd.verify.reader import parse_envelope, verify_envelope, verify_inclusion
+from mbd.verifier.reader import parse_envelope, verify_envelope, verify_inclusion
 
 
 @dataclass(frozen=True)

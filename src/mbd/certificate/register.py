@@ -29,7 +29,7 @@ from mbd.records import now
 from mbd.storage.store import Store, update
 from mbd.trust.envelope import certificate_digest
 from mbd.trust.keys import sign_statement
-from mbd.verify.reader import verify_envelope
+from mbd.verifier.reader import verify_envelope
 
 DRAFTS = "drafts/"
 _LOG = logging.getLogger(__name__)

@@ -35,7 +35,7 @@ def command(
     from mbd.certificate.guard import admit, input_schema
     from mbd.files import to_json, write_file
     from mbd.trust.trust_file import read_trust, require_trust
-    from mbd.verify.verdict import fingerprint
+    from mbd.verifier.verdict import fingerprint
 
     file = require_trust(trust)
     trusted = read_trust(file)

@@ -52,7 +52,7 @@ def new(
     """Create a key that signs certificates, and one for the log if there is none; both are trusted."""
     from mbd.trust.keys import TRUST, make_keys
     from mbd.trust.trust_file import ENVIRONMENT
-    from mbd.verify.verdict import fingerprint
+    from mbd.verifier.verdict import fingerprint
 
     folder = out or Path(params.certificate.trust).parent
     passphrase = _new_passphrase(with_passphrase)
@@ -75,7 +75,7 @@ def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
     from mbd.log.note import verifier_key
     from mbd.trust.public_keys import raw_ed25519
     from mbd.trust.trust_file import read_trust
-    from mbd.verify.verdict import fingerprint
+    from mbd.verifier.verdict import fingerprint
 
     trust = read_trust(_trust_file(params, folder))
     lines = [

@@ -11,7 +11,7 @@ from mbd.cli.options import JSON, TRUST, features, model, print_result, store
 
 if TYPE_CHECKING:
     from mbd.params.reader import ReaderParams
-    from mbd.verify.verdict import Verdict
+    from mbd.verifier.verdict import Verdict
 
 _MARKS = {"passed": "passed", "failed": "FAILED", "not checkable": "not checkable"}
 

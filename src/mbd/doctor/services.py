@@ -21,7 +21,7 @@ from mbd.storage import folder_of, open_store
 from mbd.trust.keys import load_signer
 from mbd.trust.trust_file import read_trust
 from mbd.urls import without_credentials
-from mbd.verify.verdict import fingerprint
+from mbd.verifier.verdict import fingerprint
 
 _PORTS = {"http": 80, "https": 443, "webdav": 80, "webdavs": 443, "ssh": 22}
 _REMOTE_TO_DO = {

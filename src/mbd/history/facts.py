@@ -25,7 +25,7 @@ from mbd.formats.statement import (
     RevocationStatement,
 )
 from mbd.formats.strength import shortfalls
-from mbd.verify.verdict import Check
+from mbd.verifier.verdict import Check
 
 Effect = Literal["revoked", "superseded", "refuted", "passed", "overruled", "none"]
 """what a statement does to the certificate that it is about; `passed`: an audit that sets the next date; `overruled`:
@@ -245,7 +245,7 @@ def audit_effect(statement: ReauditStatement, certificate: CertificateFacts | No
 
 def audit_problem(leakage: LeakageRecord, certificate: CertificateFacts) -> str | None:
     """Say why a leakage record that claims to have passed is no audit of a certificate; None: it is one."""
-    from mbd.verify.gate import gate_check  # noqa: PLC0415 -- its package reads histories
+    from mbd.verifier.gate import gate_check  # noqa: PLC0415 -- its package reads histories
 
     if leakage.models.get("after") != certificate.weights:
         return "the attacks were made on other weights than the certified ones"

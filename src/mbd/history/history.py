@@ -41,7 +41,7 @@ from mbd.history.facts import (
 from mbd.log.checkpoint import Checkpoint
 from mbd.storage.store import Store
 from mbd.trust.trust_file import CLOCKS_DIFFER_BY
-from mbd.verify.reader import parse_envelope
+from mbd.verifier.reader import parse_envelope
 
 MAX_AGE = CHECKPOINT_AGE
 """how old the log's checkpoint may be by default"""

@@ -3,7 +3,7 @@
     head           signed by the log's key, and not older or other than one that was seen here before
     entries        the leaves whose Merkle tree hash is the root in the head
     envelopes      `certificates/DIGEST/certificate.json`, whose SHA-256 is the leaf
-    statements     what :mod:`mbd.verify.reader` accepts, at the time at which the log says it was logged
+    statements     what :mod:`mbd.verifier.reader` accepts, at the time at which the log says it was logged
 
 Membership in the tree takes the place of each `proof.json`. The result is remembered (:mod:`mbd.history.memory`)
 together with the head it was made from: the next replay reads only entries after it, and refuses a log that does not
@@ -35,8 +35,8 @@ from mbd.log.reader import Log
 from mbd.log.tiles import WIDTH, Edge
 from mbd.storage.store import Store
 from mbd.trust.trust_file import Logged, Trust
-from mbd.verify.reader import is_void, verify_logged
-from mbd.verify.verdict import problems_of
+from mbd.verifier.reader import is_void, verify_logged
+from mbd.verifier.verdict import problems_of
 
 _THREADS = 16
 

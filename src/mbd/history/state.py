@@ -32,7 +32,7 @@ from mbd.log.reader import Log
 from mbd.records import Record
 from mbd.storage.store import Store
 from mbd.trust.trust_file import CLOCKS_DIFFER_BY, Trust
-from mbd.verify.verdict import CONSISTENCY, RETURNED, STANDING, STATE, Check, failed, not_checkable, passed
+from mbd.verifier.verdict import CONSISTENCY, RETURNED, STANDING, STATE, Check, failed, not_checkable, passed
 
 CertificateState = Literal["valid", "overdue", "unknown", "outdated", "refuted", "superseded", "revoked"]
 CERTIFICATE_STATES: tuple[CertificateState, ...] = get_args(CertificateState)

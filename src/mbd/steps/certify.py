@@ -48,10 +48,10 @@ from mbd.trust.commitments import Commitments, keep_private
 from mbd.trust.keys import sign_statement
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
 from mbd.trust.trust_file import read_trust
-from mbd.verify.arithmetic import budget_check
-from mbd.verify.claims import agreement_check, structural_claim
-from mbd.verify.gate import gate_check, strength_check
-from mbd.verify.structure import structural_checks
+from mbd.verifier.arithmetic import budget_check
+from mbd.verifier.claims import agreement_check, structural_claim
+from mbd.verifier.gate import gate_check, strength_check
+from mbd.verifier.structure import structural_checks
 
 NAME = "certify"
 EXPERIMENT = "DVC_EXP_BASELINE_REV"

@@ -30,9 +30,9 @@ from mbd.trust.envelope import certificate_digest
 from mbd.trust.keys import load_signer
 from mbd.trust.lineage_key import read_lineage_key
 from mbd.trust.trust_file import read_trust
-from mbd.verify.inputs import VerificationInput
-from mbd.verify.reader import parse_envelope
-from mbd.verify.verdict import Verdict
+from mbd.verifier.inputs import VerificationInput
+from mbd.verifier.reader import parse_envelope
+from mbd.verifier.verdict import Verdict
 
 NAME = "publish"
 _LOG = logging.getLogger(__name__)

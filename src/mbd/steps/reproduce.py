@@ -13,8 +13,8 @@ from mbd.params.reader import ReaderParams
 from mbd.registry import BACKBONES
 from mbd.tensors import save_tensors
 from mbd.training.trained import recorded_params, training_is_recorded
-from mbd.verify.checks import digest_name
-from mbd.verify.verdict import Check, Verdict, failed, not_checkable, passed
+from mbd.verifier.checks import digest_name
+from mbd.verifier.verdict import Check, Verdict, failed, not_checkable, passed
 
 REPRODUCTION = "reproduction"
 

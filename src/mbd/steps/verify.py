@@ -26,8 +26,8 @@ from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store
 from mbd.trust.trust_file import Trust, find_trust, read_trust
 from mbd.urls import without_credentials
-from mbd.verify.reader import NO_TRUST
-from mbd.verify.verdict import Verdict
+from mbd.verifier.reader import NO_TRUST
+from mbd.verifier.verdict import Verdict
 
 if TYPE_CHECKING:
     from mbd.params import Params

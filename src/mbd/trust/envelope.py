@@ -4,7 +4,7 @@
 
 An envelope is stored as canonical JSON (RFC 8785) with strict base64 and its signatures in the order of their key
 ids, so one set of signatures has one form: anything else is refused, and the digest of the bytes is the certificate's
-name. Which signatures count is decided by :mod:`mbd.verify.reader`.
+name. Which signatures count is decided by :mod:`mbd.verifier.reader`.
 """
 
 import base64

@@ -27,12 +27,12 @@ from mbd.tensors import open_tensors, save_tensors
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.trust.keys import load_signer, make_keys
 from mbd.trust.trust_file import KeyRevocation, Trust, read_trust, write_trust
-from mbd.verify.arithmetic import BUDGET
-from mbd.verify.checks import REAUDIT, digest_name
-from mbd.verify.claims import AGREEMENT
-from mbd.verify.gate import GATE, STRENGTH
-from mbd.verify.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
-from mbd.verify.structure import POSITIONS, PRECISION, REMOVED
+from mbd.verifier.arithmetic import BUDGET
+from mbd.verifier.checks import REAUDIT, digest_name
+from mbd.verifier.claims import AGREEMENT
+from mbd.verifier.gate import GATE, STRENGTH
+from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
+from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED
 from tests.certificate.authority import CertificateAuthority
 from tests.golden.certificates.cases import GoldenCase, read_case, write_case
 

@@ -12,7 +12,7 @@ from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord
 from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.predicate import Predicate
 from mbd.formats.strength import power_in_words, shortfalls
-from mbd.verify.verdict import Check, failed, passed
+from mbd.verifier.verdict import Check, failed, passed
 
 GATE = "gate decision"
 STRENGTH = "audit strength"

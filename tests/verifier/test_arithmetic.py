@@ -9,8 +9,8 @@ from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.predicate import Budget, Noise
 from mbd.params import load_params
 from mbd.privacy.gaussian import epsilon_by_gaussian
-from mbd.verify.arithmetic import budget_check
-from mbd.verify.verdict import Check
+from mbd.verifier.arithmetic import budget_check
+from mbd.verifier.verdict import Check
 
 
 def certified(epsilon: float = 1.0, delta: float = 1e-5, radius: float = 1.0, spent: float = 0.0) -> Budget:

@@ -23,8 +23,8 @@ from pydantic import ValidationError
 from mbd.formats.leakage import ReferenceModel
 from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.tensors import Array, within_mantissa
-from mbd.verify.blueprint import blueprint, has_blueprint
-from mbd.verify.verdict import Check, failed, not_checkable, passed
+from mbd.verifier.blueprint import blueprint, has_blueprint
+from mbd.verifier.verdict import Check, failed, not_checkable, passed
 
 TENSORS, REMOVED, SHAPES, POSITIONS = "tensors", "modality removed", "input shapes", "edited positions"
 PRECISION = "precision"

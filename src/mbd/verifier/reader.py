@@ -39,7 +39,7 @@ from mbd.records import now
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature
 from mbd.trust.public_keys import is_signature
 from mbd.trust.trust_file import CLOCKS_DIFFER_BY, NO_TRUST_HINT, Logged, Trust, TrustedKey, refusal
-from mbd.verify.verdict import Check, failed, not_checkable, passed, problems_of
+from mbd.verifier.verdict import Check, failed, not_checkable, passed, problems_of
 
 SCHEMA, CANONICAL = "schema", "canonical form"
 SIGNATURES, VALIDITY = "signatures", "key validity"

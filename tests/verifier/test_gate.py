@@ -6,7 +6,7 @@ import pytest
 
 from mbd.formats.deletion import read_deletion
 from mbd.formats.leakage import Interval, LeakageRecord
-from mbd.verify.gate import gate_check
+from mbd.verifier.gate import gate_check
 from tests.certificate.build import ModelWorkspace, leakage_record
 from tests.formats.audits import near
 

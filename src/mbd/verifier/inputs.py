@@ -10,7 +10,7 @@ from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, SUBJECTS, WEIGHTS, DeletionStatement
 from mbd.storage.store import NotThereError, Store
 from mbd.trust.envelope import certificate_digest
-from mbd.verify.reader import parse_envelope
+from mbd.verifier.reader import parse_envelope
 
 _WITH_THE_MODEL = (WEIGHTS, MODEL, INDICES)
 

@@ -9,7 +9,7 @@ from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.steps import delete, features, train
 from mbd.tensors import open_tensors
-from mbd.verify.structure import StructuralClaim, structural_checks
+from mbd.verifier.structure import StructuralClaim, structural_checks
 from tests.evaluation.models import TINY
 from tests.features.build import npz_arrays, small_collection, write_npz
 

@@ -8,8 +8,8 @@ from mbd.formats.leakage import LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import Erasure, Predicate
 from mbd.formats.statement import WEIGHTS, DeletionStatement, exact_integers
-from mbd.verify.structure import StructuralClaim
-from mbd.verify.verdict import Check, failed, passed
+from mbd.verifier.structure import StructuralClaim
+from mbd.verifier.verdict import Check, failed, passed
 
 AGREEMENT = "claims agree"
 

@@ -13,8 +13,8 @@ from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.steps import delete, train
 from mbd.tensors import Array, open_tensors
-from mbd.verify.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, StructuralClaim, structural_checks
-from mbd.verify.verdict import Check
+from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, StructuralClaim, structural_checks
+from mbd.verifier.verdict import Check
 from tests.deletion.models import home_with_models
 from tests.evaluation.models import TINY
 

@@ -31,7 +31,7 @@ from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.trust.keys import add_key, load_signer, rotate_key, set_threshold
 from mbd.trust.public_keys import public_pem
 from mbd.trust.trust_file import Trust
-from mbd.verify.reader import signature_checks
+from mbd.verifier.reader import signature_checks
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, golden
 from tests.trust.keys import Keys, keys_in
 

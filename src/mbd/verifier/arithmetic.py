@@ -13,7 +13,7 @@ import math
 from mbd.formats.guarantee import Guarantee, LineageBudget
 from mbd.formats.predicate import Budget, Noise
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
-from mbd.verify.verdict import Check, failed, passed
+from mbd.verifier.verdict import Check, failed, passed
 
 BUDGET = "budget arithmetic"
 _RELATIVE = 1e-6  # room for rounding, far below anything that would change a claim
