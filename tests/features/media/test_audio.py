@@ -48,6 +48,6 @@ def test_means_come_before_deviations() -> None:
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100, 48000])
-@pytest.mark.parametrize("sound", [np.zeros(4000, np.float32), np.ones(1, np.float32), noise(0.01), tone(90, 0.4)])
-def test_silence_and_the_shortest_sounds_have_numbers_too(rate: int, sound: Array) -> None:
-    assert np.isfinite(audio_vector(sound, rate)).all()
+def test_silence_and_the_shortest_sounds_have_numbers_too(rate: int) -> None:
+    for sound in (np.zeros(4000, np.float32), np.ones(1, np.float32), noise(0.01), tone(90, 0.4)):
+        assert np.isfinite(audio_vector(sound, rate)).all()
