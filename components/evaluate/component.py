@@ -19,5 +19,4 @@ def evaluate(
     """Measure a model with modalities missing and damaged, beside the reference where there is one."""
     from mbd.kubeflow import tasks
 
-    models = [model, *([reference] if reference else [])]
-    tasks.evaluate(params, dataset, models, evaluation, metrics, page, subjects)
+    tasks.evaluate(params, dataset, model, evaluation, metrics, page, reference, subjects)

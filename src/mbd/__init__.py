@@ -14,7 +14,7 @@ Each function runs in the context of its command (:mod:`mbd.steps.context`): pur
 are decrypted while it runs, and metrics go where `monitoring` says.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -91,7 +91,7 @@ def make_features(out: "Folder", *, params: "Parameters" = None) -> "FeaturesSum
     """
     from mbd.steps import features  # noqa: PLC0415 -- `import mbd` stays instant
 
-    with _running("features", params) as (values, _):
+    with _running("features", params) as values:
         return features.run(values, Path(out))
 
 
@@ -111,8 +111,8 @@ def train(
     """
     from mbd.steps import train as step  # noqa: PLC0415
 
-    with _running("train", params) as (values, plain):
-        return step.run(values, plain(features), Path(out), tuple(without))
+    with _running("train", params) as values:
+        return step.run(values, Path(features), Path(out), tuple(without))
 
 
 def import_model(
@@ -135,8 +135,8 @@ def import_model(
     """
     from mbd.steps import import_model as step  # noqa: PLC0415
 
-    with _running("import", params) as (values, plain):
-        return step.run(values, Path(weights), plain(features), trained_on, Path(out))
+    with _running("import", params) as values:
+        return step.run(values, Path(weights), Path(features), trained_on, Path(out))
 
 
 def load(folder: "Folder", *, params: "Parameters" = None) -> "Model":
@@ -153,9 +153,10 @@ def load(folder: "Folder", *, params: "Parameters" = None) -> "Model":
         DataError: the folder has no valid model, or the model was purged.
     """
     from mbd.model import predictor  # noqa: PLC0415
+    from mbd.steps.context import read_folder  # noqa: PLC0415
 
-    with _running("load", params) as (_, plain):
-        return predictor.load(plain(folder))
+    with _running("load", params):
+        return predictor.load(read_folder(Path(folder)))
 
 
 def evaluate(
@@ -180,9 +181,8 @@ def evaluate(
     """
     from mbd.steps import evaluate as step  # noqa: PLC0415
 
-    with _running("evaluate", params) as (values, plain):
-        reference = None if against is None else plain(against)
-        return step.run(values, plain(features), [plain(model) for model in models], Path(out), against=reference)
+    with _running("evaluate", params) as values:
+        return step.run(values, Path(features), [*map(Path, models)], Path(out), against=_path(against))
 
 
 def delete(
@@ -211,9 +211,8 @@ def delete(
     """
     from mbd.steps import delete as step  # noqa: PLC0415
 
-    with _running("delete", params) as (values, plain):
-        beside = None if reference is None else plain(reference)
-        return step.run(values, plain(features), plain(model), modalities, subjects, Path(out), beside)
+    with _running("delete", params) as values:
+        return step.run(values, Path(features), Path(model), modalities, subjects, Path(out), _path(reference))
 
 
 def attack(
@@ -245,9 +244,9 @@ def attack(
     """
     from mbd.steps import attack as step  # noqa: PLC0415
 
-    with _running("attack", params) as (values, plain):
-        old = None if before is None else plain(before)
-        return step.run(values, plain(features), old, plain(after), plain(reference), modalities, Path(out))
+    models = (_path(before), Path(after), Path(reference))
+    with _running("attack", params) as values:
+        return step.run(values, Path(features), *models, modalities, Path(out))
 
 
 def make_keys(folder: "Folder", name: str = "signer") -> "Trust":
@@ -293,9 +292,8 @@ def certify(
     """
     from mbd.steps import certify as step  # noqa: PLC0415
 
-    attacks = None if leakage is None else Path(leakage)
-    with _running("certify", params) as (values, plain):
-        return step.run(values, plain(deletion), attacks, Path(evaluation), Path(out))
+    with _running("certify", params) as values:
+        return step.run(values, Path(deletion), _path(leakage), Path(evaluation), Path(out))
 
 
 def publish(
@@ -318,8 +316,8 @@ def publish(
     """
     from mbd.steps import publish as step  # noqa: PLC0415
 
-    with _running("publish", params) as (values, plain):
-        return step.run(values, Path(bundle), plain(model), store, None if out is None else Path(out))
+    with _running("publish", params) as values:
+        return step.run(values, Path(bundle), Path(model), store, _path(out))
 
 
 def verify(
@@ -353,10 +351,9 @@ def verify(
     """
     from mbd.steps import verify as step  # noqa: PLC0415
 
-    with _running("verify", params) as (values, plain):
-        folders = {name: plain(given) for name, given in {"model": model, "features": features}.items() if given}
-        trusted = None if trust is None else Path(trust)
-        return step.run(values, str(bundle), trust=trusted, store=store, offline=offline, **folders)
+    folders = {"model": _path(model), "features": _path(features), "trust": _path(trust)}
+    with _running("verify", params) as values:
+        return step.run(values, str(bundle), store=store, offline=offline, **folders)
 
 
 def guard(model: "Folder", store: str, *, trust: "Folder | None" = None, params: "Parameters" = None) -> "Admission":
@@ -375,24 +372,29 @@ def guard(model: "Folder", store: str, *, trust: "Folder | None" = None, params:
         VerificationError: no valid certificate is about these weights, or a file was purged.
     """
     from mbd.certificate.guard import admit  # noqa: PLC0415
+    from mbd.steps.context import read_folder  # noqa: PLC0415
     from mbd.storage import open_store  # noqa: PLC0415
     from mbd.trust.trust_file import read_trust, require_trust  # noqa: PLC0415
 
-    with _running("guard", params) as (values, plain):
-        trusted = read_trust(require_trust(None if trust is None else Path(trust)))
-        return admit(plain(model), open_store(store, values.store), trusted, max_age=values.certificate.checkpoint_age)
+    with _running("guard", params) as values:
+        trusted, age = read_trust(require_trust(_path(trust))), values.certificate.checkpoint_age
+        return admit(read_folder(Path(model)), open_store(store, values.store), trusted, max_age=age)
 
 
 @contextmanager
-def _running(command: str, given: "Parameters") -> "Iterator[tuple[Params, Callable[[Folder], Path]]]":
-    """Within the context of a command: the parameters, and a function that returns the plain form of a folder."""
+def _running(command: str, given: "Parameters") -> "Iterator[Params]":
+    """Within the context of a command: the parameters."""
     from logging import getLogger  # noqa: PLC0415
 
     from mbd.steps.context import step_context  # noqa: PLC0415
 
     values = _params(given)
-    with step_context(values, command, warn=getLogger(__name__).warning) as context:
-        yield values, lambda folder: context.plain(Path(folder))
+    with step_context(values, command, warn=getLogger(__name__).warning):
+        yield values
+
+
+def _path(given: "Folder | None") -> Path | None:
+    return None if given is None else Path(given)
 
 
 def _params(given: "Parameters") -> "Params":

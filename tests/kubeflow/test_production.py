@@ -56,7 +56,7 @@ class Run:
         deleted, before = self.artifact("deleted"), self.artifact("model")
         steps.delete(params, data, before, reference, modalities, subjects, deleted)
         shown = self.artifact("metrics"), self.artifact("page")
-        steps.evaluate(params, data, [deleted, reference], self.artifact("evaluation"), *shown, subjects)
+        steps.evaluate(params, data, deleted, self.artifact("evaluation"), *shown, reference, subjects)
         models = {"before": before, "after": deleted, "reference": reference}
         steps.attack(params, data, modalities, self.artifact("leakage"), *shown, subjects=subjects, **models)
         evidence = self.artifact("leakage"), self.artifact("evaluation")

@@ -163,7 +163,7 @@ def test_an_encrypted_artifact_of_another_model_is_refused(
     shutil.copy(other.folder / name, model.folder / name)  # of the same lineage, so the same keys open it
     evaluation, page = PlainArtifact(str(sealed.folder / "again")), PlainArtifact(str(sealed.folder / "page"))
     code, output = failing(
-        lambda: tasks.evaluate(sealed.params(), sealed.artifact("data"), [model], evaluation, metrics, page), capfd
+        lambda: tasks.evaluate(sealed.params(), sealed.artifact("data"), model, evaluation, metrics, page), capfd
     )
     assert (code, "not what the step wrote" in output) == (ExitCode.BAD_DATA, True)
 

@@ -77,7 +77,7 @@ class ArtifactWorkspace:
         deleted, page = self.artifact(f"deleted{name}"), self.artifact(f"page{name}")
         tasks.delete(params, data, self.artifact("model"), reference, ["audio"], [], deleted)
         metrics = self.artifact(f"metrics{name}")
-        tasks.evaluate(params, data, [deleted, reference], self.artifact(f"evaluation{name}"), metrics, page)
+        tasks.evaluate(params, data, deleted, self.artifact(f"evaluation{name}"), metrics, page, reference)
         leakage, before = self.artifact(f"leakage{name}"), self.artifact("model")
         tasks.attack(params, data, ["audio"], leakage, metrics, page, before=before, after=deleted, reference=reference)
 

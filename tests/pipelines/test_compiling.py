@@ -8,6 +8,7 @@ import yaml
 
 from mbd.errors import UsageError
 from mbd.params.platform import GpuSettings, PlatformSettings, RetriesSettings, TolerationSettings
+from mbd.production.stages import STAGES, Stages
 from pipelines import NAMES
 from pipelines.compiling import compiled
 
@@ -52,6 +53,13 @@ def test_what_deletes_or_attests_is_never_answered_from_the_cache(name: str) -> 
     }
     assert cached
     assert not cached & NEVER_CACHED
+
+
+def test_tasks_that_delete_follow_the_order_of_the_stages() -> None:
+    found = tasks(documents("delete")[0])
+    for number, stage in enumerate(STAGES):
+        assert not set(STAGES[number + 1 :]) & set(found[stage]["dependentTasks"])
+        assert callable(getattr(Stages, stage))
 
 
 def test_a_retraining_is_done_and_not_remembered() -> None:

@@ -15,12 +15,10 @@ from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import CERTIFICATE, WEIGHTS, DeletionStatement, NothingHeldStatement
 from mbd.history.state import status_in
 from mbd.log.tiles import claim_name
-from mbd.model.checkpoint import load_model
 from mbd.params import load_params
-from mbd.production import models, persons, register
-from mbd.production.releases import find_base
+from mbd.production import models, register
 from mbd.production.request_store import RequestStore
-from mbd.production.start import Start
+from mbd.production.stages import Stages
 from mbd.production.submit import submit
 from mbd.production.worker import Worker
 from mbd.records import now
@@ -169,9 +167,8 @@ def test_a_model_that_still_holds_a_revoked_person_is_not_published(production: 
     stale = tmp_path / "stale"
     stale.mkdir()
     write_file(stale / "request.json", "{}")
-    base, (record, _) = find_base(production.params, production.url, None), load_model(production.model)
-    start = Start(production.params, base, production.model, record, production.features, stale)
-    persons.certified(start, ("audio",), [second])  # as a worker that was overtaken by another would leave it
+    overtaken = Stages(production.params, ("audio",), [second])  # by another worker
+    overtaken.run(production.features, production.model, None, stale / "request.json", stale)
     ask(production, first)
     with pytest.raises(VerificationError, match="trained on recordings of a person that certificate"):
         publish.run(production.params, stale / "bundle", stale / "deleted", production.url)

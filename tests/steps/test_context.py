@@ -1,5 +1,6 @@
 """What surrounds a step: tombstones, metrics and decryption, for as long as it runs and no longer."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from mbd.files import sha256_file, write_file
 from mbd.params import load_params
 from mbd.shredding.keys import Keyring
 from mbd.shredding.vault import encrypt_folder
-from mbd.steps.context import step_context
+from mbd.steps.context import StepContext, read_folder, reads, step_context
 from mbd.steps.step import step_run
 from tests.digests import path_digest
 from tests.features.build import synthetic_set
@@ -38,11 +39,31 @@ def test_how_the_command_ended_is_reported(tmp_path: Path) -> None:
     assert 'mbd_step_last_success_timestamp_seconds{model="sentiment",step="delete"}' in text
 
 
-def test_an_encrypted_folder_is_plain_within_the_context_and_gone_afterwards(tmp_path: Path) -> None:
+@reads("models", data="features")
+def step(features: Path, models: Sequence[Path] = (), out: Path | None = None) -> tuple[Path, Sequence[Path], object]:
+    return features, models, out
+
+
+def test_a_step_gets_encrypted_folders_that_it_reads_plain_and_no_others(tmp_path: Path) -> None:
     data, settings = synthetic_set(tmp_path / "data"), sealing(tmp_path)
-    encrypt_folder(data, tmp_path / "encrypted", Keyring.of(settings))
-    with step_context(load_params(None, as_settings(settings)), "train") as context:
-        assert context.plain(data) == data
-        plain = context.plain(tmp_path / "encrypted")
-        assert path_digest(plain) == path_digest(data)
+    encrypted = tmp_path / "encrypted"
+    encrypt_folder(data, encrypted, Keyring.of(settings))
+    with step_context(load_params(None, as_settings(settings)), "train"):
+        plain, (unchanged, *more), out = step(encrypted, [data, encrypted], out=encrypted)
+        assert [path_digest(folder) for folder in (plain, *more)] == [path_digest(data)] * 2
+        assert (unchanged, out) == (data, encrypted)
     assert not plain.exists()
+    assert step(encrypted) == (encrypted, (), None)
+
+
+def test_outputs_of_earlier_steps_are_verified_once_and_data_are_not(tmp_path: Path) -> None:
+    verified: list[Path] = []
+
+    def verify(_: StepContext, folder: Path) -> Path:
+        verified.append(folder)
+        return folder / "plain"
+
+    with step_context(load_params(None), "train", verify=verify):
+        _, models, _ = step(tmp_path / "data", [tmp_path / "model"])
+        assert step(tmp_path / "data", models)[1] == models == (read_folder(tmp_path / "model"),)
+    assert verified == [tmp_path / "model"]

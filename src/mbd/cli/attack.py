@@ -7,7 +7,7 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER, JSON, MODALITIES, features, given, print_result, report_written, suggest
+from mbd.cli.options import FOLDER, JSON, MODALITIES, features, print_result, report_written, suggest
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -42,7 +42,7 @@ def command(
 
     attack.run(params, features, before, after, reference, modalities, out, show=show, progress=True)
     if before:
-        inputs = ("--deletion", given("after"), "--leakage", out, "--evaluation", "EVALUATION")
+        inputs = ("--deletion", after, "--leakage", out, "--evaluation", "EVALUATION")
         suggest("certify", *inputs, "--out", "CERTIFICATE")
     else:
         suggest("certificate", "reaudit", "CERTIFICATE", "--leakage", out)

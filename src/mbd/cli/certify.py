@@ -8,7 +8,7 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import FILE, FOLDER, JSON, given, print_result, report_written, suggest
+from mbd.cli.options import FILE, FOLDER, JSON, print_result, report_written, suggest
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -54,4 +54,4 @@ def command(
     if done.private:
         _LOG.info("commitment openings saved to %s; back them up and keep them secret", done.private)
     report_written("certificate bundle", out)
-    suggest("publish", out, "--model", given("deletion"), "--out", "PUBLISHED")
+    suggest("publish", out, "--model", deletion, "--out", "PUBLISHED")

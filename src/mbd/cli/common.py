@@ -5,18 +5,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mbd.cli.options import log_options
 
-if TYPE_CHECKING:
-    from mbd.steps.context import StepContext
-
 Command = Callable[..., Any]
-READ = {"features", "model", "models", "before", "after", "reference", "references", "against", "deletion"}
-"""options that name FeatureSets and models that a command reads: it gets the plain form of encrypted ones"""
 _LOG = logging.getLogger(__name__)
 _NO_LIMIT = 1000
 
@@ -60,8 +55,8 @@ def with_params(command: Command, load: str = "mbd.params:load_params") -> Comma
         if context.invoked_subcommand:  # which has parameters and a context of its own
             command(params=params, **options)
             return
-        with step_context(params, _name(context), warn=_LOG.warning) as step:
-            command(params=params, **{name: _plain(step, name, value) for name, value in options.items()})
+        with step_context(params, _name(context), warn=_LOG.warning):
+            command(params=params, **options)
 
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__dict__.update(command.__dict__)
@@ -88,11 +83,3 @@ def _name(context: click.Context) -> str:
         names.insert(0, context.info_name or "")
         context = context.parent
     return "-".join(names)
-
-
-def _plain(context: "StepContext", option: str, value: Any) -> Any:  # noqa: ANN401 -- of any option
-    if option not in READ:
-        return value
-    if isinstance(value, tuple):
-        return tuple(map(context.plain, value))
-    return context.plain(value) if isinstance(value, Path) else value

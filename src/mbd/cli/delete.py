@@ -12,7 +12,6 @@ from mbd.cli.options import (
     JSON,
     MODALITIES,
     features,
-    given,
     model,
     print_result,
     repeated,
@@ -60,13 +59,8 @@ def command(
     if result:  # under torchrun only the first process has one
         print_result(result, result.to_text(), as_json=as_json)
         report_written("new model and its deletion record", out)
-        _suggest(out, modalities, subjects)
-
-
-def _suggest(out: Path, modalities: tuple[str, ...], subjects: tuple[str, ...]) -> None:
-    """Suggest to measure the model, and to attack it unless only subjects were deleted."""
-    data, beside = ("--features", given("features")), given("reference") or "REFERENCE"
-    suggest("evaluate", *data, "--model", out, "--model", beside, "--out", "EVALUATION")
-    if not subjects:
-        models = ("--before", given("model"), "--after", out, "--reference", beside)
-        suggest("attack", *data, *models, *repeated("--modality", modalities), "--out", "LEAKAGE")
+        data, beside = ("--features", features), reference or "REFERENCE"
+        suggest("evaluate", *data, "--model", out, "--model", beside, "--out", "EVALUATION")
+        if not subjects:
+            models = ("--before", model, "--after", out, "--reference", beside)
+            suggest("attack", *data, *models, *repeated("--modality", modalities), "--out", "LEAKAGE")

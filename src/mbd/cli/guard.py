@@ -34,12 +34,13 @@ def command(
     """
     from mbd.certificate.guard import admit, input_schema
     from mbd.files import to_json, write_file
+    from mbd.steps.context import read_folder
     from mbd.trust.trust_file import read_trust, require_trust
     from mbd.verifier.verdict import fingerprint
 
     file = require_trust(trust)
-    trusted = read_trust(file)
-    admission = admit(model, existing_store(params, store), trusted, max_age=params.certificate.checkpoint_age)
+    trusted, age = read_trust(file), params.certificate.checkpoint_age
+    admission = admit(read_folder(model), existing_store(params, store), trusted, max_age=age)
     inputs = input_schema(admission.record)
     _LOG.info("admitted by %s %s", "certificate" if admission.certificate else "registration", admission.release.digest)
     _LOG.info("trust file %s, fingerprint %s", file.absolute(), fingerprint(trusted.digest))

@@ -7,7 +7,7 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import JSON, features, given, print_result, report_written, suggest
+from mbd.cli.options import JSON, features, print_result, report_written, suggest
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,4 +62,4 @@ def command(
         raise UsageError("the weights are not named", key="--weights", hint="give --weights FILE, or --from models:/…")
     print_result([result], train.to_text([result]), as_json=as_json)
     report_written("model", out)
-    suggest("evaluate", "--features", given("features"), "--model", out, "--out", "EVALUATION")
+    suggest("evaluate", "--features", features, "--model", out, "--out", "EVALUATION")

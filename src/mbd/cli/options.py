@@ -142,7 +142,7 @@ def suggest(*command: object) -> None:
 
 
 def given(option: str) -> Any:  # noqa: ANN401 -- of any option
-    """Return an option of the running command as it was given; the command itself gets encrypted folders decrypted."""
+    """Return an option of the running command."""
     return click.get_current_context().params[option]
 
 

@@ -161,10 +161,11 @@ def run(
     import socket
 
     from mbd.production.worker import Worker
+    from mbd.steps.context import read_folder
 
     requests, url = _requests(params, store), store or params.store.url
     name = worker or f"{socket.gethostname()}-{os.getpid()}"
-    carrying_out = Worker(params, requests, url, features, model, name)
+    carrying_out = Worker(params, requests, url, features and read_folder(features), model and read_folder(model), name)
     if watch:
         _watch(carrying_out, as_json=as_json)
         return

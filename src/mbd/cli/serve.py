@@ -67,15 +67,16 @@ def command(
     from mbd.serving.persons import Persons
     from mbd.serving.server import Listening, serve
     from mbd.serving.service import Service
+    from mbd.steps.context import read_folder
     from mbd.trust.lineage_key import read_lineage_key
     from mbd.trust.trust_file import read_trust
 
     listening = Listening(address, port, tls_cert, tls_key)
     file = trust or Path(params.certificate.trust)
     read_trust(file)  # a wrong file is an error at once
-    service = Service.open(params, existing_store(params, store), file, model)
+    service = Service.open(params, existing_store(params, store), file, model and read_folder(model))
     if features is not None:
-        service.persons = Persons(features, read_lineage_key(params.certificate))
+        service.persons = Persons(read_folder(features), read_lineage_key(params.certificate))
     if worker:
         service.worker = _worker(store)
     serve(create_app(service), listening, click.echo)

@@ -7,7 +7,7 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import with_params
-from mbd.cli.options import JSON, features, given, print_result, repeated, report_written, suggest
+from mbd.cli.options import JSON, features, print_result, repeated, report_written, suggest
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -76,16 +76,16 @@ def command(
         if references:
             suggest("register", "--model", "MODEL", "--reference", out)
         elif part:
-            suggest("train", "--features", given("features"), "--join", out, "--join", "…", "--out", "MODEL")
+            suggest("train", "--features", features, "--join", out, "--join", "…", "--out", "MODEL")
         else:
-            _suggest(params, out, without)
+            _suggest(params, features, out, without)
 
 
-def _suggest(params: "Params", out: Path, without: tuple[str, ...]) -> None:
+def _suggest(params: "Params", features: Path, out: Path, without: tuple[str, ...]) -> None:
     """Suggest to measure a model and to train its reference; after a reference, to delete by a method that suits it."""
     from mbd.deletion.methods import methods_for
 
-    data = ("--features", given("features"))
+    data = ("--features", features)
     if without:
         gone, suited = repeated("--modality", without), methods_for(params.model.backbone)
         unsuited = params.deletion.method not in suited

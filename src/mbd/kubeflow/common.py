@@ -20,7 +20,7 @@ from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
 from mbd.formats.features import FeatureReference
 from mbd.params import Params, load_params, params_digest, to_yaml
-from mbd.steps.context import StepContext, step_context
+from mbd.steps.context import step_context
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -94,11 +94,13 @@ def _loaded(text: str, *settings: str) -> Params:
 
 
 @contextmanager
-def running(params: Artifact, command: str) -> Iterator[tuple[Params, StepContext]]:
-    """Within: the parameters, and the context that a step runs in."""
+def running(params: Artifact, command: str) -> Iterator[Params]:
+    """Within: the parameters, in the context of a step, which verifies the artifacts that it reads."""
+    from mbd.kubeflow.sealing import verify_artifact
+
     values = load_params(Path(params.path))
-    with step_context(values, command, warn=_LOG.warning) as context:
-        yield values, context
+    with step_context(values, command, warn=_LOG.warning, verify=verify_artifact):
+        yield values
 
 
 def origin(dataset: Artifact, run: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ def fetch(
     from mbd.kubeflow.sealing import sealed, work_folder
     from mbd.production import persons, start
 
-    with running(params, "models-fetch") as (values, _), work_folder(values.shredding, "mbd-features-") as work:
+    with running(params, "models-fetch") as values, work_folder(values.shredding, "mbd-features-") as work:
         url, folder = values.store.url, work / "features"
         with sealed(values.shredding, model) as out:
             found = start.fetch_release(values, url, out, modalities, person=bool(subjects))
@@ -54,13 +54,14 @@ def registered_reference(
         write_file(Path(reference.path) / _REPORT, _NO_REFERENCE)
         return
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import sealed, verified
+    from mbd.kubeflow.sealing import sealed
     from mbd.model.checkpoint import load_model
     from mbd.production.releases import find_base
     from mbd.production.start import obtain_reference
+    from mbd.steps.context import read_folder
 
-    with running(params, "models-fetch") as (values, context):
-        old = verified(context, model)
+    with running(params, "models-fetch") as values:
+        old = read_folder(Path(model.path))
         base, data = find_base(values, values.store.url, old), feature_set(Path(dataset.path), values)
         with sealed(values.shredding, reference) as out:
             trained = obtain_reference(base, load_model(old)[0], modalities, data, out)
@@ -78,13 +79,12 @@ def register(
 ) -> None:
     """Register a model and its references in the log; it becomes current unless it is worse than what is."""
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import verified
     from mbd.production import register as step
 
-    with running(params, "register") as (values, context), environment(origin(dataset, run)):
-        folders, name = [verified(context, one) for one in (model, *references)], values.certificate.model
+    with running(params, "register") as values, environment(origin(dataset, run)):
+        folders, name = [Path(reference.path) for reference in references], values.certificate.model
         with feature_set(Path(dataset.path), values) as data:
-            done = step.run(values, folders[0], folders[1:], name, values.store.url, data)
+            done = step.run(values, Path(model.path), folders, name, values.store.url, data)
     write_file(Path(registered.path), to_json(asdict(done)))
     registered.metadata |= {"registration": done.registration, "promoted": done.promoted, "reason": done.reason}
     _LOG.info("%s: %s (%s)", name, "current" if done.promoted else "not promoted", done.reason)

@@ -33,9 +33,8 @@ from mbd.trust.lineage_key import read_lineage_key
 _SEALED = f"{DELETION}.sealed"
 
 
-def verified(context: StepContext, artifact: Artifact) -> Path:
-    """Return the folder of an artifact, plain, whose files are what its step wrote."""
-    folder = Path(artifact.path)
+def verify_artifact(context: StepContext, folder: Path) -> Path:
+    """Return the folder of an artifact, plain, after checking that its files are what its step wrote."""
     if not folder.is_dir() or not any(folder.iterdir()):
         raise DataError(
             "the artifact has no files",

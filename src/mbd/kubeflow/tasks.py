@@ -16,7 +16,6 @@ from mbd.errors import GateRefusedError
 from mbd.files import canonical_digest, read_json, read_step, write_file
 from mbd.kubeflow.common import Artifact, environment, numbers, origin, resolved, running, task
 from mbd.params import Params, load_params, params_digest, to_yaml
-from mbd.steps.context import StepContext
 
 # Tasks import steps when they run: a task does not wait for the imports of the others.
 NOT_ATTACKED = "Single subjects were forgotten; attacks are about whole modalities, so nothing was attacked.\n"
@@ -50,7 +49,7 @@ def features(params: Artifact, dataset: Artifact, metrics: Artifact) -> list[str
     from mbd.kubeflow.sealing import work_folder
     from mbd.steps.revoked import read_revoked, revocable
 
-    with running(params, "features") as (values, _), work_folder(values.shredding, "mbd-features-") as work:
+    with running(params, "features") as values, work_folder(values.shredding, "mbd-features-") as work:
         folder = work / "features"
         made, summary = make_reference(values, folder)
         reference = made.model_copy(update={"left_out": read_revoked(values).certificates})
@@ -73,12 +72,10 @@ def train(
     parts: Sequence[Artifact] = (),
 ) -> None:
     """Train, as if there were no modalities `without`. Modules that are in `parts` are not trained again."""
-    from mbd.kubeflow.sealing import verified
     from mbd.steps import train as step
 
-    with _training(params, dataset, model, without) as (values, context, folder, out):
-        joined = [verified(context, part) for part in parts]
-        result = step.run(values, folder, out, tuple(without), join=joined)
+    with _training(params, dataset, model, without) as (values, folder, out):
+        result = step.run(values, folder, out, tuple(without), join=[Path(part.path) for part in parts])
     if result:
         _LOG.info(step.to_text([result]))
         model.metadata["sha256"] = result.sha256
@@ -91,7 +88,7 @@ def train_part(params: Artifact, dataset: Artifact, number: int, count: int, par
     from mbd.steps import train as step
     from mbd.training.trained import Part
 
-    with _training(params, dataset, part) as (values, _, folder, out):
+    with _training(params, dataset, part) as (values, folder, out):
         result = step.run(values, folder, out, part=Part(number, count))
     if result:
         _LOG.info(step.to_text([result]))
@@ -101,41 +98,37 @@ def train_part(params: Artifact, dataset: Artifact, number: int, count: int, par
 @contextmanager
 def _training(
     params: Artifact, dataset: Artifact, model: Artifact, without: Sequence[str] = (), seed: int = -1
-) -> Iterator[tuple[Params, StepContext, Path, Path]]:
-    """Within: parameters, context, FeatureSet, and the folder for the model, which is then sealed."""
+) -> Iterator[tuple[Params, Path, Path]]:
+    """Within: parameters, FeatureSet, and the folder for the model, which is then sealed."""
     from mbd.features.contract import FeatureSet
     from mbd.kubeflow.reference import feature_set
     from mbd.kubeflow.sealing import have_keys, sealed
 
-    with running(params, "train") as (values, context), feature_set(Path(dataset.path), values) as folder:
+    with running(params, "train") as values, feature_set(Path(dataset.path), values) as folder:
         data = FeatureSet.open(folder, without=tuple(without))
         have_keys(values.shredding, data.manifest.name, data.modalities)
         with sealed(values.shredding, model) as out:
-            yield values, context, folder, out
+            yield values, folder, out
 
 
 @task
 def evaluate(
     params: Artifact,
     dataset: Artifact,
-    models: Sequence[Artifact],
+    model: Artifact,
     evaluation: Artifact,
     metrics: Artifact,
     page: Artifact,
+    reference: Artifact | None = None,
     subjects: Sequence[str] = (),
 ) -> None:
-    """Evaluate models side by side; of a deletion from persons the first one alone, without their recordings."""
+    """Evaluate a model beside its reference; after a deletion from persons alone, without their recordings."""
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import verified
-    from mbd.production import persons
-    from mbd.steps import evaluate as step
+    from mbd.production.stages import Stages
 
     out = Path(evaluation.path)
-    with running(params, "evaluate") as (values, context), feature_set(Path(dataset.path), values) as data:
-        if subjects:
-            persons.evaluated(values, data, verified(context, models[0]), out)
-        else:
-            step.run(values, data, [verified(context, model) for model in models], out)
+    with running(params, "evaluate") as values, feature_set(Path(dataset.path), values) as data:
+        Stages(values, subjects=subjects).evaluate(data, Path(model.path), _folder(reference, subjects), out)
     _show(out, metrics, page)
 
 
@@ -151,18 +144,14 @@ def delete(
 ) -> None:
     """Carry out the request: for whole modalities, or for persons, by references into the private storage."""
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import hide_persons, sealed, verified
-    from mbd.production import persons
-    from mbd.steps import delete as step
+    from mbd.kubeflow.sealing import hide_persons, sealed
+    from mbd.production.persons import read_subjects
+    from mbd.production.stages import Stages
 
-    with running(params, "delete") as (values, context):
-        old = verified(context, model)
+    with running(params, "delete") as values:
+        stages = Stages(values, modalities, read_subjects(values, values.store.url, subjects) if subjects else ())
         with feature_set(Path(dataset.path), values) as data, sealed(values.shredding, deleted) as out:
-            if subjects:
-                named = persons.read_subjects(values, values.store.url, subjects)
-                result = persons.deleted_from(values, data, old, modalities, named, out)
-            else:
-                result = step.run(values, data, old, modalities, (), out, verified(context, reference))
+            result = stages.delete(data, Path(model.path), _folder(reference, subjects), out)
         if subjects and result:
             hide_persons(values.certificate, deleted)
     if result:
@@ -192,15 +181,12 @@ def attack(
             write_file(file, NOT_ATTACKED)
         return
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import verified
-    from mbd.steps import attack as step
+    from mbd.production.stages import Stages
 
+    models = (Path(before.path) if before else None, Path(after.path), Path(reference.path))
     try:
-        with running(params, "attack") as (values, context):
-            old = verified(context, before) if before else None
-            new, never_exposed = verified(context, after), verified(context, reference)
-            with feature_set(Path(dataset.path), values) as data:
-                step.run(values, data, old, new, never_exposed, modalities, out, show=_LOG.info)
+        with running(params, "attack") as values, feature_set(Path(dataset.path), values) as data:
+            Stages(values, modalities).attack(data, *models, out, show=_LOG.info)
     except GateRefusedError as refusal:
         _LOG.info("refused: %s", refusal)
     _show(out, metrics, page)
@@ -219,26 +205,19 @@ def certify(
     certificate: Artifact,
 ) -> None:
     """Certify what was shown, or refuse; the certificate names the data's revision and the run it came from."""
-    from mbd.kubeflow.sealing import verified
-    from mbd.steps import certify as step
+    from mbd.production.stages import Stages
 
-    attacked = leakage.metadata.get("decision") != "not attacked"
+    attacks = Path(leakage.path) if leakage.metadata.get("decision") != "not attacked" else None
     with (
-        running(params, "certify") as (values, context),
+        running(params, "certify") as values,
         TemporaryDirectory(prefix="mbd-request-") as work,
         environment(origin(dataset, run)),
     ):
         asked = Path(work) / "request.json" if request else None
         if asked:
             write_file(asked, request)
-        result = step.run(
-            values,
-            verified(context, deleted),
-            verified(context, leakage) if attacked else None,
-            verified(context, evaluation),
-            Path(certificate.path),
-            request=asked,
-        )
+        model, metrics, out = (Path(artifact.path) for artifact in (deleted, evaluation, certificate))
+        result = Stages(values).certify(model, attacks, metrics, out, asked)
     read_step(Path(certificate.path))
     _LOG.info("certificate %s", result.certificate)
     if result.private:
@@ -248,13 +227,12 @@ def certify(
 @task
 def publish(params: Artifact, certificate: Artifact, deleted: Artifact, published: Artifact, page: Artifact) -> None:
     """Publish the certificate and the deleted model to the store of the parameters."""
-    from mbd.kubeflow.sealing import verified
-    from mbd.production.releases import publish_on_current
+    from mbd.production.stages import Stages
 
     out = Path(published.path)
-    with running(params, "publish") as (values, context):
-        bundle, model = verified(context, certificate), verified(context, deleted)
-        receipt = publish_on_current(values, bundle, model, values.store.url, out).receipt
+    with running(params, "publish") as values:
+        bundle, model = Path(certificate.path), Path(deleted.path)
+        receipt = Stages(values).publish(bundle, model, values.store.url, out).receipt
     _show(out, None, page)
     published.metadata["certificate"] = receipt.certificate
     _LOG.info("model %s", receipt.weights)
@@ -269,12 +247,12 @@ def purge(params: Artifact, published: Artifact, deleted: Artifact, proof: Artif
         proof.metadata["claim"] = "not requested"
         write_file(out / _REPORT, NOT_PURGED)
         return
-    from mbd.kubeflow.sealing import verified
     from mbd.steps import purge as step
+    from mbd.steps.context import read_folder
 
-    with running(params, "purge") as (values, context):
-        receipt, deletion = verified(context, published) / "receipt.json", verified(context, deleted)
-        plan = step.plan(values, receipt, values.store.url, deletion)
+    with running(params, "purge") as values:
+        receipt = read_folder(Path(published.path)) / "receipt.json"
+        plan = step.plan(values, receipt, values.store.url, Path(deleted.path))
         done = step.run(values, plan, values.store.url, out)
         read_step(out)
         proof.metadata["claim"] = done.record.erasure.claim
@@ -290,7 +268,7 @@ def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[st
     from mbd.kubeflow.sealing import sealed
     from mbd.steps import fetch
 
-    with running(params, "certificate-fetch") as (values, _), sealed(values.shredding, model) as out:
+    with running(params, "certificate-fetch") as values, sealed(values.shredding, model) as out:
         found = fetch.run(values, values.store.url, out, modality=modality)
     model.metadata |= {"certificate": found.certificate, "revoked": ", ".join(found.revoked)}
     return list(found.modalities), list(found.revoked), found.certificate
@@ -299,11 +277,10 @@ def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[st
 @task
 def reaudit(params: Artifact, certificate: str, leakage: Artifact, run: str = "") -> None:
     """Log what new attacks found, in this run; where the gate refused, the certificate is refuted and the run fails."""
-    from mbd.kubeflow.sealing import verified
     from mbd.steps import reaudit as step
 
-    with running(params, "certificate-reaudit") as (values, context), environment({"MBD_RUN_ID": run}):
-        statement = step.run(values, certificate, verified(context, leakage), values.store.url)
+    with running(params, "certificate-reaudit") as values, environment({"MBD_RUN_ID": run}):
+        statement = step.run(values, certificate, Path(leakage.path), values.store.url)
     _LOG.info("certificate %s/certificates/%s", values.store.url, certificate)
     _LOG.info("passed; attack again by %s", statement.predicate.reaudit_by.date())
 
@@ -314,6 +291,11 @@ def overlaid(params: Artifact, setting: str, written: Artifact) -> None:
     text = Path(params.path).read_text(encoding="utf-8")
     ledgers = f"deletion.ledgers={gettempdir()}/mbd-sweep-{canonical_digest([text, setting])[:16]}"
     _write(load_params(Path(params.path), [*setting.split(), ledgers]), written)
+
+
+def _folder(reference: Artifact | None, subjects: Sequence[str]) -> Path | None:
+    """Return the folder of a reference; None: there is none, as after a deletion from persons."""
+    return Path(reference.path) if reference and not subjects else None
 
 
 def _show(out: Path, metrics: Artifact | None, page: Artifact) -> None:

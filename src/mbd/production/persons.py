@@ -11,25 +11,19 @@ references, certificates and statements by salted commitments.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
 
 from mbd.certificate.publish import announce
 from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
-from mbd.features.leave_out import leave_out
 from mbd.files import canonical_digest
-from mbd.formats.deletion import DELETION, DeletionRecord, DeletionTarget
 from mbd.formats.predicate import RequestReference
 from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import CERTIFICATE, NothingHeld, NothingHeldStatement, subjects_of
 from mbd.history.lineage import read_subject
-from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.production.request_store import refuse_several
-from mbd.production.start import Start, not_taken
+from mbd.production.start import Start
 from mbd.records import now
-from mbd.shredding.private_folder import private_folder
-from mbd.steps import certify, delete, evaluate
 from mbd.steps.publish import open_publisher
 from mbd.steps.revoked import open_subjects
 from mbd.storage import open_private
@@ -106,34 +100,3 @@ def answer(start: Start, request: DeletionRequest, subject: str, url: str) -> An
     )
     digest = announce(statement, params.certificate, open_publisher(params, url), commitments)
     return AnsweredRequest(digest, "nothing was held of this person")
-
-
-def deleted_from(
-    params: Params, features: Path, model: Path, modalities: Sequence[str], subjects: Sequence[str], out: Path
-) -> delete.DeletionResult | None:
-    """Delete a modality of persons; it is exact, whatever the method for whole modalities is."""
-    deletion = params.deletion.model_copy(update={"method": "exact"})
-    return delete.run(params.model_copy(update={"deletion": deletion}), features, model, modalities, subjects, out)
-
-
-def evaluated(params: Params, features: Path, deleted: Path, out: Path) -> None:
-    """Evaluate a model from which recordings of persons were deleted, on data without these."""
-    record, request = load_model(deleted)[0], _target(deleted)
-    recordings = dict.fromkeys(request.modalities, frozenset(request.subjects))
-    with private_folder(gettempdir()) as retained:
-        leave_out(features, retained, recordings, not_taken(record, features))
-        evaluate.run(params, retained, [deleted], out)
-
-
-def _target(deleted: Path) -> DeletionTarget:
-    return DeletionRecord.read(deleted / DELETION, "deletion record", "delete again").request
-
-
-def certified(start: Start, modalities: tuple[str, ...], subjects: Sequence[str]) -> tuple[str, Path]:
-    """Delete a modality of persons, evaluate and certify; return the certificate's digest and the new model."""
-    params, work, deleted = start.params, start.work, start.work / "deleted"
-    deleted_from(params, start.data, start.model, modalities, subjects, deleted)
-    evaluated(params, start.data, deleted, work / "evaluation")
-    request = work / "request.json"
-    done = certify.run(params, deleted, None, work / "evaluation", work / "bundle", request=request)
-    return done.certificate, deleted

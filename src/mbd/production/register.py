@@ -38,6 +38,7 @@ from mbd.names import HINT, problem_with
 from mbd.params import Params
 from mbd.records import now
 from mbd.steps.certify import provenance
+from mbd.steps.context import reads
 from mbd.steps.publish import open_publisher
 from mbd.storage import open_private
 from mbd.storage.store import Store
@@ -65,6 +66,7 @@ def open_registrar(params: Params, url: str) -> Registrar:
     return Registrar(open_publisher(params, url), open_private(url, params.store), params.certificate)
 
 
+@reads("model", "references", data="features")
 def run(
     params: Params, model: Path, references: Sequence[Path], name: str, store: str, features: Path | None = None
 ) -> RegisterResult:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mbd.certificate.bundle import Bundle
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
@@ -21,7 +20,6 @@ from mbd.history.history import History
 from mbd.history.lineage import read_record, refuse_other_record
 from mbd.history.replay import read_history
 from mbd.params import Params
-from mbd.steps import publish
 from mbd.steps.step import StepRun, step_run
 from mbd.storage import open_private, open_store
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
@@ -133,18 +131,6 @@ def find_base(params: Params, url: str, given: Path | None) -> BaseModel:
     if given is not None and (statement := base.statement):
         _refuse_other_lineage(given, statement, base)
     return base
-
-
-def publish_on_current(params: Params, certificate: Path, model: Path, store: str, out: Path) -> publish.PublishResult:
-    """Publish a certificate of a deletion from the release that is current; see :mod:`mbd.steps.publish`.
-
-    Raises:
-        DataError: Another release has become current since, so the certificate would bring back an older model.
-    """
-    bundle = Bundle(certificate)
-    if isinstance(bundle.statement, DeletionStatement):
-        find_base(params, store, None).refuse_stale(bundle.statement, bundle.digest, model)
-    return publish.run(params, certificate, model, store, out)
 
 
 def fetch_model(history: History, release: str, digests: Mapping[str, str], step: StepRun) -> None:

@@ -1,10 +1,10 @@
 """Step `request run`: carry out the open requests for one model, by one deletion for all of them at a time.
 
 For a batch of requests: fetch the current release, its data and its registered reference (train one only if none is
-registered), delete, evaluate, attack, certify; put everything into the store under its digest; decide the batch;
-publish. How persons' recordings are deleted is in :mod:`mbd.production.persons`. From the decision on, any worker can
-finish a batch from the store alone (:mod:`mbd.production.batches`). A worker that is killed before the decision leaves
-nothing that counts; the next one begins again, and removes its folder, which holds copies of the old model.
+registered), run the stages up to the certificate (:mod:`mbd.production.stages`), put everything into the store under
+its digest, decide the batch, publish. From the decision on, any worker can finish a batch from the store alone
+(:mod:`mbd.production.batches`). A worker that is killed before the decision leaves nothing that counts; the next one
+begins again, and removes its folder, which holds copies of the old model.
 
 What is deleted from follows from the log (:mod:`mbd.production.releases`), and what is published from a certificate
 that verifies: a decision in the store only says which one. It must be for this batch and made from the current model;
@@ -39,9 +39,10 @@ from mbd.production.batch_files import BatchFiles
 from mbd.production.batches import Batches
 from mbd.production.releases import BaseModel, find_base
 from mbd.production.request_store import RequestStore
+from mbd.production.stages import BUNDLE, DELETED, Stages
 from mbd.production.start import Start, asked, obtain_reference, release_data
 from mbd.shredding.private_folder import private_folder
-from mbd.steps import attack, certify, delete, evaluate, publish
+from mbd.steps.publish import open_publisher
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
@@ -94,7 +95,7 @@ class Worker:
     def _check_log(self) -> None:
         """Refuse to begin while nothing can be logged: each attempt would spend privacy budget for nothing."""
         read_lineage_key(self.params.certificate)
-        publisher = publish.open_publisher(self.params, self.store_url)
+        publisher = open_publisher(self.params, self.store_url)
         publisher.check_head()
         publisher.complete()
 
@@ -218,35 +219,25 @@ class Worker:
 
     def _certified(self, start: Start, lease: Lease, pending: Sequence[DeletionRequest]) -> Decision:
         """Do the work, put all of it into the store, and return the decision that it leads to."""
-        work = start.work
+        work, reference = start.work, None
         write_file(work / "request.json", to_json(_request_document(lease, pending)))
         if pending[0].subject:
             subjects = sorted({self._subject(request, start.base) for request in pending})
-            certificate, deleted = persons.certified(start, pending[0].modalities, subjects)
+            stages = Stages(self.params, pending[0].modalities, subjects)
         else:
-            certificate, deleted = self._without_modalities(start, pending)
+            modalities = asked(start.base, start.record, [m for request in pending for m in request.modalities])
+            stages, reference = Stages(self.params, modalities), work / "reference"
+            obtain_reference(start.base, start.record, modalities, nullcontext(start.data), reference)
+        done = stages.run(start.data, start.model, reference, work / "request.json", work)
+        files = self._files(start.base.key)
         return Decision(
             batch=lease.batch,
             outcome="certified",
             requests=tuple(request.id for request in pending),
-            certificate=certificate,
-            bundle=self._files(start.base.key).keep(work / "bundle"),
-            model=self._files(start.base.key).keep(deleted),
+            certificate=done.certificate,
+            bundle=files.keep(work / BUNDLE),
+            model=files.keep(work / DELETED),
         )
-
-    def _without_modalities(self, start: Start, pending: Sequence[DeletionRequest]) -> tuple[str, Path]:
-        """Delete whole modalities; return the certificate's digest and the folder of the new model."""
-        params, data, record, work = self.params, start.data, start.record, start.work
-        modalities = asked(start.base, record, [m for request in pending for m in request.modalities])
-        reference, deleted = work / "reference", work / "deleted"
-        obtain_reference(start.base, record, modalities, nullcontext(data), reference)
-        delete.run(params, data, start.model, modalities, (), deleted, reference)
-        evaluate.run(params, data, [deleted, reference], work / "evaluation")
-        attack.run(params, data, start.model, deleted, reference, modalities, work / "leakage")
-        done = certify.run(
-            params, deleted, work / "leakage", work / "evaluation", work / "bundle", request=work / "request.json"
-        )
-        return done.certificate, deleted
 
     def _finish_or_report(self, batches: Batches, decision: Decision) -> None:
         """Finish the batch of an earlier worker; one that cannot be published is reported, and its requests stay open.
@@ -272,17 +263,17 @@ class Worker:
         with private_folder(gettempdir()) as work:
             files.fetch(decision.bundle, work / "bundle")
             files.fetch(decision.model, work / "model")
-            statement = self._check(decision, Bundle(work / "bundle"), work / "model")
-            publish.run(self.params, work / "bundle", work / "model", self.store_url)
+            statement = self._check(decision, Bundle(work / "bundle"))
+            Stages(self.params).publish(work / "bundle", work / "model", self.store_url, base=self.model)
         answered = answers.answered(statement, decision.certificate, self.request_store.all())
         requests = [request for request in decision.requests if request in answered]
         batches.end(decision.batch, requests, "certified", certificate=decision.certificate)
         find_base(self.params, self.store_url, None)  # remembers the log's head: a later rollback is noticed here
 
-    def _check(self, decision: Decision, bundle: Bundle, model: Path) -> DeletionStatement:
-        """Check that a decision names a certificate of its own batch and of the current model; return it.
+    def _check(self, decision: Decision, bundle: Bundle) -> DeletionStatement:
+        """Check that a decision names a certificate of its own batch; return it.
 
-        Its signatures and its files are verified when it is published.
+        Its signatures, its files and what it was made from are checked when it is published.
         """
         statement = bundle.statement
         if (
@@ -292,7 +283,6 @@ class Worker:
             or statement.predicate.request.reference != _reference(decision.batch)
         ):
             raise DataError("the decision names a certificate of another batch", file=f"batches/{decision.batch}.json")
-        find_base(self.params, self.store_url, self.model).refuse_stale(statement, bundle.digest, model)
         return statement
 
     def _files(self, key: LineageKey) -> BatchFiles:

@@ -27,6 +27,7 @@ from mbd.report.leakage_figures import draw_leakage, proxy_scatter
 from mbd.report.page.audit import audit_overview, audit_page, leakage_metrics
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text
+from mbd.steps.context import reads
 from mbd.steps.step import StepRun, step_run
 
 NAME = "attack"
@@ -35,6 +36,7 @@ REPORT = "report.md"
 _LOG = logging.getLogger(__name__)
 
 
+@reads("before", "after", "reference", data="features")
 def run(
     params: Params,
     features: Path,

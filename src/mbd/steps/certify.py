@@ -41,6 +41,7 @@ from mbd.params import Params
 from mbd.records import now
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
+from mbd.steps.context import reads
 from mbd.steps.step import step_run, versions
 from mbd.storage import open_store
 from mbd.tensors import open_tensors
@@ -78,6 +79,7 @@ class CertifyResult:
     """file with the openings of its commitments, if it has any"""
 
 
+@reads("deletion", "leakage", "evaluation")
 def run(
     params: Params,
     deletion: Path,

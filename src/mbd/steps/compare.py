@@ -31,6 +31,7 @@ from mbd.report.page.words import proven
 from mbd.report.text import table
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, delete, train
+from mbd.steps.context import reads
 from mbd.steps.step import step_run
 
 NAME = "compare"
@@ -100,6 +101,7 @@ def _found(each: ComparedDeletion) -> str:
     return f"{each.found_before} of {each.measures} before, {each.found_after} after"
 
 
+@reads("model", "reference", "deletion", "leakage", data="features")
 def run(
     params: Params, features: Path, model: Path, reference: Path, deletion: Path, leakage: Path, out: Path
 ) -> MethodComparison:

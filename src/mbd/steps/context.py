@@ -1,18 +1,25 @@
-"""What surrounds a step, on the command line and in Kubeflow: tombstones, metrics, and decryption.
+"""What surrounds a step, on the command line, in Python and in Kubeflow: tombstones, metrics, and what the step reads.
 
-    with step_context(params, "delete") as context:
-        delete.run(params, context.plain(features), context.plain(model), …)
+    @reads("model", "reference", data="features")
+    def run(params, features, model, …): …
 
-Within it no step reads or writes a file that was purged, Prometheus learns how the command ended, and encrypted folders
-have a plain form. That lies in a private folder (`shredding.temporary`) and is removed at the end, however that comes.
+    with step_context(params, "delete"):
+        delete.run(params, features, model, …)
+
+A step says which of its arguments are folders that it reads. Within a context it gets the plain form of those that are
+encrypted, in a private folder (`shredding.temporary`) that is removed at the end, however that comes; a Kubeflow task
+also verifies outputs of earlier steps. Outside of a context folders are read as they are. Within it no step reads or
+writes a file that was purged, and Prometheus learns how the command ended.
 """
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mbd import tombstones
 
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
     from mbd.params.reader import ReaderParams
 
 # what is imported inside functions here is loaded only where it is used: commands have to start fast
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,11 @@ class StepContext:
     """The context of a running step."""
 
     params: "Params | ReaderParams"
+    verify: "Callable[[StepContext, Path], Path]"
+    """returns the verified form of the plain output of an earlier step"""
     _stack: ExitStack
     _warn: Callable[[str], object]
+    _verified: dict[Path, Path] = field(default_factory=dict)
 
     def plain(self, folder: Path) -> Path:
         """Return a folder with the plain form of `folder`: itself, or a private one if it is encrypted."""
@@ -39,14 +51,28 @@ class StepContext:
 
         return self.entered(opened(folder, self.params.shredding, self._warn))
 
+    def read(self, folder: Path) -> Path:
+        """Return a folder with the plain, verified form of `folder`, the output of an earlier step."""
+        if folder not in self._verified:
+            verified = self.verify(self, folder)
+            self._verified.update({folder: verified, verified: verified})
+        return self._verified[folder]
+
     def entered(self, folder: AbstractContextManager[Path]) -> Path:
         """Return a folder that is there until the step ends."""
         return self._stack.enter_context(folder)
 
 
+_CURRENT: ContextVar[StepContext | None] = ContextVar("context", default=None)
+
+
 @contextmanager
 def step_context(
-    params: "Params | ReaderParams", command: str, *, warn: Callable[[str], object] = lambda _: None
+    params: "Params | ReaderParams",
+    command: str,
+    *,
+    warn: Callable[[str], object] = lambda _: None,
+    verify: Callable[[StepContext, Path], Path] = StepContext.plain,
 ) -> Iterator[StepContext]:
     """Surround the command `command`.
 
@@ -54,6 +80,7 @@ def step_context(
         params: where tombstones and data keys are, and where metrics go.
         command: the name that metrics have it under, such as `delete` or `certificate-reaudit`.
         warn: called with a sentence when data is left out because its key was destroyed.
+        verify: returns the plain form of an earlier step's output, after the checks that are due.
 
     """
     if params.shredding.enabled:
@@ -61,7 +88,44 @@ def step_context(
 
         remove_abandoned(params.shredding.temporary)
     with tombstones.used(partial(_tombstones, params)), _metrics(command, params), ExitStack() as stack:
-        yield StepContext(params, stack, warn)
+        context = StepContext(params, verify, stack, warn)
+        token = _CURRENT.set(context)
+        try:
+            yield context
+        finally:
+            _CURRENT.reset(token)
+
+
+def reads(*outputs: str, data: str = "") -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Declare what a step reads: the arguments that are outputs of earlier steps, and the one that is a FeatureSet.
+
+    Each is a folder, several folders, or None. A FeatureSet is decrypted only: its manifest has its digests.
+    """
+
+    def decorate(step: Callable[Given, Result]) -> Callable[Given, Result]:
+        signature = inspect.signature(step)
+
+        @wraps(step)
+        def run(*arguments: Given.args, **named: Given.kwargs) -> Result:
+            context = _CURRENT.get()
+            if context is None:
+                return step(*arguments, **named)
+            bound = signature.bind(*arguments, **named)
+            for name in bound.arguments.keys() & {*outputs, data}:
+                read, value = context.plain if name == data else context.read, bound.arguments[name]
+                if value is not None:
+                    bound.arguments[name] = read(value) if isinstance(value, Path) else tuple(map(read, value))
+            return step(*bound.args, **bound.kwargs)
+
+        return run
+
+    return decorate
+
+
+def read_folder(folder: Path) -> Path:
+    """Return the folder that a step would read, given `folder`; for what is no step and reads a step's output."""
+    context = _CURRENT.get()
+    return folder if context is None else context.read(folder)
 
 
 def _tombstones(params: "Params | ReaderParams") -> frozenset[str]:

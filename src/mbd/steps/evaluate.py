@@ -29,6 +29,7 @@ from mbd.features.pooling import as_vectors
 from mbd.files import to_json, write_file
 from mbd.params import Params
 from mbd.report.evaluation import draw_figures, evaluation_summary
+from mbd.steps.context import reads
 from mbd.steps.step import step_run
 
 NAME = "evaluate"
@@ -50,6 +51,7 @@ class EvaluationResult:
         return evaluation_summary(self.metrics)
 
 
+@reads("models", "against", data="features")
 def run(
     params: Params, features: Path, models: Sequence[Path], out: Path, *, against: Path | None = None
 ) -> EvaluationResult:

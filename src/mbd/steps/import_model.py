@@ -17,6 +17,7 @@ from mbd.model.checkpoint import WEIGHTS, save_model
 from mbd.model.predictor import load
 from mbd.params import Params
 from mbd.registry import BACKBONES
+from mbd.steps.context import reads
 from mbd.steps.step import step_run
 from mbd.steps.train import METRICS, TrainingResult, test_metrics
 from mbd.storage.mlflow import Artifact, MlflowRegistry
@@ -26,6 +27,7 @@ _SUFFIXES = ((".safetensors",), (".pt", ".pth", ".bin"))
 """of files with weights, the better ones first"""
 
 
+@reads(data="features")
 def run_from_registry(
     params: Params, source: str, file: str | None, features: Path, trained_on: Sequence[str], out: Path
 ) -> TrainingResult:
@@ -62,6 +64,7 @@ def _weights(files: Sequence[Artifact], wanted: str | None, version: str) -> Art
     return found[0]
 
 
+@reads(data="features")
 def run(
     params: Params,
     weights: Path,

@@ -23,6 +23,7 @@ from mbd.features.contract import Split
 from mbd.files import write_file
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.model.predictor import Model, load
+from mbd.steps.context import reads
 from mbd.tensors import Array
 
 _BATCH = 8192
@@ -50,6 +51,7 @@ class PredictResult:
     """that were used where a row has them"""
 
 
+@reads("model_folder", data="features")
 def run(
     features: Path, model_folder: Path, out: Path, *, split: str = "test", available: Sequence[str] | None = None
 ) -> PredictResult:

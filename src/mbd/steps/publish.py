@@ -24,6 +24,7 @@ from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement
 from mbd.history.lineage import keep_record, refuse_uncounted, stated_charges
 from mbd.history.replay import read_history
 from mbd.params import Params
+from mbd.steps.context import reads
 from mbd.steps.step import step_run
 from mbd.storage import open_private, open_store
 from mbd.trust.envelope import certificate_digest
@@ -47,6 +48,7 @@ class PublishResult:
     """what it claims, as the verdict has it"""
 
 
+@reads("certificate", "model")
 def run(params: Params, certificate: Path, model: Path, store: str, out: Path | None = None) -> PublishResult:
     """Publish the bundle in `certificate` and the weights in `model`; with `out`, write the published bundle there."""
     trust = read_trust(Path(params.certificate.trust))

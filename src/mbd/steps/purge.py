@@ -40,6 +40,7 @@ from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import begin, begun, store_tombstones, update_list
 from mbd.purge.workspace import workspace
 from mbd.records import now
+from mbd.steps.context import reads
 from mbd.steps.metrics_reporting import add_samples
 from mbd.steps.publish import open_publisher
 from mbd.steps.step import step_run
@@ -84,6 +85,7 @@ class Done:
             )
 
 
+@reads("deletion")
 def plan(
     params: Params,
     receipt: Path | None,

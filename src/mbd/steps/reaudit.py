@@ -17,10 +17,12 @@ from mbd.history.state import entry
 from mbd.params import Params
 from mbd.records import now
 from mbd.steps.certify import RUN_ID
+from mbd.steps.context import reads
 from mbd.steps.publish import open_publisher
 from mbd.trust.commitments import Commitments
 
 
+@reads("leakage")
 def run(params: Params, certificate: str, leakage: Path, store: str) -> ReauditStatement:
     """State what the attacks in `leakage` found about a certificate.
 

@@ -12,6 +12,7 @@ from mbd.history.replay import read_history
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.privacy.ledger import open_ledger
+from mbd.steps.context import reads
 from mbd.storage import open_store
 from mbd.trust.lineage_key import read_lineage_key
 from mbd.trust.trust_file import read_trust
@@ -28,6 +29,7 @@ class RestoredLedger:
     """what the lineage has spent"""
 
 
+@reads("model")
 def run(params: Params, model: Path, store: str) -> RestoredLedger:
     """Restore the ledger of the lineage of `model`, the first model or a later one with its deletion record."""
     deletion = read_deletion(model)

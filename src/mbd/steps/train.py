@@ -33,6 +33,7 @@ from mbd.model.predictor import Model, load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
+from mbd.steps.context import reads
 from mbd.steps.revoked import read_revoked, revocable
 from mbd.steps.step import step_run, versions
 from mbd.training.trained import HISTORY, Part, Trained
@@ -82,6 +83,7 @@ def to_text(results: Sequence[TrainingResult]) -> str:
     return f"{head}\n\n{table(['', *names], rows)}"
 
 
+@reads("join", data="features")
 def run(
     params: Params,
     features: Path,
@@ -202,6 +204,7 @@ def _refuse_another_version(part: Path) -> None:
             )
 
 
+@reads(data="features")
 def run_seeds(
     params: Params,
     features: Path,
@@ -225,6 +228,7 @@ def run_seeds(
     return _run_all(params, calls)
 
 
+@reads(data="features")
 def run_references(params: Params, features: Path, out: Path, *, progress: bool = False) -> list[TrainingResult]:
     """Train a reference for each modality of `requests.revocable`, written to `out`/MODALITY; return their results."""
     modalities = revocable(params, features)
