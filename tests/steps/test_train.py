@@ -70,7 +70,15 @@ def test_the_command_in_another_process_writes_the_same_bytes(
     data: Path, model: Path, tmp_path: Path, quick: Path
 ) -> None:
     settings = [part for s in SMALL for part in ("--set", s)]
-    command = [quick / "bin" / "mbd", "train", "--features", data, "--out", tmp_path / "again", *settings]
+    command: list[str | Path] = [
+        quick / "bin" / "mbd",
+        "train",
+        "--features",
+        data,
+        "--out",
+        tmp_path / "again",
+        *settings,
+    ]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert result.returncode == 0, result.stderr
     assert "test, seed 0" in result.stdout
