@@ -45,6 +45,12 @@ class Shape(Record):
         """Return it for a message: `vector 768`, `sequence 50 × 74`."""
         return f"{self.kind} {' × '.join(map(str, self.size))}"
 
+    def __index__(self) -> int:
+        """Return the width of a vector, so that it can be used as a number: `nn.Linear(shape, 64)`."""
+        if self.kind != "vector":
+            raise TypeError(f"a {self} is no number; take its width, size or vocabulary")
+        return self.width
+
     @classmethod
     def vector(cls, width: int) -> Self:
         """Return the shape of a vector."""
@@ -59,6 +65,28 @@ class Shape(Record):
     def width(self) -> int:
         """How many numbers there are at each position: d, or channels; 1 for a token id."""
         return 1 if self.kind == "tokens" else self.size[0] if self.kind == "image" else self.size[-1]
+
+
+class VectorShape(int):
+    """The shape of a vector as a factory gets it: its width, with the attributes of a :class:`Shape`."""
+
+    kind: Literal["vector"] = "vector"
+    vocabulary: None = None
+    has_lengths: Literal[False] = False
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return int(self)
+
+    @property
+    def size(self) -> tuple[int]:
+        """The same as a tuple."""
+        return (int(self),)
+
+    def __str__(self) -> str:
+        """Return it for a message: `vector 768`."""
+        return f"vector {int(self)}"
 
 
 def _from_width(stored: object) -> object:

@@ -76,13 +76,24 @@ class ModuleSpec(Record):
     """what the factory builds for; of a fixed shape, also modalities that the model does not take"""
     source: Digest
     """SHA-256 of the file that defines the factory"""
+    inputs: tuple[str | dict[str, str], ...] | dict[str, str] = ()
+    """arguments of the module's `forward`; empty: those of our contract"""
+    output: str | int | None = None
+    """what of that which `forward` returns is the output; null: the whole"""
     training: dict[str, Any] = Field(default_factory=dict)
     """settings with which it was trained; empty: it was trained elsewhere"""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the spec as JSON values; what a module under our contract lacks is left out."""
+        plain = super().to_plain()
+        return {
+            key: value for key, value in plain.items() if key not in ("inputs", "output") or value not in (None, [])
+        }
 
     def recorded(self) -> RecordedTraining:
         """Return how the model was trained."""
         branches = {m: names for m, names in self.branches.items() if m in self.shapes}
-        model = {"options": self.options, "branches": branches}
+        model = {"options": self.options, "branches": branches, "inputs": self.inputs, "output": self.output}
         return RecordedTraining(model, self.training, complete=bool(self.training))
 
 

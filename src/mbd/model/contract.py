@@ -16,7 +16,8 @@ is never called, and a warning says so.
 
 There are two kinds of factory. One builds a smaller module for fewer modalities. One has a fixed shape, with all
 modalities written into its code; it may ignore `available`, and `branches` then names for a modality the submodules
-whose output belongs to it: the output is multiplied by `available`.
+whose output belongs to it: the output is multiplied by `available`. A module of fixed shape whose `forward` is none of
+the above is described by `inputs` and `output` (:mod:`mbd.model.published`).
 """
 
 import inspect
@@ -36,7 +37,8 @@ from torch.utils import _pytree as pytree
 
 from mbd.errors import MissingExtraError, UsageError
 from mbd.files import sha256_file
-from mbd.formats.features import Shape, lengths_of
+from mbd.formats.features import Shape, VectorShape, lengths_of
+from mbd.model.published import Call, Inputs, construct
 from mbd.randomness import stream_seed
 from mbd.registry import load
 from mbd.tensors import Array
@@ -102,6 +104,10 @@ class Architecture:
     """its import path, for errors"""
     key: str = _KEY
     """the parameter that names it, for errors"""
+    inputs: Inputs = ()
+    """the arguments of `forward`, where they are not those of the contract"""
+    output: str | int | None = None
+    """what of that which `forward` returns is the output; None: the whole"""
 
     def build(self, *, seed: int = 0) -> nn.Module:
         """Return a module in which absent modalities are zeros, and `branches` of absent modalities too.
@@ -110,36 +116,50 @@ class Architecture:
             seed: Of torch's generator while the factory runs; it is as before afterwards.
 
         Raises:
-            UsageError: The factory fails, returns no module, or `branches` does not fit it.
+            UsageError: The factory fails, returns no module, or `inputs` or `branches` do not fit it.
 
         """
-        kept = dict(self.modalities)
+        kept, call = dict(self.modalities), Call(self.inputs, self.output, self.outputs)
+        call.refuse_unknown(kept)
         with seeded(seed, "factory"):
             try:
-                module = self.factory(kept, self.outputs, **self.options)
+                module = self._construct()
             except Exception as error:  # the user's code may raise anything
                 raise UsageError(
                     f"the factory fails for the shapes given: {type(error).__name__}: {error}",
                     key=self.key,
                     value=f"{self.name} for {describe_shapes(kept)}",
-                    hint="it is called with (modalities, outputs, **model.options)",
+                    hint="it is called with model.options and what of modalities and outputs its signature names"
+                    if self.inputs
+                    else "it is called with (modalities, outputs, **model.options); one that is not written for this "
+                    "needs model.inputs",
                 ) from error
         if not isinstance(module, nn.Module):
             raise UsageError(
                 f"the factory returned a {type(module).__name__}, not a torch.nn.Module", key=self.key, value=self.name
             )
-        state = _Absence(kept)
-        module.register_forward_pre_hook(state.before)
+        state = _Absence(kept, call)
+        module.register_forward_pre_hook(state.before, with_kwargs=True)
+        if call:
+            module.register_forward_hook(call.pick)
         for modality, names in self.branches.items():
             if modality in kept:
                 self._attach(module, state, modality, names)
         return module
+
+    def _construct(self) -> Any:  # noqa: ANN401 -- whatever the factory returns
+        shapes = {m: VectorShape(s.width) if s.kind == "vector" else s for m, s in self.modalities.items()}
+        if self.inputs:
+            return construct(self.factory, {**shapes, "modalities": shapes, "outputs": self.outputs}, self.options)
+        return self.factory(shapes, self.outputs, **self.options)
 
     def without(self, modalities: Collection[str]) -> "Architecture":
         """Return the architecture of a model that never takes these modalities.
 
         That is the smaller one if the factory builds a smaller one, and the same if its shape is fixed.
         """
+        if self.inputs:
+            return self
         smaller = replace(self, modalities={m: s for m, s in self.modalities.items() if m not in modalities})
         try:
             shapes = [_state_shapes(architecture.build()) for architecture in (self, smaller)]
@@ -182,12 +202,15 @@ class Architecture:
         except UsageError:
             raise
         except Exception as error:  # the user's code may raise anything
-            arguments = ", ".join(_METHODS.get(of, _METHODS["reconstruct"]))
+            ours = ", ".join(_METHODS.get(of, _METHODS["reconstruct"]))
             raise UsageError(
                 f"{problem}: {type(error).__name__}: {error}",
                 key=self.key,
                 value=f"{self.name} for {describe_shapes(self.modalities)}",
-                hint=f"it is called with ({arguments}), features by modality; see docs/models.md",
+                hint="compare model.inputs with the arguments of its forward, and model.options with the shapes"
+                if self.inputs
+                else f"it is called with ({ours}), features by modality; one that is not written for this needs "
+                "model.inputs",
             ) from error
 
     def _check_methods(self, module: nn.Module, features: Features, available: Available) -> None:
@@ -303,15 +326,17 @@ def _state_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
 class _Absence:
     """Hooks that make an absent modality zeros: at the inputs, and at the outputs of branches."""
 
-    def __init__(self, shapes: Mapping[str, Shape]) -> None:
-        self.shapes = dict(shapes)
+    def __init__(self, shapes: Mapping[str, Shape], call: Call) -> None:
+        self.shapes, self._call = dict(shapes), call
         self._available: Available = {}
 
-    def before(self, _: nn.Module, arguments: tuple[Any, ...]) -> tuple[Features, Available]:
+    def before(
+        self, _: nn.Module, arguments: tuple[Any, ...], __: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         features, available = arguments
         filled, there = zeros_where_absent(self.shapes, features, available)
         self._available = there
-        return filled, there
+        return self._call.arguments(self.shapes, filled, there) if self._call.inputs else ((filled, there), {})
 
     def after(self, modality: str, axes: Sequence[int | None]) -> Callable[[nn.Module, Any, Any], Any]:
         def multiply(_: nn.Module, __: Any, output: Any) -> Any:  # noqa: ANN401 -- any tree of tensors

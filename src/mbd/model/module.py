@@ -164,6 +164,8 @@ def architecture_for(settings: ModelSettings, modalities: Mapping[str, Shape], o
         settings.options,
         {m: names for m, names in settings.branches.items() if _known(m, modalities)},
         settings.backbone,
+        inputs=settings.inputs,
+        output=settings.output,
     )
 
 
@@ -185,6 +187,8 @@ def spec_of(architecture: Architecture, training: Mapping[str, Any]) -> dict[str
         branches={m: tuple(names) for m, names in architecture.branches.items()},
         shapes=dict(architecture.modalities),
         source=source_digest(architecture.factory),
+        inputs=architecture.inputs,
+        output=architecture.output,
         training=dict(training),
     )
     return spec.to_plain()
@@ -274,7 +278,16 @@ def architecture_of(record: ModelRecord) -> Architecture:
     """Return the architecture that a model's record describes."""
     spec = ModuleSpec.model_validate(record.spec)
     factory, outputs = load_factory(record.backbone), max(len(record.classes), 1)
-    return Architecture(factory, spec.shapes, outputs, spec.options, spec.branches, record.backbone)
+    return Architecture(
+        factory,
+        spec.shapes,
+        outputs,
+        spec.options,
+        spec.branches,
+        record.backbone,
+        inputs=spec.inputs,
+        output=spec.output,
+    )
 
 
 def to_plain(architecture: Architecture, tensors: Mapping[str, Array]) -> dict[str, Array]:

@@ -104,12 +104,17 @@ class ModelSettings(Settings):
     """arguments of the factory, or settings of a backbone that an installed package adds"""
     branches: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """PACKAGE.MODULE:FACTORY: for a modality, the submodules whose output belongs to it and is zero without it"""
+    inputs: tuple[str | dict[str, str], ...] | dict[str, str] = ()
+    """PACKAGE.MODULE:FACTORY of others: what forward takes, as [text, audio, audio_lengths] or {name: text, …}"""
+    output: str | int | None = None
+    """PACKAGE.MODULE:FACTORY of others: the key, attribute or position of the output, where forward returns several"""
 
     @model_validator(mode="after")
     def _options_of_the_backbone(self) -> Self:
         BACKBONES.options(self.backbone, self.options, "model.options")
-        if self.branches and not BACKBONES.is_path(self.backbone):
-            raise ValueError("only a model.backbone=PACKAGE.MODULE:FACTORY has branches")
+        for name in ("branches", "inputs", "output"):
+            if getattr(self, name) not in ((), {}, None) and not BACKBONES.is_path(self.backbone):
+                raise ValueError(f"only a model.backbone=PACKAGE.MODULE:FACTORY has {name}")
         return self
 
 
