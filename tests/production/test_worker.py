@@ -17,9 +17,8 @@ from mbd.history.replay import read_history
 from mbd.log.tiles import claim_name
 from mbd.model.checkpoint import WEIGHTS, load_model
 from mbd.params import load_params
-from mbd.production.releases import find_base
+from mbd.production.releases import Start, find_base
 from mbd.production.request_store import RequestStore
-from mbd.production.start import Start
 from mbd.production.worker import Worker
 from mbd.records import now
 from mbd.steps import features, train, verify
@@ -163,7 +162,7 @@ def test_a_signed_certificate_of_an_abandoned_batch_is_not_published_later(
     record, _ = load_model(worker.model)
     (tmp_path / "work").mkdir()
     base = find_base(worker.params, worker.store_url, worker.model)
-    start = Start(worker.params, base, worker.model, record, worker.features, tmp_path / "work")
+    start = Start(base, worker.model, record, worker.features, tmp_path / "work")
     decision = worker._certified(start, lease, [request])
     current = carried_out(worker, "visual")
     assert worker.request_store.get(request.id).state == "certified"  # by the same deletion

@@ -20,23 +20,24 @@ def fetch(
     """Fetch the current release of the model; hand on a reference to its data. Return what is deleted from it."""
     from mbd.kubeflow.reference import keep_shared, make_reference
     from mbd.kubeflow.sealing import sealed, work_folder
-    from mbd.production import persons, start
+    from mbd.production.answers import refuse_not_held
+    from mbd.production.releases import fetch_release, not_taken
 
     with running(params, "models-fetch") as values, work_folder(values.shredding, "mbd-features-") as work:
         url, folder = values.store.url, work / "features"
         with sealed(values.shredding, model) as out:
-            found = start.fetch_release(values, url, out, modalities, person=bool(subjects))
-        made, _ = make_reference(values, folder, found.base.revision)
-        left_out = {"left_out": found.respected.certificates, "without": start.not_taken(found.record, folder)}
+            start = fetch_release(values, url, out, modalities, person=bool(subjects))
+        made, _ = make_reference(values, folder, start.base.revision)
+        left_out = {"left_out": start.respected.certificates, "without": not_taken(start.record, folder)}
         reference = made.model_copy(update=left_out)
         if subjects:
-            with found.respected.left_out(folder, reference.without) as data:
-                persons.refuse_not_held(values, url, data, modalities, subjects)
+            with start.respected.left_out(folder, reference.without) as data:
+                refuse_not_held(values, url, data, modalities, subjects)
         write_file(Path(dataset.path), reference.to_json())
         keep_shared(folder, reference, values.shredding)
     dataset.metadata |= {"name": reference.name, "digest": reference.digest, "commit": reference.commit or ""}
-    model.metadata |= {"sha256": found.record.sha256, "model": values.certificate.model}
-    return list(found.modalities)
+    model.metadata |= {"sha256": start.record.sha256, "model": values.certificate.model}
+    return list(start.modalities)
 
 
 @task
@@ -56,8 +57,7 @@ def registered_reference(
     from mbd.kubeflow.reference import feature_set
     from mbd.kubeflow.sealing import sealed
     from mbd.model.checkpoint import load_model
-    from mbd.production.releases import find_base
-    from mbd.production.start import obtain_reference
+    from mbd.production.releases import find_base, obtain_reference
     from mbd.steps.context import read_folder
 
     with running(params, "models-fetch") as values:

@@ -145,7 +145,7 @@ def delete(
     """Carry out the request: for whole modalities, or for persons, by references into the private storage."""
     from mbd.kubeflow.reference import feature_set
     from mbd.kubeflow.sealing import hide_persons, sealed
-    from mbd.production.persons import read_subjects
+    from mbd.production.answers import read_subjects
     from mbd.production.stages import Stages
 
     with running(params, "delete") as values:

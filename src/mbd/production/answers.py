@@ -1,22 +1,36 @@
-"""Which statement of the log answers which request.
+"""Which statement of the log answers which request, and the answer to a person of whom nothing is held.
 
     whole modalities    a certificate by which they are revoked
     of a person         the same; a certificate that commits to this person; or the statement that nothing was held
 
 Requests are objects that anyone with access to the private part of the store can change, and certificates name persons
 by commitments. So a request of a person that is marked with a certificate is compared with its openings: that of
-another person does not answer it.
+another person does not answer it. The ids of persons are in no published or logged byte: requests name them by
+references, certificates and statements by salted commitments.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mbd.certificate.publish import announce
+from mbd.errors import UsageError
+from mbd.features.contract import FeatureSet
+from mbd.files import canonical_digest
+from mbd.formats.predicate import RequestReference
 from mbd.formats.request import DeletionRequest
-from mbd.formats.statement import DeletionStatement, NothingHeldStatement
+from mbd.formats.statement import CERTIFICATE, DeletionStatement, NothingHeld, NothingHeldStatement, subjects_of
 from mbd.history.history import WITHDRAWN, History
+from mbd.history.lineage import read_subject
+from mbd.params import Params
+from mbd.production.releases import Start
+from mbd.production.request_store import refuse_several
+from mbd.records import now
+from mbd.steps.publish import open_publisher
 from mbd.steps.revoked import open_subjects
-from mbd.trust.lineage_key import LineageKey
+from mbd.storage import open_private
+from mbd.trust.commitments import Commitments
+from mbd.trust.lineage_key import LineageKey, read_lineage_key
 
 
 @dataclass(frozen=True)
@@ -27,7 +41,7 @@ class Answers:
     private: Path
     """the folder `certificate.private`"""
 
-    def shown(self, request: DeletionRequest, history: History) -> bool:
+    def is_answered(self, request: DeletionRequest, history: History) -> bool:
         """Return whether the log has the statement that a request is marked with, and it answers the request.
 
         Raises:
@@ -48,13 +62,13 @@ class Answers:
             and request.subject in self._references(held.predicate.subjects, digest)
         )
 
-    def answered(self, statement: DeletionStatement, digest: str, requests: Iterable[DeletionRequest]) -> set[str]:
+    def answered_by(self, statement: DeletionStatement, digest: str, requests: Iterable[DeletionRequest]) -> set[str]:
         """Return the ids of the requests that a certificate answers: of modalities it revokes, or of its persons."""
         deleted = statement.predicate.deleted
         if deleted.scope == "modalities":
-            return {one.id for one in requests if not one.subject and set(one.modalities) <= set(deleted.revoked)}
+            return {r.id for r in requests if not r.subject and set(r.modalities) <= set(deleted.revoked)}
         references = self._references(deleted.subjects, digest)
-        return {one.id for one in requests if one.subject in references and one.modalities == deleted.modalities}
+        return {r.id for r in requests if r.subject in references and r.modalities == deleted.modalities}
 
     def _references(self, commitments: Iterable[str], digest: str) -> set[str]:
         return {self.key.subject(person) for person in open_subjects(commitments, digest, self.private)}
@@ -62,7 +76,80 @@ class Answers:
 
 def certified_before(request: DeletionRequest, history: History) -> str | None:
     """Return the last certificate in force that states that the modalities of a request were deleted."""
-    for one in reversed(history.model(request.model).certificates):
-        if history.shows(one.digest, request.model, request.modalities) and not history.effects(one.digest) & WITHDRAWN:
-            return one.digest
+    for digest in (certificate.digest for certificate in reversed(history.model(request.model).certificates)):
+        if history.shows(digest, request.model, request.modalities) and not history.effects(digest) & WITHDRAWN:
+            return digest
     return None
+
+
+@dataclass(frozen=True)
+class AnsweredRequest:
+    """A statement that answers a request without a deletion."""
+
+    statement: str
+    """SHA-256 of its envelope"""
+    note: str
+
+
+def holds_recordings(features: Path, modalities: Sequence[str], subject: str) -> bool:
+    """Return whether any split of the data has a recording of a person in one of these modalities."""
+    data = FeatureSet.open(features)
+    return any(
+        bool(((split.groups == subject) & split.available[modality]).any())
+        for split in map(data.split, data.manifest.splits)
+        for modality in modalities
+    )
+
+
+def read_subjects(params: Params, url: str, references: Sequence[str]) -> list[str]:
+    """Return the ids of the persons that references into the private part of the store stand for, without repetition.
+
+    Raises:
+        DataError: A reference is unknown or damaged.
+    """
+    private, key = open_private(url, params.store), read_lineage_key(params.certificate)
+    return sorted({read_subject(private, reference, key) for reference in references})
+
+
+def refuse_not_held(
+    params: Params, url: str, features: Path, modalities: Sequence[str], references: Sequence[str]
+) -> None:
+    """Refuse to delete from persons of whom the data has nothing in a modality; a request gets a statement of that."""
+    refuse_several(modalities)
+    persons = read_subjects(params, url, references)
+    if unknown := [subject for subject in persons if not holds_recordings(features, modalities, subject)]:
+        raise UsageError(
+            f"of {len(unknown)} of {len(persons)} persons no recording of {modalities[0]} is held",
+            key="subjects",
+            hint="`mbd request run` answers their requests by an earlier certificate, or by a statement",
+        )
+
+
+def answer_person(start: Start, request: DeletionRequest, subject: str, url: str) -> AnsweredRequest:
+    """Answer a request of a person of whom the data has nothing: by an earlier certificate, or by a statement."""
+    history, params = start.base.history, start.base.params
+    private = Path(params.certificate.private)
+    for certificate in history.model(request.model).persons:
+        if certificate.modalities == request.modalities and subject in open_subjects(
+            certificate.subjects, certificate.digest, private
+        ):
+            return AnsweredRequest(certificate.digest, "deleted before")
+    if start.base.release is None:
+        raise UsageError(
+            "the log has no release of this model", value=request.model, hint="register it: `mbd register`"
+        )
+    data, commitments = FeatureSet.open(start.data), Commitments()
+    statement = NothingHeldStatement(
+        subject=subjects_of({CERTIFICATE: start.base.release.digest}),
+        predicate=NothingHeld(
+            model=request.model,
+            modalities=request.modalities,
+            subjects=commitments.to_all("subject", [subject]),
+            data=start.base.key.data(canonical_digest(data.digests())),
+            rows=sum(entry.rows for entry in data.manifest.splits.values()),
+            request=RequestReference(reference=f"request-{request.id}"),
+            issued=now(),
+        ),
+    )
+    digest = announce(statement, params.certificate, open_publisher(params, url), commitments)
+    return AnsweredRequest(digest, "nothing was held of this person")

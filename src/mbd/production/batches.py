@@ -2,6 +2,8 @@
 
     models/NAME.json      the lease of the worker on this model
     batches/BATCH.json    the decision, created once: what was certified, or that the batch was abandoned
+    batches/files/SHA256  files of a batch that are not published, from which any worker can finish it; encrypted what
+                          may name persons
 
 A worker takes the lease of the model by compare-and-swap, claims the requests, does the work, and *decides* the batch
 by creating its object. A worker that takes over an expired lease first abandons the batches that are still running, by
@@ -16,17 +18,27 @@ as abandoned, an invalid lease as none: they are reported, and cannot block the 
 that ends later than any worker would set it.
 """
 
+import hashlib
 import logging
 import secrets
+import shutil
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Literal
 
+from cryptography.exceptions import InvalidTag
+
 from mbd.errors import DataError
-from mbd.formats.request import Decision, DeletionRequest, Lease, ModelLease
+from mbd.files import STEP_FILE, file_digests, sha256_file, write_file
+from mbd.formats.deletion import DELETION
+from mbd.formats.layout import object_name
+from mbd.formats.request import Decision, DeletionRequest, Files, Lease, ModelLease
+from mbd.formats.statement import SUBJECTS
 from mbd.production.request_store import RequestStore
-from mbd.storage.store import OtherContentError, update
+from mbd.storage.store import OtherContentError, Store, update
+from mbd.trust.lineage_key import LineageKey
 
 _LONGEST = 2
 """a lease that ends later than this many times its length from now was set by no worker"""
@@ -145,3 +157,47 @@ class Batches:
     @property
     def _name(self) -> str:
         return f"models/{self.model}.json"
+
+
+@dataclass(frozen=True)
+class BatchFiles:
+    """Where the files of batches are kept: what is to be published in the store, the rest in its private part."""
+
+    published: Store
+    private: Store
+    key: LineageKey
+
+    def keep(self, folder: Path) -> Files:
+        """Put a step's folder into the store, file by file."""
+        files = {**file_digests(folder), STEP_FILE: sha256_file(folder / STEP_FILE)}
+        for name, digest in files.items():
+            store, place = self._place(name, digest)
+            sealed = name == DELETION
+            store.create(place, self.key.seal(digest, (folder / name).read_bytes()) if sealed else folder / name)
+        return Files(files=files)
+
+    def fetch(self, kept: Files, folder: Path) -> None:
+        """Bring the files to a folder, in place of what is there; DataError if one is missing or damaged."""
+        if folder.exists():
+            shutil.rmtree(folder)
+        for name, digest in kept.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            store, place = self._place(name, digest)
+            if name == DELETION:
+                write_file(folder / name, self._unsealed(store, place, digest))
+            else:
+                store.fetch(place, folder / name, sha256=digest)
+
+    def _place(self, name: str, digest: str) -> tuple[Store, str]:
+        if name in SUBJECTS:
+            return self.published, object_name(digest)
+        return self.private, f"batches/files/{digest}"
+
+    def _unsealed(self, store: Store, place: str, digest: str) -> bytes:
+        try:
+            content = self.key.unseal(digest, store.read(place))
+        except (InvalidTag, ValueError) as error:
+            raise DataError("a file of the batch is damaged", file=place) from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise DataError("a file of the batch has another digest", file=place, value=digest)
+        return content

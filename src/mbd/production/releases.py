@@ -1,35 +1,46 @@
-"""The model that the next deletion of a name starts from, as the log has it.
+"""What a deletion starts from: the current release of a name, the data that it was made from, and its reference.
 
-It is the current release of the name, registered or certified, fetched by the digests in its signed statement; of a
-certified one also the deletion record that its certificate commits to. Only where the log has no release of the name is
-it the model that the operator gives.
+`mbd request run` and the pipeline `delete` start here. The release is that of the log, registered or certified, fetched
+by the digests in its signed statement; of a certified one also the deletion record that its certificate commits to.
+Only where the log has no release of the name is it the model that the operator gives. Its data are those of the
+registered revision, without the recordings that persons have revoked; the reference is the registered one. Only where
+none is registered is a reference trained, and the log of the step says so.
 """
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from mbd.deletion.cut import requested
 from mbd.errors import DataError, UsageError
+from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
 from mbd.formats.layout import object_name
+from mbd.formats.model import ModelRecord
 from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, RegistrationStatement
 from mbd.history.facts import RegistrationFacts, Release
 from mbd.history.history import History
 from mbd.history.lineage import read_record, refuse_other_record
 from mbd.history.replay import read_history
+from mbd.model.checkpoint import load_model
 from mbd.params import Params
+from mbd.steps import features, train
+from mbd.steps.revoked import Revoked, respected_by_current
 from mbd.steps.step import StepRun, step_run
 from mbd.storage import open_private, open_store
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
 from mbd.trust.trust_file import read_trust
 
 NAME = "fetch-current"
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class BaseModel:
+class DeletionBase:
     """Where the next deletion of a model name starts from."""
 
     params: Params
@@ -90,11 +101,11 @@ class BaseModel:
     def fetch_reference(self, inputs: Iterable[str], folder: Path) -> bool:
         """Fetch the registered model that has seen these modalities alone to `folder`; return whether there is one."""
         model = self.history.model(self.params.certificate.model)
-        found = model.reference(inputs)
-        if found is None or model.base is None:
+        reference = model.reference(inputs)
+        if reference is None or model.base is None:
             return False
         with step_run(NAME, folder, {"store": self.params.store}) as step:
-            fetch_model(self.history, model.base.digest, {WEIGHTS: found.weights, MODEL: found.record}, step)
+            fetch_model(self.history, model.base.digest, {WEIGHTS: reference.weights, MODEL: reference.record}, step)
         return True
 
     def refuse_stale(self, statement: DeletionStatement, digest: str, deleted: Path) -> None:
@@ -119,7 +130,7 @@ class BaseModel:
             raise DataError("the certificate is about a deletion from another model than the current one", file=file)
 
 
-def find_base(params: Params, url: str, given: Path | None) -> BaseModel:
+def find_base(params: Params, url: str, given: Path | None) -> DeletionBase:
     """Find the base of the next deletion of the model `certificate.model`.
 
     Raises:
@@ -127,7 +138,7 @@ def find_base(params: Params, url: str, given: Path | None) -> BaseModel:
         UsageError: The given model is not of the lineage of the current release.
     """
     history = read_history(open_store(url, params.store), read_trust(Path(params.certificate.trust))).require()
-    base = BaseModel(params, url, history, given, history.model(params.certificate.model).current)
+    base = DeletionBase(params, url, history, given, history.model(params.certificate.model).current)
     if given is not None and (statement := base.statement):
         _refuse_other_lineage(given, statement, base)
     return base
@@ -141,7 +152,9 @@ def fetch_model(history: History, release: str, digests: Mapping[str, str], step
     step.look_at = MODEL
 
 
-def _refuse_other_lineage(given: Path, statement: DeletionStatement | RegistrationStatement, base: BaseModel) -> None:
+def _refuse_other_lineage(
+    given: Path, statement: DeletionStatement | RegistrationStatement, base: DeletionBase
+) -> None:
     """Refuse a given model that is not the registered one, or not of the lineage of the certified one."""
     weights, deletion = sha256_file(given / WEIGHTS), read_deletion(given)
     if weights == statement.digests[WEIGHTS]:
@@ -155,3 +168,97 @@ def _refuse_other_lineage(given: Path, statement: DeletionStatement | Registrati
             value=f"sha256 {weights}",
             hint="leave --model out to delete from the current release, or publish under another certificate.model",
         )
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a deletion starts: the current release, its record and its data, and a private folder to work in."""
+
+    base: DeletionBase
+    model: Path
+    record: ModelRecord
+    data: Path
+    work: Path
+
+
+@dataclass(frozen=True)
+class FetchedRelease:
+    """The current release in a folder, and what is deleted from it."""
+
+    base: DeletionBase
+    record: ModelRecord
+    modalities: tuple[str, ...]
+    """what was asked for, and what is revoked for the name and this release takes all the same"""
+
+    @property
+    def respected(self) -> Revoked:
+        """The persons without whose recordings the release was made."""
+        return respected_by_current(self.base.history, self.base.params)
+
+
+def fetch_release(params: Params, url: str, out: Path, modalities: Sequence[str], *, person: bool) -> FetchedRelease:
+    """Fetch the current release of `certificate.model` to `out`, to delete modalities from it, or those of persons.
+
+    Raises:
+        UsageError: The log has no release of the name, or these modalities cannot be deleted from it.
+    """
+    base = find_base(params, url, None)
+    record = load_model(base.fetch(out))[0]
+    if gone := [m for m in modalities if m in record.revoked]:
+        raise UsageError(
+            f"{', '.join(gone)} was deleted from {params.certificate.model} before",
+            key="modalities",
+            value=", ".join(modalities),
+            hint=f"`mbd models show {params.certificate.model}` names the certificate",
+        )
+    return FetchedRelease(base, record, tuple(modalities) if person else modalities_to_delete(base, record, modalities))
+
+
+def modalities_to_delete(base: DeletionBase, record: ModelRecord, modalities: Sequence[str]) -> tuple[str, ...]:
+    """Return what is deleted on a request: its modalities, and what is revoked and the release takes all the same."""
+    return requested(record, [*base.returned(record.inputs), *modalities])
+
+
+@contextmanager
+def open_data(base: DeletionBase, record: ModelRecord, given: Path | None, work: Path) -> Iterator[Path]:
+    """Within: the data that a release was made from, `given` or brought into `work`, without what persons revoked."""
+    folder = given
+    if folder is None:
+        folder = work / "features"
+        features.bring(base.params, folder, base.revision, _LOG.warning)
+    with respected_by_current(base.history, base.params).left_out(folder, not_taken(record, folder)) as data:
+        yield data
+
+
+def not_taken(record: ModelRecord, features_folder: Path) -> tuple[str, ...]:
+    """Return the modalities of a FeatureSet that a model does not take: of these no file is read."""
+    return tuple(m for m in FeatureSet.open(features_folder).modalities if m not in record.inputs)
+
+
+def obtain_reference(
+    base: DeletionBase,
+    record: ModelRecord,
+    modalities: Sequence[str],
+    data: AbstractContextManager[Path],
+    out: Path,
+) -> bool:
+    """Write the model that never saw these modalities to `out`: the registered one, or one that is trained now.
+
+    Args:
+        base: The current release.
+        record: Its record.
+        modalities: What is deleted from it.
+        data: Within: the data of the release. It is entered only to train.
+        out: Folder to write.
+
+    Returns:
+        Whether it had to be trained.
+    """
+    if base.fetch_reference([m for m in record.inputs if m not in modalities], out):
+        _LOG.info("the registered reference without %s is used; nothing is trained", ", ".join(modalities))
+        return False
+    _LOG.warning("no reference without %s is registered, so one is trained", ", ".join(modalities))
+    with data as folder:
+        gone = (m for m in FeatureSet.open(folder).modalities if m in record.revoked)
+        train.run(base.params, folder, out, without=(*gone, *modalities))
+    return True

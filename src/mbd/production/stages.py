@@ -16,8 +16,7 @@ from mbd.formats.deletion import DELETION, DeletionRecord
 from mbd.formats.statement import DeletionStatement
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
-from mbd.production.releases import find_base
-from mbd.production.start import not_taken
+from mbd.production.releases import find_base, not_taken
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish
 from mbd.steps.certify import CertifyResult

@@ -33,14 +33,11 @@ from mbd.history.replay import read_history
 from mbd.log.reader import LogDamagedError
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
-from mbd.production import persons
-from mbd.production.answers import Answers, certified_before
-from mbd.production.batch_files import BatchFiles
-from mbd.production.batches import Batches
-from mbd.production.releases import BaseModel, find_base
+from mbd.production.answers import Answers, answer_person, certified_before, holds_recordings
+from mbd.production.batches import Batches, BatchFiles
+from mbd.production.releases import DeletionBase, Start, find_base, modalities_to_delete, obtain_reference, open_data
 from mbd.production.request_store import RequestStore
 from mbd.production.stages import BUNDLE, DELETED, Stages
-from mbd.production.start import Start, asked, obtain_reference, release_data
 from mbd.shredding.private_folder import private_folder
 from mbd.steps.publish import open_publisher
 from mbd.storage import open_store
@@ -105,14 +102,14 @@ class Worker:
         Anyone who can write to the store can mark a request, and it must not be lost by that.
         """
         model = self.params.certificate.model
-        marked = [one for one in self.request_store.all() if one.model == model and one.state == "certified"]
+        marked = [r for r in self.request_store.all() if r.model == model and r.state == "certified"]
         if not marked:
             return
         history = read_history(self._published, read_trust(Path(self.params.certificate.trust))).require()
         answers = self._answers
 
         def opened(request: DeletionRequest) -> DeletionRequest:
-            if request.state != "certified" or answers.shown(request, history):
+            if request.state != "certified" or answers.is_answered(request, history):
                 return request
             _log.warning("request %s was marked as certified, and no certificate in the log shows it", request.id)
             note = "no certificate in the log shows this deletion"
@@ -150,14 +147,16 @@ class Worker:
             if not wait(min(self.params.serving.poll_seconds * 2**failures, _LONGEST_PAUSE)):
                 return
 
-    def _carry_out(self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], base: BaseModel) -> None:
+    def _carry_out(
+        self, batches: Batches, lease: Lease, claimed: Sequence[DeletionRequest], base: DeletionBase
+    ) -> None:
         with private_folder(gettempdir()) as work:
             model = base.fetch(work / "base")
             record, _ = load_model(model)
             pending, decision = list(claimed), Decision(batch=lease.batch, outcome="abandoned")
             try:
-                with release_data(base, record, self.features, work) as data:
-                    start = Start(self.params, base, model, record, data, work)
+                with open_data(base, record, self.features, work) as data:
+                    start = Start(base, model, record, data, work)
                     answered = self._without_answered(batches, lease, claimed, start)
                     again = base.returned(record.inputs)
                     pending = list(self._without_the_last_modality(batches, lease, answered, record, again))
@@ -189,10 +188,10 @@ class Worker:
                 else:
                     names = ", ".join(request.modalities)
                     end("failed", note=f"{names}: deleted before, but no valid certificate in the log shows it")
-            elif request.subject and not persons.holds(
+            elif request.subject and not holds_recordings(
                 start.data, request.modalities, self._subject(request, start.base)
             ):
-                answer = persons.answer(start, request, self._subject(request, start.base), self.store_url)
+                answer = answer_person(start, request, self._subject(request, start.base), self.store_url)
                 end("certified", certificate=answer.statement, note=answer.note)
             else:
                 yield request
@@ -214,7 +213,7 @@ class Worker:
                 taken.update(() if request.subject else request.modalities)
                 yield request
 
-    def _subject(self, request: DeletionRequest, base: BaseModel) -> str:
+    def _subject(self, request: DeletionRequest, base: DeletionBase) -> str:
         return read_subject(self.request_store.store, request.subject or "", base.key)
 
     def _certified(self, start: Start, lease: Lease, pending: Sequence[DeletionRequest]) -> Decision:
@@ -225,7 +224,9 @@ class Worker:
             subjects = sorted({self._subject(request, start.base) for request in pending})
             stages = Stages(self.params, pending[0].modalities, subjects)
         else:
-            modalities = asked(start.base, start.record, [m for request in pending for m in request.modalities])
+            modalities = modalities_to_delete(
+                start.base, start.record, [m for request in pending for m in request.modalities]
+            )
             stages, reference = Stages(self.params, modalities), work / "reference"
             obtain_reference(start.base, start.record, modalities, nullcontext(start.data), reference)
         done = stages.run(start.data, start.model, reference, work / "request.json", work)
@@ -265,7 +266,7 @@ class Worker:
             files.fetch(decision.model, work / "model")
             statement = self._check(decision, Bundle(work / "bundle"))
             Stages(self.params).publish(work / "bundle", work / "model", self.store_url, base=self.model)
-        answered = answers.answered(statement, decision.certificate, self.request_store.all())
+        answered = answers.answered_by(statement, decision.certificate, self.request_store.all())
         requests = [request for request in decision.requests if request in answered]
         batches.end(decision.batch, requests, "certified", certificate=decision.certificate)
         find_base(self.params, self.store_url, None)  # remembers the log's head: a later rollback is noticed here
