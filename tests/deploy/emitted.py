@@ -42,7 +42,7 @@ def inference_page(folder: Path) -> str:
     with following(service, "sentiment") as client:
         client.infer("sentiment", {"text": np.zeros((1, 12), np.float32)})
         client.infer("sentiment", {"audio": np.zeros((1, 6), np.float32)})
-    return service.instruments.text()
+    return service.samples.text()
 
 
 def steps_pages(folder: Path) -> list[str]:

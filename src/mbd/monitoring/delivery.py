@@ -42,7 +42,7 @@ def push(settings: MonitoringSettings, group: dict[str, str], samples: Samples) 
         pushadd_to_gateway(
             url,
             job=settings.job,
-            registry=samples.registry(),
+            registry=samples.registry,
             grouping_key=group,
             timeout=settings.timeout_seconds,
             handler=partial(basic_auth_handler, username=user, password=password),
@@ -59,13 +59,11 @@ def push(settings: MonitoringSettings, group: dict[str, str], samples: Samples) 
 def write_textfile(folder: Path, group: dict[str, str], samples: Samples) -> Path:
     """Write the samples of one group to its file in `folder`, and return the file."""
     file = folder / ("mbd-" + "-".join(group.values()) + ".prom")
-    merged, new = Samples(), {family.name for family in samples.collect()}
+    new = {family.name for family in samples.registry.collect()}
     for family in _read_textfile(file):
         if family.name in _BY_NAME and family.name not in new:
-            for sample in family.samples:
-                merged.set(_BY_NAME[family.name], sample.value, **sample.labels)
-    merged.update([samples])
-    write_file(file, merged.text())
+            samples.update((_BY_NAME[family.name], sample.value, sample.labels) for sample in family.samples)
+    write_file(file, samples.text())
     return file
 
 

@@ -26,6 +26,8 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
     kind: Literal["gauge", "counter", "histogram"] = "gauge"
+    buckets: tuple[float, ...] = ()
+    """upper bounds, of a histogram"""
 
 
 BUILD = Metric("mbd_build_info", "Version of the exporter; the value is always 1.", ("version", "python"))
@@ -177,8 +179,15 @@ INFERENCE_SECONDS = Metric(
     "Duration of an answered inference request, from its last byte in to the answer.",
     ("model",),
     "histogram",
+    (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),
 )
-INFERENCE_ROWS = Metric("mbd_inference_batch_rows", "Rows that were computed at once.", ("model",), "histogram")
+INFERENCE_ROWS = Metric(
+    "mbd_inference_batch_rows",
+    "Rows that were computed at once.",
+    ("model",),
+    "histogram",
+    tuple(2.0**power for power in range(13)),
+)
 INFERENCE_QUEUED = Metric("mbd_inference_queued_rows", "Rows that wait to be computed.")
 INFERENCE_REFUSED = Metric(
     "mbd_inference_refused_total", "Inference requests that were refused, by reason.", ("model", "reason"), "counter"
@@ -207,6 +216,7 @@ HTTP_SECONDS = Metric(
     "Duration of HTTP requests, by method, route and status.",
     ("method", "route", "status"),
     "histogram",
+    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
 )
 HTTP_LIMITED = Metric(
     "mbd_http_refused_requests_total", "HTTP requests refused by a limit, by reason.", ("reason",), "counter"

@@ -13,7 +13,7 @@ from mbd.files import STEP_FILE, read_json
 from mbd.formats.deletion import DeletionRecord, read_deletion
 from mbd.formats.leakage import LEAKAGE, AttackRecord, LeakageRecord, UtilityRecord
 from mbd.monitoring import metrics
-from mbd.monitoring.samples import Samples
+from mbd.monitoring.samples import SampleList, Samples
 
 REFUSED = "refused"
 _ROLES = ("before", "after", "reference")
@@ -21,20 +21,20 @@ _RATIOS = frozenset({"corr"})
 _ERROR = "mae"
 
 
-def read_output(folder: Path, model: str) -> tuple[str, Samples, str | None]:
+def read_output(folder: Path, model: str) -> tuple[str, SampleList, str | None]:
     """Read the output folder of a step.
 
     Returns:
         The name of the step, its samples, and the reason if the run counts as a failure (None: it succeeded).
 
     """
-    samples, record = Samples(), read_json(folder / STEP_FILE)
+    samples, record = SampleList(), read_json(folder / STEP_FILE)
     add_step(samples, record, model)
     read = _READERS.get(record["step"])
     return record["step"], samples, read(folder, samples, model) if read else None
 
 
-def add_step(samples: Samples, record: dict[str, Any], model: str) -> None:
+def add_step(samples: Samples | SampleList, record: dict[str, Any], model: str) -> None:
     """Add the durations in `step.json`."""
     step = record["step"]
     samples.set(metrics.STEP_DURATION, record["duration_seconds"], step=step, model=model)
@@ -42,7 +42,7 @@ def add_step(samples: Samples, record: dict[str, Any], model: str) -> None:
         samples.set(metrics.STEP_PHASE, seconds, step=step, model=model, phase=phase)
 
 
-def add_deletion(samples: Samples, record: DeletionRecord, model: str) -> None:
+def add_deletion(samples: Samples | SampleList, record: DeletionRecord, model: str) -> None:
     """Add the contents of `deletion.json`: number of edited parameters, proven bound and budget."""
     labels = {"model": model, "modality": "+".join(record.request.modalities), "method": record.method}
     samples.set(metrics.EDITED, record.indices.count, **labels)
@@ -52,13 +52,13 @@ def add_deletion(samples: Samples, record: DeletionRecord, model: str) -> None:
         add_budget(samples, record.budget.epsilon_after, record.budget.limit, model)
 
 
-def add_budget(samples: Samples, spent: float, limit: float, model: str) -> None:
+def add_budget(samples: Samples | SampleList, spent: float, limit: float, model: str) -> None:
     """Add the privacy budget that a lineage has spent, and its limit."""
     samples.set(metrics.BUDGET_SPENT, spent, model=model)
     samples.set(metrics.BUDGET_LIMIT, limit, model=model)
 
 
-def add_leakage(samples: Samples, record: LeakageRecord, model: str, modality: str | None = None) -> None:
+def add_leakage(samples: Samples | SampleList, record: LeakageRecord, model: str, modality: str | None = None) -> None:
     """Add the first measure of each attack on each model, and its margin to the gate.
 
     With `modality`, only attacks on this modality are added.
@@ -82,7 +82,7 @@ def add_leakage(samples: Samples, record: LeakageRecord, model: str, modality: s
         samples.set(metrics.LEAKAGE_EPSILON, record.lower_bound.epsilon, model=model)
 
 
-def add_utility(samples: Samples, record: LeakageRecord, model: str) -> None:
+def add_utility(samples: Samples | SampleList, record: LeakageRecord, model: str) -> None:
     """Add the utility of the models on the retained modalities, by regime."""
     for utility in record.utility:
         for role, value in _values(utility).items():
@@ -90,7 +90,7 @@ def add_utility(samples: Samples, record: LeakageRecord, model: str) -> None:
             samples.set(metrics.UTILITY, ratio, model=model, metric=utility.metric, regime=utility.regime, role=role)
 
 
-def add_evaluation(samples: Samples, found: dict[str, Any], model: str) -> None:
+def add_evaluation(samples: Samples | SampleList, found: dict[str, Any], model: str) -> None:
     """Add the metrics of the first model in `metrics.json`, for every regime."""
     for result in found["results"]:
         if result["method"] != found["model"]:
@@ -104,7 +104,7 @@ def add_evaluation(samples: Samples, found: dict[str, Any], model: str) -> None:
 
 
 def add_purge_scan(
-    samples: Samples,
+    samples: Samples | SampleList,
     at: datetime,
     *,
     tombstones: int,
@@ -155,23 +155,23 @@ def _values(record: AttackRecord | UtilityRecord) -> dict[str, float]:
     return {role: interval.value for role, interval in found.items() if interval is not None}
 
 
-def _read_deletion(folder: Path, samples: Samples, model: str) -> None:
+def _read_deletion(folder: Path, samples: SampleList, model: str) -> None:
     if record := read_deletion(folder):
         add_deletion(samples, record, model)
 
 
-def _read_leakage(folder: Path, samples: Samples, model: str) -> str | None:
+def _read_leakage(folder: Path, samples: SampleList, model: str) -> str | None:
     record = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
     add_leakage(samples, record, model)
     add_utility(samples, record, model)
     return REFUSED if record.decision == "refused" else None
 
 
-def _read_evaluation(folder: Path, samples: Samples, model: str) -> None:
+def _read_evaluation(folder: Path, samples: SampleList, model: str) -> None:
     add_evaluation(samples, read_json(folder / "metrics.json"), model)
 
 
-_READERS: dict[str, Callable[[Path, Samples, str], str | None]] = {
+_READERS: dict[str, Callable[[Path, SampleList, str], str | None]] = {
     "delete": _read_deletion,
     "attack": _read_leakage,
     "evaluate": _read_evaluation,

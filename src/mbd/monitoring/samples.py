@@ -1,57 +1,71 @@
-"""Values of metrics at one moment, to be scraped, pushed or written to a textfile.
+"""Values of metrics, to be scraped, pushed or written to a textfile: the one way in which anything is measured.
+
+    samples = Samples()
+    samples.set(metrics.LOG_ENTRIES, 7)
+    samples.count(metrics.HTTP_LIMITED, reason="rate")
+    samples.observe(metrics.INFERENCE_SECONDS, 0.02, model="sentiment")
+    samples.text()
 
 There is no global registry: each collection of samples is independent. Creation times are not exposed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-from mbd.monitoring.metrics import ALL, Metric
+from mbd.monitoring.metrics import Metric
 
-_INDEX = {metric: index for index, metric in enumerate(ALL)}
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class Samples(Collector):
-    """Values by metric and labels."""
-
-    def __init__(self) -> None:
-        self._values: dict[Metric, dict[tuple[str, ...], float]] = {}
+class SampleList(list[tuple[Metric, float, dict[str, str]]]):
+    """Values that are kept to be set later."""
 
     def set(self, metric: Metric, value: float, /, **labels: str) -> None:
-        """Set a value; the labels must be exactly those of the metric."""
-        if labels.keys() != set(metric.labels):
-            raise ValueError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
-        self._values.setdefault(metric, {})[tuple(labels[name] for name in metric.labels)] = float(value)
+        """Keep a value."""
+        self.append((metric, value, labels))
+
+
+class Samples:
+    """Values by metric and labels; the labels must be exactly those of the metric."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._instruments: dict[Metric, Any] = {}
+
+    def set(self, metric: Metric, value: float, /, **labels: str) -> None:
+        """Set the value of a gauge."""
+        self.child(metric, **labels).set(value)
+
+    def count(self, metric: Metric, amount: float = 1, /, **labels: str) -> None:
+        """Add to a counter."""
+        self.child(metric, **labels).inc(amount)
+
+    def observe(self, metric: Metric, value: float, /, **labels: str) -> None:
+        """Add a value to a histogram."""
+        self.child(metric, **labels).observe(value)
 
     def value(self, metric: Metric, /, **labels: str) -> float | None:
         """Return a value, or None if there is none."""
-        return self._values.get(metric, {}).get(tuple(labels[name] for name in metric.labels))
+        return self.registry.get_sample_value(metric.name, labels)
 
-    def update(self, others: Iterable["Samples"]) -> None:
-        """Copy the values of others, replacing equal metrics and labels."""
-        for other in others:
-            for metric, values in other._values.items():
-                self._values.setdefault(metric, {}).update(values)
+    def update(self, samples: Iterable[tuple[Metric, float, dict[str, str]]]) -> None:
+        """Set several gauges."""
+        for metric, value, labels in samples:
+            self.set(metric, value, **labels)
 
-    def collect(self) -> Iterator[Family]:
-        """Yield the metrics as families of the Prometheus client, in the order of their definition."""
-        for metric in sorted(self._values, key=_INDEX.__getitem__):
-            make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            family = make(metric.name, metric.help, labels=metric.labels)
-            for labels, value in sorted(self._values[metric].items()):
-                family.add_metric(labels, value)
-            yield family
-
-    def registry(self) -> CollectorRegistry:
-        """Return a registry that holds only these samples."""
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        return registry
+    def child(self, metric: Metric, /, **labels: str) -> Any:  # noqa: ANN401 -- of one of three classes
+        """Return what holds a value; from then on it is shown, as 0 at first."""
+        if metric not in self._instruments:
+            options: dict[str, Any] = {"buckets": metric.buckets} if metric.buckets else {}
+            made = _CLASSES[metric.kind](metric.name, metric.help, metric.labels, registry=self.registry, **options)
+            self._instruments[metric] = made
+        return self._instruments[metric].labels(**labels) if metric.labels else self._instruments[metric]
 
     def text(self) -> str:
         """Return the samples in the text format of Prometheus."""
-        return generate_latest(self.registry()).decode()
+        return generate_latest(self.registry).decode()
+
+
+_CLASSES: dict[str, Any] = {"gauge": Gauge, "counter": Counter, "histogram": Histogram}

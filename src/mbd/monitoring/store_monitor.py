@@ -35,7 +35,7 @@ class StoreMonitor(Background):
         self._evidence = lru_cache(maxsize=_EVIDENCE_KEPT)(self._read_evidence)
         self._store: StoreSamples | None = None
         self._own = Samples()
-        self._failures = self._read = 0
+        self._own.set(metrics.BUILD, 1, version=__version__, python=python_version())
         self.snapshot: StoreSnapshot | None = None
         """the result of the last scan that succeeded"""
         self.began = time.monotonic()
@@ -51,30 +51,24 @@ class StoreMonitor(Background):
 
     def scan(self) -> None:
         """Scan the store once. Failures are logged and counted, not raised."""
-        own, start = Samples(), time.perf_counter()
+        own, start = self._own, time.perf_counter()
         self.began = time.monotonic()
-        own.update([self._own])
-        own.set(metrics.BUILD, 1, version=__version__, python=python_version())
         try:
-            snapshot = self._scanner.scan(self._stop.is_set)
-            self.snapshot = snapshot
+            self.snapshot = snapshot = self._scanner.scan(self._stop.is_set)
             self._store = StoreSamples(snapshot, time.time(), self._evidence, self._retrain_days)
         except ScanStoppedError:
             return
         except Exception as error:  # the next scan may succeed, whatever the reason
-            self._failures += 1
             _log.warning("scanning the store failed: %s", error if isinstance(error, MbdError) else repr(error))
             own.set(metrics.STORE_UP, 0)
+            own.count(metrics.SCAN_FAILURES)
         else:
-            self._read += snapshot.read
-            own.set(metrics.STORE_UP, 1)
+            own.count(metrics.SCAN_FAILURES, 0)
+            own.count(metrics.SCAN_READ, snapshot.read)
             own.set(metrics.SCAN_TIME, time.time())
             own.set(metrics.SCAN_DURATION, time.perf_counter() - start)
-        own.set(metrics.SCAN_FAILURES, self._failures)
-        own.set(metrics.SCAN_READ, self._read)
-        self._own = own
-        if self.snapshot and own.value(metrics.STORE_UP):
-            self._notify(self.snapshot)
+            own.set(metrics.STORE_UP, 1)
+            self._notify(snapshot)
         self.scanned.set()
 
     def _notify(self, snapshot: StoreSnapshot) -> None:

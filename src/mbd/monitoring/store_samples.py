@@ -16,7 +16,7 @@ from mbd.history.history import History
 from mbd.history.state import CERTIFICATE_STATES, reaudit_by, states_in
 from mbd.monitoring import metrics, record_samples
 from mbd.monitoring.facts import InvalidEntry, RequestFacts
-from mbd.monitoring.samples import Samples
+from mbd.monitoring.samples import SampleList, Samples
 from mbd.monitoring.store_scanner import StoreSnapshot
 
 KINDS = ("empirical", "certified", "exact")
@@ -26,14 +26,14 @@ KINDS = ("empirical", "certified", "exact")
 class EvidenceSamples:
     """Samples of the attacks and the utility in a certificate or a re-audit."""
 
-    leakage: Mapping[str, Samples]
+    leakage: Mapping[str, SampleList]
     """by modality"""
-    utility: Samples
+    utility: SampleList
 
     @classmethod
     def of(cls, record: LeakageRecord | None, model: str, modalities: tuple[str, ...]) -> "EvidenceSamples":
         """Return the samples in a leakage record."""
-        leakage, utility = {modality: Samples() for modality in modalities}, Samples()
+        leakage, utility = {modality: SampleList() for modality in modalities}, SampleList()
         if record is not None:
             record_samples.add_utility(utility, record, model)
             for modality, samples in leakage.items():
@@ -110,9 +110,9 @@ def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: R
     for (model, modality), one in sorted(last.items(), key=lambda item: item[1].index):
         due = reaudit_by(one, history.about(one.digest)).timestamp()
         samples.set(metrics.REAUDIT_BY, due, model=model, modality=modality, kind=one.kind)
-        samples.update([_evidence(one, history.about(one.digest), read).leakage[modality]])
+        samples.update(_evidence(one, history.about(one.digest), read).leakage[modality])
     for one in {model: one for (model, _), one in sorted(last.items(), key=lambda item: item[1].index)}.values():
-        samples.update([_evidence(one, history.about(one.digest), read).utility])
+        samples.update(_evidence(one, history.about(one.digest), read).utility)
 
 
 def _evidence(certificate: CertificateFacts, about: Iterable[StatementFacts], read: ReadEvidence) -> EvidenceSamples:

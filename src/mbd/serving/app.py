@@ -16,10 +16,11 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from mbd import __version__
+from mbd.monitoring.samples import Samples
 from mbd.params.serving import PUBLIC, OidcSettings
 from mbd.serving import problems
 from mbd.serving.identity import Gatekeeper, readable
-from mbd.serving.middleware import HttpMetrics, RequestContext
+from mbd.serving.middleware import RequestContext
 from mbd.serving.routes import certificates, console, events, health, requests, store
 from mbd.serving.service import Service
 from mbd.serving.tokens import TokenFile
@@ -40,7 +41,7 @@ def create_app(service: Service) -> FastAPI:
 
     inference, guarded = InferenceService(service.params, service.store, service.trust_file), APIRouter()
     guarded.include_router(router(inference), dependencies=[readable("inference")])
-    return _app(service, gatekeeper, [*routers, guarded], inference.instruments.text)
+    return _app(service, gatekeeper, [*routers, guarded], inference.samples.text)
 
 
 def exporter_app(service: Service) -> FastAPI:
@@ -69,10 +70,10 @@ def _app(
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    counted = HttpMetrics()
+    samples = Samples()
     app.state.service, app.state.gatekeeper = service, gatekeeper
-    app.state.metrics = (service.metrics, counted.text, *metrics)
-    app.add_middleware(RequestContext, settings=service.params.serving, gatekeeper=gatekeeper, counted=counted)
+    app.state.metrics = (service.metrics, samples.text, *metrics)
+    app.add_middleware(RequestContext, settings=service.params.serving, gatekeeper=gatekeeper, samples=samples)
     problems.install(app)
     for router in routers:
         app.include_router(router)

@@ -11,21 +11,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.exposition import generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mbd.monitoring import metrics
+from mbd.monitoring.samples import Samples
 from mbd.params.serving import ServingSettings
 from mbd.serving.identity import Gatekeeper, Identity
 from mbd.serving.problems import answer, of_error
 
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _CLIENTS = 10_000
 INFERENCE = "/v2/"
 """what the paths of the Open Inference Protocol begin with"""
@@ -38,23 +35,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _log = logging.getLogger("mbd.serving.access")
-
-
-@dataclass
-class HttpMetrics:
-    """Durations of requests, and refusals by limits."""
-
-    registry: CollectorRegistry = field(default_factory=lambda: CollectorRegistry(auto_describe=False))
-
-    def __post_init__(self) -> None:
-        seconds, limited = metrics.HTTP_SECONDS, metrics.HTTP_LIMITED
-        self.seconds = Histogram(seconds.name, seconds.help, seconds.labels, registry=self.registry, buckets=_BUCKETS)
-        self.limited = Counter(limited.name, limited.help, limited.labels, registry=self.registry)
-
-    def text(self) -> str:
-        """Return them in the text format of Prometheus, without the times at which each was first counted."""
-        lines = generate_latest(self.registry).decode().splitlines(keepends=True)
-        return "".join(line for line in lines if "_created" not in line)
 
 
 class RateLimit:
@@ -82,8 +62,8 @@ class RateLimit:
 class RequestContext:
     """The middleware; see the module."""
 
-    def __init__(self, app: ASGIApp, settings: ServingSettings, gatekeeper: Gatekeeper, counted: HttpMetrics) -> None:
-        self._app, self._settings, self._gatekeeper, self._counted = app, settings, gatekeeper, counted
+    def __init__(self, app: ASGIApp, settings: ServingSettings, gatekeeper: Gatekeeper, samples: Samples) -> None:
+        self._app, self._settings, self._gatekeeper, self._samples = app, settings, gatekeeper, samples
         self._rate = RateLimit(settings.rate_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,9 +127,9 @@ class RequestContext:
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or "none"
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        self._counted.seconds.labels(method, route, str(status)).observe(seconds)
+        self._samples.observe(metrics.HTTP_SECONDS, seconds, method=method, route=route, status=str(status))
         if status in _LIMITS:
-            self._counted.limited.labels(_LIMITS[status]).inc()
+            self._samples.count(metrics.HTTP_LIMITED, reason=_LIMITS[status])
         fields = {
             "request_id": scope["state"]["request_id"],
             "method": method,

@@ -65,8 +65,7 @@ class Service:
         """set when the server begins to stop: streams end"""
         self.weights: dict[str, bool] = {}
         """of objects that were asked for: whether they hold weights"""
-        self._writes = Samples()
-        self._write_failures = 0
+        self._samples = Samples()
         self._failed: datetime | None = None
         """when the store last did not take a change, unless it has changed since"""
         self._rows: tuple[tuple[CertificateFacts, Status], ...] = ()
@@ -180,28 +179,28 @@ class Service:
             yield
         except StoreError:
             self._failed = self.clock()
-            self._write_failures += 1
-            self._show_writes()
+            self._samples.count(metrics.STORE_WRITE_FAILURES)
+            self._samples.set(metrics.STORE_WRITABLE, 0)
             raise
 
     def written(self, request: DeletionRequest) -> None:
         """Take over a request that was written here, and notify."""
         if self.index.written(request):  # not if an earlier request was found by its idempotency key
-            self._failed = None
-            self._show_writes()
+            self._store_takes_changes()
         self.monitor.wake()
 
-    def _show_writes(self) -> None:
-        self._writes.set(metrics.STORE_WRITABLE, self._failed is None)
-        self._writes.set(metrics.STORE_WRITE_FAILURES, self._write_failures)
+    def _store_takes_changes(self) -> None:
+        self._failed = None
+        self._samples.set(metrics.STORE_WRITABLE, 1)
+        self._samples.count(metrics.STORE_WRITE_FAILURES, 0)
 
     def metrics(self) -> str:
         """Return the metrics of the store, and of webhooks and worker if there are any."""
-        samples = Samples()
-        samples.update([self._writes])
+        samples = self._samples
         if self.webhooks:
             samples.set(metrics.WEBHOOK_PENDING, sum(len(webhook.pending()) for webhook in self.webhooks))
-            samples.set(metrics.WEBHOOK_FAILURES, sum(webhook.failures for webhook in self.webhooks))
+            failures = sum(webhook.failures for webhook in self.webhooks)
+            samples.count(metrics.WEBHOOK_FAILURES, failures - (samples.value(metrics.WEBHOOK_FAILURES) or 0))
         if self.worker:
             samples.set(metrics.WORKER_UP, self.worker.pid is not None)
         return self.monitor.text() + samples.text()
@@ -222,8 +221,7 @@ class Service:
         self.index.scanned(snapshot, self.monitor.began)
         # Another server or a worker may have written since; times are in whole seconds.
         if self._failed and self.index.events(self._failed.timestamp() + 1):
-            self._failed = None
-            self._show_writes()
+            self._store_takes_changes()
         self._list_certificates(snapshot)
         for webhook in self.webhooks:
             webhook.wake()

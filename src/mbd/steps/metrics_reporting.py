@@ -70,7 +70,7 @@ class Report:
         except Exception as error:  # a step that is done does not fail for its metrics
             _LOG.warning("%s could not be read for metrics: %s", folder, error)
             return
-        self.samples(step).update([found])
+        self.samples(step).update(found)
         self.ended(step, reason)
 
     def ended(self, step: str, reason: str | None) -> None:

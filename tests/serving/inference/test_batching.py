@@ -172,7 +172,7 @@ def test_a_full_queue_refuses_at_once_and_what_waits_is_answered(
             assert refused.headers["retry-after"] == "1"
             recorded.go.set()
             assert {reply.result().status for reply in [first, *waiting]} == {200}
-    assert service.instruments.registry.get_sample_value("mbd_inference_queued_rows") == 0
+    assert service.samples.registry.get_sample_value("mbd_inference_queued_rows") == 0
 
 
 def test_what_waits_during_a_swap_is_checked_and_answered_by_the_new_release(

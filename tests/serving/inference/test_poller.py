@@ -45,7 +45,7 @@ def poller_on(service: InferenceService, store: GoldenStore, folder: Path) -> It
     """A poller that looks when a test says so."""
     log = ReleaseLog(store.store, store.trust_file, load_params(None, []).certificate.checkpoint_age)
     folder.mkdir()
-    yield Poller(log, service.models, folder, 1, service.instruments)
+    yield Poller(log, service.models, folder, 1, service.samples)
 
 
 def reason(service: InferenceService) -> str:
@@ -61,7 +61,7 @@ def serving(service: InferenceService) -> Serving:
 
 
 def value(service: InferenceService, name: str) -> float:
-    return service.instruments.registry.get_sample_value(name, {"model": NAME}) or 0
+    return service.samples.registry.get_sample_value(name, {"model": NAME}) or 0
 
 
 def test_the_current_release_is_fetched_admitted_and_served(store: GoldenStore, tmp_path: Path) -> None:

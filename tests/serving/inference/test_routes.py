@@ -219,13 +219,13 @@ def test_refusals_are_counted_by_reason_and_no_label_is_made_up_by_clients(
 ) -> None:
     def count(model: str, reason: str) -> float:
         labels = {"model": model, "reason": reason}
-        return service.instruments.registry.get_sample_value("mbd_inference_refused_total", labels) or 0
+        return service.samples.registry.get_sample_value("mbd_inference_refused_total", labels) or 0
 
     before = count("joint", "malformed"), count("", "unknown_model")
     post(client, "joint", b"{")
     post(client, "made-up", b"{")
     assert (count("joint", "malformed"), count("", "unknown_model")) == (before[0] + 1, before[1] + 1)
-    assert "made-up" not in service.instruments.text()
+    assert "made-up" not in service.samples.text()
 
 
 def test_the_openapi_document_has_every_answer(service: InferenceService) -> None:

@@ -42,7 +42,7 @@ def test_twenty_swaps_under_load_fail_no_request_and_give_no_wrong_answer(tmp_pa
                 time.sleep(0.002)  # the server and its clients are threads of this process
     assert not load_on_it.problems
     assert len(load_on_it.answers) == SWAPS + 1
-    swaps = service.instruments.registry.get_sample_value("mbd_inference_swaps_total", {"model": NAME})
+    swaps = service.samples.registry.get_sample_value("mbd_inference_swaps_total", {"model": NAME})
     assert swaps == SWAPS
 
 

@@ -2,7 +2,7 @@
 
     service = InferenceService(params, open_store(url), trust)
     app.include_router(router(service))          # it runs as long as the application
-    service.instruments.text()                   # metrics for Prometheus
+    service.samples.text()                       # metrics for Prometheus
 
 A request goes through `routes` (HTTP), `protocol` (tensors), `served` (which release, and does it take this) and
 `batching` (together with others of its kind) to `Model.predict`. Beside that, `poller` follows the log (`releases`).

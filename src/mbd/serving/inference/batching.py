@@ -22,9 +22,10 @@ import numpy as np
 
 from mbd.errors import MbdError
 from mbd.model.threads import compute_threads
+from mbd.monitoring import metrics
+from mbd.monitoring.samples import Samples
 from mbd.params.serving import InferenceSettings
 from mbd.serving.inference.errors import InferenceError, invalid
-from mbd.serving.inference.instruments import Instruments
 from mbd.serving.inference.served import ServedModels, Serving
 from mbd.tensors import Array
 
@@ -60,8 +61,8 @@ _Result = tuple[_Pending, Answer | InferenceError]
 class Batcher:
     """The queue, and the thread that computes."""
 
-    def __init__(self, models: ServedModels, settings: InferenceSettings, instruments: Instruments) -> None:
-        self._models, self._settings, self._instruments = models, settings, instruments
+    def __init__(self, models: ServedModels, settings: InferenceSettings, samples: Samples) -> None:
+        self._models, self._settings, self._samples = models, settings, samples
         self._delay = settings.batch_milliseconds / 1000
         self._groups: dict[_Group, deque[_Pending]] = {}
         self._group_rows: dict[_Group, int] = {}
@@ -113,7 +114,7 @@ class Batcher:
 
     def _count(self, rows: int) -> None:
         self._rows += rows
-        self._instruments.queued.set(self._rows)
+        self._samples.set(metrics.INFERENCE_QUEUED, self._rows)
 
     def _run(self) -> None:
         with compute_threads(self._settings.threads):
@@ -185,7 +186,7 @@ class Batcher:
             if len(batch) > 1:
                 return [result for pending in batch for result in self._predict(serving, [pending])]
             return [(batch[0], _refusal(serving.release.name, error))]
-        self._instruments.rows.labels(serving.release.name).observe(len(found))
+        self._samples.observe(metrics.INFERENCE_ROWS, len(found), model=serving.release.name)
         ends = np.cumsum([pending.rows for pending in batch])
         parts = np.split(np.asarray(found, np.float32), ends[:-1])
         output = serving.signature.output

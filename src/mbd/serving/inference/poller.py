@@ -20,7 +20,8 @@ from mbd.background import Background
 from mbd.errors import MbdError, VerificationError
 from mbd.model import predictor
 from mbd.model.predictor import Model
-from mbd.serving.inference.instruments import Instruments
+from mbd.monitoring import metrics
+from mbd.monitoring.samples import Samples
 from mbd.serving.inference.releases import LogState, NotAdmittedError, Release, ReleaseLog
 from mbd.serving.inference.served import ServedModel, ServedModels, Serving, Unavailable
 from mbd.serving.inference.signature import Signature
@@ -35,12 +36,10 @@ _log = logging.getLogger(__name__)
 class Poller(Background):
     """Keeps models as the log has them, in a background thread."""
 
-    def __init__(
-        self, log: ReleaseLog, models: ServedModels, folder: Path, seconds: float, instruments: Instruments
-    ) -> None:
+    def __init__(self, log: ReleaseLog, models: ServedModels, folder: Path, seconds: float, samples: Samples) -> None:
         super().__init__("releases", _STOP_SECONDS)
         self._releases, self._models, self._folder, self._seconds = log, models, folder, seconds
-        self._instruments = instruments
+        self._samples = samples
         self._admitted: dict[str, tuple[tuple[int, Trust], float]] = {}
         """for each model, the state of the log with which the guard has last admitted it, and when"""
 
@@ -62,7 +61,7 @@ class Poller(Background):
                 self._take_out(model, self._models.stale or "")
         else:
             self._models.log_was_read()
-            self._instruments.log.set_to_current_time()
+            self._samples.set(metrics.INFERENCE_LOG, time.time())
             for model in self._models:
                 self._update(model, state)
         self._models.looked.set()
@@ -85,7 +84,7 @@ class Poller(Background):
                 self._swap(model, self._load(current, state))
                 self._admitted[model.name] = state.key, time.monotonic()
             except Exception as error:  # the old one may stay, whatever the reason
-                self._instruments.failed_loads.labels(model.name).inc()
+                self._samples.count(metrics.INFERENCE_LOADS_FAILED, model=model.name)
                 _log.warning("release %s of %s is not loaded: %s", current.statement[:16], model.name, _text(error))
                 # Clients learn what the guard says; other errors can name paths.
                 why = error.problem if isinstance(error, NotAdmittedError) else "the server's log says why"
@@ -126,16 +125,16 @@ class Poller(Background):
 
     def _swap(self, model: ServedModel, new: Serving) -> None:
         old, model.state = model.state, new
-        self._instruments.ready.labels(model.name).set(1)
-        self._instruments.release.labels(model.name).set(new.release.issued.timestamp())
+        self._samples.set(metrics.INFERENCE_READY, 1, model=model.name)
+        self._samples.set(metrics.INFERENCE_RELEASE, new.release.issued.timestamp(), model=model.name)
         if isinstance(old, Serving):
-            self._instruments.swaps.labels(model.name).inc()
+            self._samples.count(metrics.INFERENCE_SWAPS, model=model.name)
             self._remove(old)
         _log.info("release %s of %s is served", new.release.statement[:16], model.name)
 
     def _take_out(self, model: ServedModel, reason: str) -> None:
         old, model.state = model.state, Unavailable(reason)
-        self._instruments.ready.labels(model.name).set(0)
+        self._samples.set(metrics.INFERENCE_READY, 0, model=model.name)
         if isinstance(old, Serving):
             _log.warning("%s is no longer served: %s", model.name, reason)
             self._remove(old)

@@ -21,6 +21,8 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from mbd import __version__
+from mbd.monitoring import metrics
+from mbd.monitoring.samples import Samples
 from mbd.serving.inference.errors import MEDIA_TYPE, InferenceError
 from mbd.serving.inference.protocol import HEADER, parse_request, render_answer
 from mbd.serving.inference.schemas import ANSWERS, FAILURES, REQUEST_BODY
@@ -40,7 +42,7 @@ def router(service: InferenceService) -> APIRouter:
             yield
 
     class Route(_ProtocolRoute):
-        instruments = service.instruments
+        samples = service.samples
         names = frozenset(service.settings.models)
 
     made = APIRouter(prefix="/v2", lifespan=lifespan, route_class=Route, tags=["inference"])
@@ -66,7 +68,7 @@ def router(service: InferenceService) -> APIRouter:
 class _ProtocolRoute(APIRoute):
     """Answers a refused request as the protocol says, and counts it."""
 
-    instruments: Any
+    samples: Samples
     names: frozenset[str]
 
     def get_route_handler(self) -> Handler:
@@ -79,7 +81,7 @@ class _ProtocolRoute(APIRoute):
                 if request.method == "POST":
                     name = request.path_params.get("name", "")
                     known = name if name in self.names else ""  # a label must not hold what clients make up
-                    self.instruments.refused.labels(known, error.reason).inc()
+                    self.samples.count(metrics.INFERENCE_REFUSED, model=known, reason=error.reason)
                 headers = {"Retry-After": "1"} if error.reason in ("overloaded", "unavailable") else None
                 problem = error.to_plain() | {"request_id": getattr(request.state, "request_id", "")}
                 return JSONResponse(problem, error.status, headers, MEDIA_TYPE)
@@ -142,7 +144,7 @@ class _Endpoints:
         answer = await self._service.batcher.submit(serving, parsed.inputs, rows)
         version = _version_for(answer.serving, version)
         content, length = render_answer(parsed, name, version, answer.outputs)
-        self._service.instruments.seconds.labels(name).observe(time.perf_counter() - start)
+        self._service.samples.observe(metrics.INFERENCE_SECONDS, time.perf_counter() - start, model=name)
         if length is None:
             return Response(content, media_type="application/json")
         return Response(content, media_type=_BINARY, headers={HEADER: str(length)})

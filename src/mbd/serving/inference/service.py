@@ -5,14 +5,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mbd.monitoring import metrics
+from mbd.monitoring.samples import Samples
 from mbd.params import Params
 from mbd.serving.inference.batching import Batcher
-from mbd.serving.inference.instruments import Instruments
 from mbd.serving.inference.poller import Poller
 from mbd.serving.inference.releases import ReleaseLog
 from mbd.serving.inference.served import ServedModels
 from mbd.shredding.private_folder import private_folder
 from mbd.storage.store import Store
+
+_SHOWN_FROM_THE_START = (
+    metrics.INFERENCE_READY,
+    metrics.INFERENCE_SWAPS,
+    metrics.INFERENCE_LOADS_FAILED,
+    metrics.INFERENCE_SECONDS,
+    metrics.INFERENCE_ROWS,
+)
+"""what has not happened yet is 0, not absent"""
 
 
 class InferenceService:
@@ -28,8 +38,11 @@ class InferenceService:
     def __init__(self, params: Params, store: Store, trust: Path) -> None:
         self.settings = params.serving.inference
         self.models = ServedModels(self.settings.models, self.settings.log_seconds)
-        self.instruments = Instruments(self.settings.models)
-        self.batcher = Batcher(self.models, self.settings, self.instruments)
+        self.samples = Samples()
+        for metric in _SHOWN_FROM_THE_START:
+            for model in self.settings.models:
+                self.samples.child(metric, model=model)
+        self.batcher = Batcher(self.models, self.settings, self.samples)
         self._releases = ReleaseLog(store, trust, params.certificate.checkpoint_age)
         self._poller: Poller | None = None
 
@@ -42,7 +55,7 @@ class InferenceService:
     def running(self) -> Iterator[None]:
         """Within: models are loaded and answer. Fetched files are removed at the end, also those of a killed server."""
         with private_folder(self.settings.folder or tempfile.gettempdir(), "serving.inference.folder") as folder:
-            self._poller = Poller(self._releases, self.models, folder, self.settings.poll_seconds, self.instruments)
+            self._poller = Poller(self._releases, self.models, folder, self.settings.poll_seconds, self.samples)
             self.batcher.start()
             self._poller.start()
             try:
