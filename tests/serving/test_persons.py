@@ -8,7 +8,7 @@ import pytest
 from mbd.features.contract import FeatureSet
 from mbd.history.lineage import SUBJECTS, read_subject
 from mbd.params import load_params
-from mbd.serving.persons import Persons
+from mbd.serving.service import Persons
 from mbd.steps import features
 from mbd.trust.lineage_key import LineageKey
 from tests.production.small import SETTINGS

@@ -18,7 +18,8 @@ from mbd.model.predictor import load
 from mbd.params import load_params
 from mbd.production.request_store import RequestStore
 from mbd.serving.app import create_app
-from mbd.serving.inference.releases import Release, ReleaseLog
+from mbd.serving.inference.releases import ReleaseLog
+from mbd.serving.inference.served import Release
 from mbd.serving.service import Service
 from mbd.serving.tokens import TokenFile
 from mbd.serving.worker_process import WorkerProcess

@@ -64,9 +64,8 @@ def command(
     if worker and features is None:
         raise click.UsageError("--worker needs --features DIR")
     from mbd.serving.app import create_app
-    from mbd.serving.persons import Persons
     from mbd.serving.server import Listening, serve
-    from mbd.serving.service import Service
+    from mbd.serving.service import Persons, Service
     from mbd.steps.context import read_folder
     from mbd.trust.lineage_key import read_lineage_key
     from mbd.trust.trust_file import read_trust

@@ -21,7 +21,7 @@ from mbd.params.serving import PUBLIC, OidcSettings
 from mbd.serving import problems
 from mbd.serving.identity import Gatekeeper, readable
 from mbd.serving.middleware import RequestContext
-from mbd.serving.routes import certificates, console, events, health, requests, store
+from mbd.serving.routes import certificates, events, health, requests, store
 from mbd.serving.service import Service
 from mbd.serving.tokens import TokenFile
 
@@ -34,7 +34,7 @@ def create_app(service: Service) -> FastAPI:
     settings = service.params.serving
     gatekeeper = Gatekeeper(TokenFile(Path(settings.tokens)), settings.oidc, settings.public)
     # Every router of the application is included here, and nowhere else.
-    routers = [requests.router, certificates.router, store.router, events.router, health.router, console.router]
+    routers = [requests.router, certificates.router, store.router, events.router, health.router, health.console]
     if not settings.inference.models:
         return _app(service, gatekeeper, routers)
     from mbd.serving.inference import InferenceService, router  # noqa: PLC0415 -- loads torch

@@ -43,6 +43,13 @@ class Problem(BaseModel):
     """the part of the request that is wrong"""
     known: list[str] | None = None
     """the values that there are"""
+    error: str | None = None
+    """of an inference request: the same as `detail`"""
+    reason: str | None = None
+    """of an inference request: the kind of problem, as metrics count it"""
+    value: str | None = None
+    certificate: str | None = None
+    """because of which an inference request is refused"""
 
 
 _TITLES = {
@@ -88,6 +95,8 @@ class ApiError(MbdError):
     ) -> None:
         super().__init__(problem, key=key, hint=hint)
         self.status, self.known, self.headers = status, known, dict(headers or {})
+        self.members: dict[str, str] = {}
+        """further members of the answer"""
 
 
 def request_id(scope: Mapping[str, Any]) -> str:
@@ -96,9 +105,9 @@ def request_id(scope: Mapping[str, Any]) -> str:
 
 
 def answer(scope: Mapping[str, Any], status: int, detail: str, **more: Any) -> JSONResponse:  # noqa: ANN401
-    """Return a problem as an answer; `more`: hint, key, known, headers."""
+    """Return a problem as an answer; `more`: headers, and further members of it."""
     kind, title = _TITLES.get(status, _TITLES[400 if status < 500 else 500])
-    headers = more.pop("headers", None)
+    headers, kind = more.pop("headers", None), more.get("reason", kind).replace("_", "-")
     problem = Problem(
         type=f"urn:missing-by-design:problem:{kind}",
         title=title,
@@ -116,7 +125,7 @@ def of_error(scope: Mapping[str, Any], error: Exception) -> JSONResponse:
     """Return the answer to any error, and log one that is the server's."""
     if isinstance(error, ApiError):
         more = {"hint": error.hint, "key": error.key, "known": error.known, "headers": error.headers}
-        return answer(scope, error.status, error.problem, **more)
+        return answer(scope, error.status, error.problem, **more, **error.members)
     if isinstance(error, UsageError):
         return answer(scope, 422, error.problem, hint=error.hint, key=error.key)
     for kind, (status, detail) in _SAFE.items():
@@ -151,9 +160,8 @@ def install(app: FastAPI) -> None:
 
     async def on_validation(request: Request, error: Exception) -> JSONResponse:
         first = error.errors()[0] if isinstance(error, RequestValidationError) and error.errors() else {}
-        key = ".".join(str(part) for part in first.get("loc", ()) if part != "body") or None
-        words = "the body is not JSON" if first.get("type") == "json_invalid" else _words(first)
-        return answer(request.scope, 422, words, key=None if first.get("type") == "extra_forbidden" else key)
+        words, key = describe_invalid(first)
+        return answer(request.scope, 422, words, key=key)
 
     async def on_error(request: Request, error: Exception) -> JSONResponse:
         return of_error(request.scope, error)
@@ -169,9 +177,13 @@ def _methods(request: Request) -> set[str]:
     return {method for route in found for method in getattr(route, "methods", None) or ()}
 
 
-def _words(error: Mapping[str, Any]) -> str:
-    """Return what pydantic says of a value, without the value itself."""
-    value, words = error.get("input"), str(error.get("msg", "the request is not valid")).removeprefix("Value error, ")
+def describe_invalid(error: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return what pydantic says of a part of a request, without its value, and where it is."""
+    if error.get("type") == "json_invalid":
+        return "the body is not JSON", None
     if error.get("type") == "extra_forbidden":
-        return "the request has a key that is not known"
-    return words.split(": ", 1)[-1] if isinstance(value, str) and value and value in words else words
+        return "the request has a key that is not known", None
+    value, words = error.get("input"), str(error.get("msg", "the request is not valid")).removeprefix("Value error, ")
+    if isinstance(value, str) and value and value in words:
+        words = words.split(": ", 1)[-1]
+    return words, ".".join(str(part) for part in error.get("loc", ()) if part != "body") or None

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mbd.background import Background
+from mbd.features.contract import FeatureSet
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import DeletionRequest
 from mbd.formats.statement import MODEL
 from mbd.history.facts import CertificateFacts
 from mbd.history.history import History
+from mbd.history.lineage import keep_subject
 from mbd.history.state import Status, entry_in, status_in
 from mbd.log.reader import Log
 from mbd.monitoring import metrics
@@ -23,17 +25,38 @@ from mbd.monitoring.store_scanner import StoreScanner, StoreSnapshot
 from mbd.params import Params
 from mbd.production.request_store import RequestStore
 from mbd.records import now
-from mbd.serving.persons import Persons
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestIndex
 from mbd.serving.webhooks import Webhook, open_webhooks
 from mbd.serving.worker_process import WorkerProcess
 from mbd.storage import open_private
 from mbd.storage.store import Store, StoreError
+from mbd.trust.lineage_key import LineageKey
 from mbd.trust.trust_file import read_trust
 
 if TYPE_CHECKING:
     from mbd.report.page.content import Page
+
+
+@dataclass(frozen=True)
+class Persons:
+    """The persons in the data of the model `certificate.model`: their ids come in, references and ciphertext are kept.
+
+    That needs the data, to see whether a person is in it, and the lineage key, under which the id is encrypted. A
+    server without both takes no persons' requests: one that holds no key can give none away.
+    """
+
+    features: Path
+    key: LineageKey
+
+    def known(self, subject: str) -> bool:
+        """Whether any row of the data belongs to a person."""
+        return FeatureSet.open(self.features).has_group(subject)
+
+    def keep(self, private: Store, subject: str) -> str:
+        """Keep an id, encrypted, in the private part of a store; return the reference that a request names."""
+        return keep_subject(private, subject, self.key)
+
 
 _STATES_SECONDS = 60
 """a state can also change with time alone: an audit becomes overdue"""

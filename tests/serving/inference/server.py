@@ -24,10 +24,9 @@ from mbd.model.module import spec_of
 from mbd.model.predictor import Model, load
 from mbd.params import load_params
 from mbd.records import now
+from mbd.serving import problems
 from mbd.serving.inference import InferenceService, router
-from mbd.serving.inference.releases import Release
-from mbd.serving.inference.served import Serving
-from mbd.serving.inference.signature import Signature
+from mbd.serving.inference.served import Release, Serving, Signature
 from mbd.storage import open_store
 from mbd.tensors import Array
 from tests.serving.waiting import wait_until
@@ -170,6 +169,7 @@ def listening(app: FastAPI, *, lifespan: bool = True) -> Iterator[int]:
 
 def application(service: InferenceService) -> FastAPI:
     app = FastAPI()
+    problems.install(app)
     app.include_router(router(service))
     return app
 

@@ -16,8 +16,7 @@ from mbd.model.predictor import load
 from mbd.params import load_params
 from mbd.records import now
 from mbd.serving.inference import InferenceService
-from mbd.serving.inference.poller import Poller
-from mbd.serving.inference.releases import ReleaseLog
+from mbd.serving.inference.releases import Poller, ReleaseLog
 from mbd.serving.inference.served import Serving, Unavailable
 from mbd.storage.store import StoredObject, StoreError
 from mbd.trust.trust_file import KeyRevocation, write_trust

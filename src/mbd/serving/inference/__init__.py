@@ -5,10 +5,9 @@
     service.samples.text()                       # metrics for Prometheus
 
 A request goes through `routes` (HTTP), `protocol` (tensors), `served` (which release, and does it take this) and
-`batching` (together with others of its kind) to `Model.predict`. Beside that, `poller` follows the log (`releases`).
+`batching` (together with others of its kind) to `Model.predict`. Beside that, `releases` follows the log.
 """
 
-from mbd.serving.inference.routes import router
-from mbd.serving.inference.service import InferenceService
+from mbd.serving.inference.routes import InferenceService, router
 
 __all__ = ["InferenceService", "router"]

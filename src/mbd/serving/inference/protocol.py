@@ -1,28 +1,221 @@
-"""The Open Inference Protocol, version 2, over HTTP: what a request says, and how it is answered.
+"""The Open Inference Protocol, version 2, over HTTP: what a request says, how it is answered, and how it is refused.
 
     body      JSON, or JSON of Inference-Header-Content-Length bytes and after it the bytes of the binary tensors
-    inputs    name, datatype, shape, and data (in JSON) or parameters.binary_data_size (bytes after the JSON)
+    inputs    name, datatype, shape, and data (in JSON, nested or flat) or parameters.binary_data_size: the bytes that
+              follow the JSON, in row-major order, little-endian
     outputs   optional: names, each with parameters.binary_data; parameters.binary_data_output is the default for all
 
 The answer has the same form. What the protocol leaves to extensions (sequences, classification, shared memory) is
 refused rather than ignored, because an answer without it would be another one.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
 
-from pydantic_core import from_json as parse_json
-from pydantic_core import to_json
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json, to_json
 
-from mbd.serving.inference.errors import InferenceError, shown
-from mbd.serving.inference.tensors import DATATYPES, from_bytes, from_json, read_head
+from mbd.errors import MbdError
+from mbd.serving.problems import ApiError, describe_invalid
 from mbd.tensors import Array
 
 HEADER = "Inference-Header-Content-Length"
-_NAMES = {dtype: name for name, dtype in DATATYPES.items()}
-_IGNORED = frozenset({"priority", "timeout", "headers", "content_type"})
-"""parameters of a request that change no number of the answer"""
+DATATYPES = {
+    "BOOL": np.dtype("?"),
+    "UINT8": np.dtype("u1"),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "UINT64": np.dtype("<u8"),
+    "INT8": np.dtype("i1"),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+}
+"""of the protocol, but BYTES, which no model takes"""
+DATATYPE_OF = {dtype: name for name, dtype in DATATYPES.items()}
+_WHOLE, _REAL = "iu", "fiu"
+_LONGEST = 100
+
+Reason = Literal[
+    "malformed",
+    "too_large",
+    "unknown_model",
+    "invalid_input",
+    "revoked_modality",
+    "unavailable",
+    "overloaded",
+    "failed",
+]
+_STATUS: dict[Reason, HTTPStatus] = {
+    "malformed": HTTPStatus.BAD_REQUEST,
+    "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "unknown_model": HTTPStatus.NOT_FOUND,
+    "invalid_input": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "revoked_modality": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "overloaded": HTTPStatus.SERVICE_UNAVAILABLE,
+    "failed": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+class InferenceError(ApiError):
+    """An inference request that is refused; clients of the protocol read the member `error`."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        problem: str,
+        *,
+        key: str | None = None,
+        value: object = None,
+        hint: str | None = None,
+        certificate: str | None = None,
+    ) -> None:
+        again = {"Retry-After": "1"} if _STATUS[reason] == HTTPStatus.SERVICE_UNAVAILABLE else None
+        super().__init__(_STATUS[reason], problem, key=key, hint=hint, headers=again)
+        self.reason: Reason = reason
+        self.members = {"error": problem, "reason": reason}
+        if value is not None:
+            self.members["value"] = str(value)
+        if certificate is not None:  # because of which it is refused
+            self.members["certificate"] = certificate
+
+
+def invalid(error: MbdError) -> InferenceError:
+    """Return the refusal of an input that the model does not take."""
+    return InferenceError("invalid_input", error.problem, key=error.key, value=error.value, hint=error.hint)
+
+
+def shown(text: object) -> str:
+    """Return something that a client has sent, short enough for an error message."""
+    plain = str(text)
+    return repr(plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…")
+
+
+class _Parameters(BaseModel):
+    """Parameters of a request, an input or an output: others than these would be ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    priority: Any = None
+    timeout: Any = None
+    headers: Any = None
+    content_type: Any = None
+
+
+class RequestParameters(_Parameters):
+    """Of a request."""
+
+    binary_data_output: bool = False
+
+
+class InputParameters(_Parameters):
+    """Of an input."""
+
+    binary_data_size: Annotated[int, Field(ge=0)] | None = None
+
+
+class OutputParameters(_Parameters):
+    """Of a wanted output."""
+
+    binary_data: bool | None = None
+
+
+class InputTensor(BaseModel):
+    """An input."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: str
+    datatype: Annotated[str, Field(pattern=f"^({'|'.join(DATATYPES)})$")]
+    shape: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, max_length=8)]
+    data: list[Any] | None = None
+    parameters: InputParameters | None = None
+
+    def read(self, rest: memoryview) -> tuple[Array, memoryview]:
+        """Return its values, and what follows of the bytes after the JSON."""
+        size = self.parameters.binary_data_size if self.parameters else None
+        if size is None:
+            return self._from_json(), rest
+        needed = math.prod(self.shape) * DATATYPES[self.datatype].itemsize
+        if self.data is not None or size != needed or size > len(rest):
+            raise InferenceError(
+                "malformed",
+                "an input has either data or binary_data_size: the bytes of its shape and datatype, of those that "
+                f"follow the JSON; it needs {needed} of {len(rest)}",
+                key=self.name,
+                value=size,
+            )
+        return np.frombuffer(rest[:size], DATATYPES[self.datatype]).reshape(self.shape), rest[size:]
+
+    def _from_json(self) -> Array:
+        dtype, shape, problem = DATATYPES[self.datatype], tuple(self.shape), None
+        try:
+            values = np.asarray(self.data)
+        except ValueError:
+            raise InferenceError("malformed", "its rows have different lengths", key=self.name) from None
+        if not values.size and self.data is not None:
+            values = values.astype(dtype)
+        if values.dtype.kind not in {"f": _REAL, "b": "b"}.get(dtype.kind, _WHOLE):
+            kind = {"f": "numbers", "b": "true or false"}.get(dtype.kind, "whole numbers")
+            problem = f"its data are not a list of {kind}"
+        elif values.shape not in (shape, (math.prod(shape),)):
+            problem = f"its data have the shape {list(values.shape)}, and it says {list(shape)}"
+        elif dtype.kind in _WHOLE and values.size and not _fits(values, dtype):
+            problem = f"a value does not fit into {self.datatype}"
+        if problem:
+            raise InferenceError("malformed", problem, key=self.name)
+        with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite, which is refused by name later
+            return values.astype(dtype).reshape(shape)
+
+
+def _fits(values: Array, dtype: np.dtype[Any]) -> bool:
+    limits = np.iinfo(dtype)
+    return int(values.min()) >= limits.min and int(values.max()) <= limits.max
+
+
+class WantedOutput(BaseModel):
+    """An output that is asked for."""
+
+    name: str
+    parameters: OutputParameters | None = None
+
+
+class RequestDocument(BaseModel):
+    """The JSON of a request."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str | None = None
+    parameters: RequestParameters | None = None
+    inputs: Annotated[list[InputTensor], Field(min_length=1)]
+    outputs: list[WantedOutput] | None = None
+
+
+class OutputTensor(BaseModel):
+    """An output."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    data: list[Any] | None = None
+    parameters: InputParameters | None = None
+
+
+class AnswerDocument(BaseModel):
+    """The JSON of an answer."""
+
+    id: str | None = None
+    model_name: str
+    model_version: str
+    outputs: list[OutputTensor]
 
 
 @dataclass(frozen=True)
@@ -51,23 +244,34 @@ def parse_request(body: bytes, header_length: str | None) -> InferenceRequest:
     length = len(body)
     if header_length is not None:
         if not header_length.isascii() or not header_length.isdigit() or int(header_length[:20]) > length:
-            raise InferenceError(
-                "malformed", "the length of the JSON is not one within the body", key=HEADER, value=shown(header_length)
-            )
+            problem = "the length of the JSON is not one within the body"
+            raise InferenceError("malformed", problem, key=HEADER, value=shown(header_length))
         length = int(header_length)
-    document = _object(body[:length] if length < len(body) else body)
-    parameters = _parameters(document, {"binary_data_output"}, "the request")
-    entries = document.get("inputs")
-    if not isinstance(entries, list) or not entries:
-        raise InferenceError("malformed", "a request needs inputs", hint="give at least one modality")
-    inputs, rest = _read_inputs(entries, memoryview(body)[length:])
+    document = _parse_document(body[:length] if length < len(body) else body)
+    inputs, rest = dict[str, Array](), memoryview(body)[length:]
+    for tensor in document.inputs:
+        if tensor.name in inputs:
+            raise InferenceError("malformed", f"the input {shown(tensor.name)} is there twice")
+        inputs[tensor.name], rest = tensor.read(rest)
     if len(rest):
         raise InferenceError("malformed", f"{len(rest)} bytes follow the last binary input")
-    request_id = document.get("id")
-    if request_id is not None and not isinstance(request_id, str):
-        raise InferenceError("malformed", "the id of a request is a text")
-    binary = bool(parameters.get("binary_data_output", False))
-    return InferenceRequest(request_id or None, inputs, _outputs(document.get("outputs"), default=binary), binary)
+    binary = document.parameters is not None and document.parameters.binary_data_output
+    wanted = {
+        output.name: binary if output.parameters is None else bool(output.parameters.binary_data)
+        for output in document.outputs or ()
+    }
+    return InferenceRequest(document.id or None, inputs, wanted or None, binary)
+
+
+def _parse_document(text: bytes) -> RequestDocument:
+    try:
+        return RequestDocument.model_validate(from_json(text, allow_inf_nan=True, cache_strings="keys"))
+    except ValidationError as error:
+        words, key = describe_invalid(error.errors(include_url=False)[0])
+        raise InferenceError("malformed", words, key=key, hint="see docs/inference.md") from None
+    except ValueError as error:
+        hint = f"before binary tensors, say its length in {HEADER}"
+        raise InferenceError("malformed", f"the request is not JSON: {error}", hint=hint) from None
 
 
 def render_answer(
@@ -81,13 +285,12 @@ def render_answer(
     """
     wanted = dict.fromkeys(outputs, request.binary) if request.outputs is None else request.outputs
     if unknown := next((name for name in wanted if name not in outputs), None):
-        raise InferenceError(
-            "invalid_input", f"the model has no output {shown(unknown)}", hint=f"it has {', '.join(outputs)}"
-        )
+        hint = f"it has {', '.join(outputs)}"
+        raise InferenceError("invalid_input", f"the model has no output {shown(unknown)}", hint=hint)
     entries, parts = [], []
     for name, binary in wanted.items():
         array = outputs[name]
-        entry: dict[str, Any] = {"name": name, "datatype": _NAMES[array.dtype], "shape": list(array.shape)}
+        entry: dict[str, Any] = {"name": name, "datatype": DATATYPE_OF[array.dtype], "shape": list(array.shape)}
         if binary:
             parts.append(array.tobytes())
             entry["parameters"] = {"binary_data_size": array.nbytes}
@@ -99,64 +302,3 @@ def render_answer(
         document["id"] = request.id
     head = to_json(document)
     return (b"".join((head, *parts)), len(head)) if parts else (head, None)
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        document = parse_json(text, allow_inf_nan=True, cache_strings="keys")
-    except ValueError as error:
-        raise InferenceError(
-            "malformed", f"the request is not JSON: {error}", hint=f"before binary tensors, say its length in {HEADER}"
-        ) from None
-    if not isinstance(document, dict):
-        raise InferenceError("malformed", "the request is not a JSON object")
-    return document
-
-
-def _read_inputs(entries: list[Any], rest: memoryview) -> tuple[dict[str, Array], memoryview]:
-    """Return the tensors by name, and the bytes after the last of them."""
-    inputs: dict[str, Array] = {}
-    for entry in entries:
-        head = read_head(entry)
-        size = _parameters(entry, {"binary_data_size"}, shown(head.name)).get("binary_data_size")
-        if head.name in inputs:
-            raise InferenceError("malformed", f"the input {shown(head.name)} is there twice")
-        if size is None:
-            inputs[head.name] = from_json(head, entry.get("data"))
-        elif "data" in entry or type(size) is not int or not 0 <= size <= len(rest):
-            raise InferenceError(
-                "malformed",
-                "an input has either data or binary_data_size, which is at most the bytes that follow the JSON",
-                key=head.name,
-                value=shown(size),
-            )
-        else:
-            inputs[head.name] = from_bytes(head, rest[:size])
-            rest = rest[size:]
-    return inputs, rest
-
-
-def _outputs(entries: object, *, default: bool) -> dict[str, bool] | None:
-    if entries is None or entries == []:
-        return None
-    found = {}
-    for entry in entries if isinstance(entries, list) else [None]:
-        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-            raise InferenceError("malformed", "each wanted output needs a name")
-        asked = _parameters(entry, {"binary_data"}, shown(entry["name"])).get("binary_data", default)
-        found[entry["name"]] = bool(asked)
-    return found
-
-
-def _parameters(holder: Mapping[str, Any], known: set[str], where: str) -> Mapping[str, Any]:
-    """Return the parameters of a request, an input or an output; refuse what would be ignored."""
-    found = holder.get("parameters")
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise InferenceError("malformed", f"the parameters of {where} are not a JSON object")
-    if unknown := next((name for name in found if name not in known | _IGNORED), None):
-        raise InferenceError(
-            "malformed", f"the parameter {shown(unknown)} of {where} is not supported", hint="leave it out"
-        )
-    return found

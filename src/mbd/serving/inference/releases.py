@@ -1,38 +1,47 @@
-"""Which release of a model name is current, as the log says, and how its files are fetched and admitted.
+"""Which release of a model name is current, as the log says; its files are fetched, admitted, loaded and taken out.
 
 Nothing else of the model server reads the store. The files are fetched by the digests in the signed statement, and what
-was fetched is loaded only if the guard admits it under its name.
+was fetched is loaded only if the guard admits it under its name. The poller looks at the log again and again:
+
+    log cannot be verified      all models are taken out at once: a revocation may be hidden
+    store cannot be reached     models stay for `log_seconds`, then no request is answered (:attr:`ServedModels.stale`)
+    revoked or refuted          the model is taken out before anything else is done
+    modality revoked            it is refused at once, also by the release that is still served
+    new release                 loaded beside the old one and swapped in; if that fails, the old one stays as long as
+                                the guard admits it
 """
 
+import logging
+import shutil
+import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from mbd.background import Background
 from mbd.certificate.guard import Admission, admit
-from mbd.errors import VerificationError
+from mbd.errors import MbdError, VerificationError
 from mbd.formats.layout import object_name
 from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.history.history import WITHDRAWN, History
 from mbd.history.replay import LogReplay
+from mbd.model import predictor
+from mbd.model.predictor import Model
+from mbd.monitoring import metrics
+from mbd.monitoring.samples import Samples
 from mbd.records import now
+from mbd.serving.inference.served import Release, ServedModel, ServedModels, Serving, Signature, Unavailable
 from mbd.storage.store import Store
 from mbd.trust.trust_file import Trust, read_trust
 
 
 class NotAdmittedError(VerificationError):
     """The guard does not admit a model."""
-
-
-@dataclass(frozen=True)
-class Release:
-    """A release of a model name."""
-
-    name: str
-    statement: str
-    """SHA-256 of the signed statement that released it: its version"""
-    issued: datetime
 
 
 @dataclass(frozen=True)
@@ -115,3 +124,133 @@ class ReleaseLog:
         trust = read_trust(self._trust)
         history = self._replay.read(trust).require(now(), self._max_age)
         return LogState(history, trust, self._max_age)
+
+
+_STOP_SECONDS = 10.0
+_ADMITTED_SECONDS = 300.0
+"""after which the guard is asked again, although nothing was logged: certificates become overdue"""
+_log = logging.getLogger(__name__)
+
+
+class Poller(Background):
+    """Keeps models as the log has them, in a background thread."""
+
+    def __init__(self, log: ReleaseLog, models: ServedModels, folder: Path, seconds: float, samples: Samples) -> None:
+        super().__init__("releases", _STOP_SECONDS)
+        self._releases, self._models, self._folder, self._seconds = log, models, folder, seconds
+        self._samples = samples
+        self._admitted: dict[str, tuple[tuple[int, Trust], float]] = {}
+        """for each model, the state of the log with which the guard has last admitted it, and when"""
+
+    def _run(self) -> None:
+        self._repeat(self.poll, self._seconds)
+
+    def poll(self) -> None:
+        """Look at the log once. Failures are logged, not raised."""
+        try:
+            state = self._releases.read()
+            self._withdraw(state)
+        except VerificationError as error:
+            _log.error("the log cannot be trusted: %s", error.problem)
+            for model in self._models:
+                self._take_out(model, "the log in the store does not verify, or not all of it can be read")
+        except Exception as error:  # the next look may succeed, whatever the reason
+            _log.warning("the log cannot be read: %s", _text(error))
+            for model in self._models if self._models.stale else ():
+                self._take_out(model, self._models.stale or "")
+        else:
+            self._models.log_was_read()
+            self._samples.set(metrics.INFERENCE_LOG, time.time())
+            for model in self._models:
+                self._update(model, state)
+        self._models.looked.set()
+
+    def _withdraw(self, state: LogState) -> None:
+        """Refuse modalities and take out models that were revoked, before anything that takes time."""
+        for model in self._models:
+            model.revoke(state.revoked(model.name))
+            serving = model.state
+            if isinstance(serving, Serving) and (reason := state.withdrawn(serving.release)):
+                self._take_out(model, reason)
+
+    def _update(self, model: ServedModel, state: LogState) -> None:
+        """Serve the current release of a model, or the one before as long as the guard admits it."""
+        current, serving = state.current(model.name), model.state
+        if current is None:
+            self._take_out(model, state.absence(model.name))
+        elif not isinstance(serving, Serving) or serving.release != current:
+            try:
+                self._swap(model, self._load(current, state))
+                self._admitted[model.name] = state.key, time.monotonic()
+            except Exception as error:  # the old one may stay, whatever the reason
+                self._samples.count(metrics.INFERENCE_LOADS_FAILED, model=model.name)
+                _log.warning("release %s of %s is not loaded: %s", current.statement[:16], model.name, _text(error))
+                # Clients learn what the guard says; other errors can name paths.
+                why = error.problem if isinstance(error, NotAdmittedError) else "the server's log says why"
+                self._keep(model, state, f"its current release is not loaded: {why}")
+        else:
+            key, since = self._admitted[model.name]
+            if key != state.key or time.monotonic() - since > _ADMITTED_SECONDS:
+                self._keep(model, state)
+
+    def _keep(self, model: ServedModel, state: LogState, reason: str | None = None) -> None:
+        """Let a model be served as long as the guard admits it; `reason`: why it is not another release."""
+        serving = model.state
+        if isinstance(serving, Unavailable) or serving.folder is None:
+            self._take_out(model, reason or "no release of it is loaded")
+            return
+        try:
+            state.admit(model.name, serving.folder)
+            self._admitted[model.name] = state.key, time.monotonic()
+        except NotAdmittedError as error:
+            self._take_out(model, reason or error.problem)
+        except Exception as error:  # the guard could not be asked, so the answer may be as before, for a time
+            _log.warning("the guard could not be asked about %s: %s", model.name, _text(error))
+            if time.monotonic() - self._admitted[model.name][1] > self._models.log_seconds:
+                self._take_out(model, "the guard could not be asked about it for too long")
+
+    def _load(self, release: Release, state: LogState) -> Serving:
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        try:
+            state.fetch(release, folder)
+            state.admit(release.name, folder)
+            model = predictor.load(folder)
+            signature = Signature(model)
+            _run_once(model, signature)
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
+        return Serving(release, model, signature, state.revoked(release.name), folder)
+
+    def _swap(self, model: ServedModel, new: Serving) -> None:
+        old, model.state = model.state, new
+        self._samples.set(metrics.INFERENCE_READY, 1, model=model.name)
+        self._samples.set(metrics.INFERENCE_RELEASE, new.release.issued.timestamp(), model=model.name)
+        if isinstance(old, Serving):
+            self._samples.count(metrics.INFERENCE_SWAPS, model=model.name)
+            self._remove(old)
+        _log.info("release %s of %s is served", new.release.statement[:16], model.name)
+
+    def _take_out(self, model: ServedModel, reason: str) -> None:
+        old, model.state = model.state, Unavailable(reason)
+        self._samples.set(metrics.INFERENCE_READY, 0, model=model.name)
+        if isinstance(old, Serving):
+            _log.warning("%s is no longer served: %s", model.name, reason)
+            self._remove(old)
+
+    def _remove(self, old: Serving) -> None:
+        if old.folder is not None:  # a batch that is being computed has the weights in memory
+            shutil.rmtree(old.folder, ignore_errors=True)
+
+
+def _run_once(model: Model, signature: Signature) -> None:
+    """Predict for one row of zeros: a model that cannot is not served, and first requests need not wait."""
+    modalities = {name: spec for name, spec in signature.inputs.items() if name in signature.modalities}
+    kinds = {name: np.int64 if spec.datatypes[0] == "INT64" else np.float32 for name, spec in modalities.items()}
+    inputs = {name: np.zeros((1, *spec.size), kinds[name]) for name, spec in modalities.items()}
+    signature.check(inputs)
+    model.predict(inputs)
+
+
+def _text(error: Exception) -> str:
+    return error.problem if isinstance(error, MbdError) else type(error).__name__

@@ -1,4 +1,4 @@
-"""The endpoints of the Open Inference Protocol.
+"""The model server, and the endpoints of the Open Inference Protocol.
 
     GET  /v2                                    the server and its extensions
     GET  /v2/health/live, /v2/health/ready      200 while the threads run; 200 once a model can answer
@@ -10,27 +10,116 @@ A version is the SHA-256 of the signed statement that released the model. An err
 the member `error`, which clients of the protocol read.
 """
 
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import JSONResponse, Response
-from fastapi.routing import APIRoute
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from mbd import __version__
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
-from mbd.serving.inference.errors import MEDIA_TYPE, InferenceError
-from mbd.serving.inference.protocol import HEADER, parse_request, render_answer
-from mbd.serving.inference.schemas import ANSWERS, FAILURES, REQUEST_BODY
-from mbd.serving.inference.served import Serving, Unavailable
-from mbd.serving.inference.service import InferenceService
+from mbd.params import Params
+from mbd.serving.inference.batching import Batcher
+from mbd.serving.inference.protocol import (
+    HEADER,
+    AnswerDocument,
+    InferenceError,
+    RequestDocument,
+    parse_request,
+    render_answer,
+)
+from mbd.serving.inference.releases import Poller, ReleaseLog
+from mbd.serving.inference.served import ServedModels, Serving, Unavailable
+from mbd.serving.problems import Problem
+from mbd.shredding.private_folder import private_folder
+from mbd.storage.store import Store
 
+_SHOWN_FROM_THE_START = (
+    metrics.INFERENCE_READY,
+    metrics.INFERENCE_SWAPS,
+    metrics.INFERENCE_LOADS_FAILED,
+    metrics.INFERENCE_SECONDS,
+    metrics.INFERENCE_ROWS,
+)
+"""what has not happened yet is 0, not absent"""
+_MEANINGS = {
+    400: "The request does not follow the protocol",
+    404: "There is no such model or version here",
+    413: "The request has too many bytes or rows",
+    422: "The model does not take this input, or the modality was revoked",
+    500: "The model failed",
+    503: "No release of the model is served, or too many requests wait",
+}
+_FAILURES: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": meaning} for status, meaning in _MEANINGS.items()
+}
 _BINARY = "application/octet-stream"
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+_BYTES = {_BINARY: {"schema": {"type": "string", "format": "binary"}}}
+
+
+class InferenceService:
+    """Serves the models that `serving.inference.models` names, out of one store.
+
+    Args:
+        params: Parameters; `serving.inference`, and `certificate.checkpoint_days`.
+        store: Where the models are published.
+        trust: The trust file; it is read again with each look at the log.
+
+    """
+
+    def __init__(self, params: Params, store: Store, trust: Path) -> None:
+        self.settings = params.serving.inference
+        self.models = ServedModels(self.settings.models, self.settings.log_seconds)
+        self.samples = Samples()
+        for metric in _SHOWN_FROM_THE_START:
+            for model in self.settings.models:
+                self.samples.child(metric, model=model)
+        self.batcher = Batcher(self.models, self.settings, self.samples)
+        self._releases = ReleaseLog(store, trust, params.certificate.checkpoint_age)
+        self._poller: Poller | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether both background threads are running."""
+        return self.batcher.alive and self._poller is not None and self._poller.alive
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Within: models are loaded and answer. Fetched files are removed at the end, also those of a killed server."""
+        with private_folder(self.settings.folder or tempfile.gettempdir(), "serving.inference.folder") as folder:
+            self._poller = Poller(self._releases, self.models, folder, self.settings.poll_seconds, self.samples)
+            self.batcher.start()
+            self._poller.start()
+            try:
+                yield
+            finally:
+                self._poller.stop()
+                self.batcher.stop()
+
+    async def infer(self, request: Request, name: str, version: str | None) -> Response:
+        """Answer an inference request."""
+        serving = self.models.serving(name, version)
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise InferenceError("malformed", "compressed requests are not supported", key="Content-Encoding")
+        body = await _read(request, self.settings.request_bytes)
+        start = time.perf_counter()
+        parsed = parse_request(body, request.headers.get(HEADER))
+        rows = serving.check(parsed.inputs)
+        if rows > self.settings.request_rows:
+            raise InferenceError("too_large", f"a request has at most {self.settings.request_rows} rows", value=rows)
+        answer = await self.batcher.submit(serving, parsed.inputs, rows)
+        content, length = render_answer(parsed, name, _version_for(answer.serving, version), answer.outputs)
+        self.samples.observe(metrics.INFERENCE_SECONDS, time.perf_counter() - start, model=name)
+        if length is None:
+            return Response(content, media_type="application/json")
+        return Response(content, media_type=_BINARY, headers={HEADER: str(length)})
 
 
 def router(service: InferenceService) -> APIRouter:
@@ -41,113 +130,76 @@ def router(service: InferenceService) -> APIRouter:
         with service.running():
             yield
 
-    class Route(_ProtocolRoute):
-        samples = service.samples
-        names = frozenset(service.settings.models)
+    made = APIRouter(prefix="/v2", lifespan=lifespan, tags=["inference"], responses=_FAILURES)
+    model, of_version = "/models/{name}", "/models/{name}/versions/{version}"
 
-    made = APIRouter(prefix="/v2", lifespan=lifespan, route_class=Route, tags=["inference"])
-    endpoints = _Endpoints(service)
-    made.add_api_route("", endpoints.server, summary="The server and its extensions")
-    made.add_api_route("/health/live", endpoints.live, summary="Whether it runs", responses=FAILURES)
-    made.add_api_route("/health/ready", endpoints.ready, summary="Whether a model can answer", responses=FAILURES)
-    for prefix in ("/models/{name}", "/models/{name}/versions/{version}"):
-        made.add_api_route(prefix, endpoints.metadata, summary="Inputs and outputs of a model", responses=FAILURES)
-        made.add_api_route(f"{prefix}/ready", endpoints.model_ready, summary="Whether it answers", responses=FAILURES)
-        made.add_api_route(
-            f"{prefix}/infer",
-            endpoints.infer,
-            methods=["POST"],
-            summary="Inference",
-            response_class=Response,
-            responses=ANSWERS | FAILURES,
-            openapi_extra=REQUEST_BODY,
-        )
-    return made
-
-
-class _ProtocolRoute(APIRoute):
-    """Answers a refused request as the protocol says, and counts it."""
-
-    samples: Samples
-    names: frozenset[str]
-
-    def get_route_handler(self) -> Handler:
-        handle = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except InferenceError as error:
-                if request.method == "POST":
-                    name = request.path_params.get("name", "")
-                    known = name if name in self.names else ""  # a label must not hold what clients make up
-                    self.samples.count(metrics.INFERENCE_REFUSED, model=known, reason=error.reason)
-                headers = {"Retry-After": "1"} if error.reason in ("overloaded", "unavailable") else None
-                problem = error.to_plain() | {"request_id": getattr(request.state, "request_id", "")}
-                return JSONResponse(problem, error.status, headers, MEDIA_TYPE)
-            except ClientDisconnect:
-                return Response(status_code=400)
-
-        return answer
-
-
-class _Endpoints:
-    """What each endpoint does."""
-
-    def __init__(self, service: InferenceService) -> None:
-        self._service = service
-
-    async def server(self) -> dict[str, Any]:
+    @made.get("", summary="The server and its extensions")
+    async def server() -> dict[str, Any]:
         return {"name": "missing-by-design", "version": __version__, "extensions": ["binary_tensor_data"]}
 
-    async def live(self) -> dict[str, bool]:
-        if not self._service.alive:
+    @made.get("/health/live", summary="Whether it runs")
+    async def live() -> dict[str, bool]:
+        if not service.alive:
             raise InferenceError("unavailable", "a thread of the server has ended")
         return {"live": True}
 
-    async def ready(self) -> dict[str, bool]:
-        models = self._service.models
+    @made.get("/health/ready", summary="Whether a model can answer")
+    async def ready() -> dict[str, bool]:
+        models = service.models
         reasons = {m.name: m.state.reason for m in models if isinstance(m.state, Unavailable)}
         if models.stale or len(reasons) == len(list(models)):
             raise InferenceError("unavailable", models.stale or "no model can answer", value=reasons)
         return {"ready": True}
 
-    async def metadata(self, name: str, version: str | None = None) -> dict[str, Any]:
-        serving = self._service.models.serving(name, version)
-        signature = serving.signature
+    @made.get(of_version, summary="Inputs and outputs of a model")
+    @made.get(model, summary="Inputs and outputs of a model")
+    async def metadata(name: str, version: str | None = None) -> dict[str, Any]:
+        serving = service.models.serving(name, version)
+        inputs = serving.signature.inputs.items()
         return {
             "name": name,
             "versions": [serving.release.statement],
             "platform": "missing-by-design",
-            "inputs": [
-                spec.to_plain(each) for each, spec in signature.inputs.items() if spec.modality not in serving.revoked
-            ],
-            "outputs": signature.outputs_to_plain(),
+            "inputs": [spec.to_plain(each) for each, spec in inputs if spec.modality not in serving.revoked],
+            "outputs": serving.signature.outputs_to_plain(),
             "parameters": {"revoked": dict(serving.revoked)},
         }
 
-    async def model_ready(self, name: str, version: str | None = None) -> dict[str, Any]:
-        self._service.models.serving(name, version)
+    @made.get(f"{of_version}/ready", summary="Whether it answers")
+    @made.get(f"{model}/ready", summary="Whether it answers")
+    async def model_ready(name: str, version: str | None = None) -> dict[str, Any]:
+        service.models.serving(name, version)
         return {"name": name, "ready": True}
 
-    async def infer(self, request: Request, name: str, version: str | None = None) -> Response:
-        settings = self._service.settings
-        serving = self._service.models.serving(name, version)
-        if request.headers.get("content-encoding", "identity") != "identity":
-            raise InferenceError("malformed", "compressed requests are not supported", key="Content-Encoding")
-        body = await _read(request, settings.request_bytes)
-        start = time.perf_counter()
-        parsed = parse_request(body, request.headers.get(HEADER))
-        rows = serving.check(parsed.inputs)
-        if rows > settings.request_rows:
-            raise InferenceError("too_large", f"a request has at most {settings.request_rows} rows", value=rows)
-        answer = await self._service.batcher.submit(serving, parsed.inputs, rows)
-        version = _version_for(answer.serving, version)
-        content, length = render_answer(parsed, name, version, answer.outputs)
-        self._service.samples.observe(metrics.INFERENCE_SECONDS, time.perf_counter() - start, model=name)
-        if length is None:
-            return Response(content, media_type="application/json")
-        return Response(content, media_type=_BINARY, headers={HEADER: str(length)})
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"model": AnswerDocument, "description": "The outputs", "content": _BYTES}
+    }
+    schema = _inline(RequestDocument.model_json_schema())
+    body = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}, **_BYTES}}}
+
+    @made.post(f"{of_version}/infer", summary="Inference", responses=answers, openapi_extra=body)
+    @made.post(f"{model}/infer", summary="Inference", responses=answers, openapi_extra=body)
+    async def infer(request: Request, name: str, version: str | None = None) -> Response:
+        try:
+            return await service.infer(request, name, version)
+        except InferenceError as error:
+            known = name if name in service.settings.models else ""  # a label must not hold what clients make up
+            service.samples.count(metrics.INFERENCE_REFUSED, model=known, reason=error.reason)
+            raise
+
+    return made
+
+
+def _inline(schema: Any, definitions: dict[str, Any] | None = None) -> Any:  # noqa: ANN401 -- a part of a JSON schema
+    """Return a JSON schema with its definitions where they are used, as a part of a larger document needs it."""
+    if isinstance(schema, list):
+        return [_inline(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = definitions or schema.get("$defs", {})
+    if "$ref" in schema:
+        return _inline(found[schema["$ref"].rpartition("/")[2]], found)
+    return {key: _inline(value, found) for key, value in schema.items() if key != "$defs"}
 
 
 def _version_for(serving: Serving, asked: str | None) -> str:
@@ -164,9 +216,12 @@ async def _read(request: Request, most: int) -> bytes:
     if not length.isdigit() or int(length[:20]) > most:
         raise refusal
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise refusal
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise refusal
+            parts.append(part)
+    except ClientDisconnect as error:
+        raise HTTPException(400) from error
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,21 +1,158 @@
-"""The models that are served: for each name one state, which is replaced as a whole.
+"""The models that are served: what each takes and returns, and for each name one state, replaced as a whole.
 
 A reader takes the state once and works with it; a swap is one assignment. So no request sees a part of two releases.
+
+Every modality is an optional input; a request gives at least one. Beside a sequence or token ids, `NAME_lengths` says
+how long each row is (default: all of it). Values (NaN, token ids, lengths) are checked by `Model.predict`.
 """
 
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from mbd.model.predictor import Model
-from mbd.serving.inference.errors import InferenceError, shown
-from mbd.serving.inference.releases import Release
-from mbd.serving.inference.signature import Signature
+import numpy as np
+
+from mbd.formats.features import Shape, lengths_of
+from mbd.model.predictor import AnswersSome, Model
+from mbd.serving.inference.protocol import DATATYPE_OF, InferenceError, shown
 from mbd.tensors import Array
 
+ROWS = -1
+"""in a shape: as many as the request has"""
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input."""
+
+    modality: str
+    size: tuple[int, ...]
+    """shape of one row"""
+    datatypes: tuple[str, ...]
+    """accepted ones; the first is the model's own"""
+    parameters: Mapping[str, Any]
+
+    def to_plain(self, name: str) -> dict[str, Any]:
+        """Return it as metadata."""
+        tensor = {"name": name, "datatype": self.datatypes[0], "shape": [ROWS, *self.size]}
+        return tensor | {"parameters": {"optional": True, "modality": self.modality, **self.parameters}}
+
+
+class Signature:
+    """Inputs and outputs of a model."""
+
+    def __init__(self, model: Model) -> None:
+        record = model.record
+        self.modalities = frozenset(record.inputs)
+        self.inputs = {
+            name: spec for m, shape in record.shapes.items() if m in record.inputs for name, spec in _specs(m, shape)
+        }
+        self._classes = record.classes
+        self._answers = lru_cache(maxsize=1024)(_answers(model))
+
+    @property
+    def output(self) -> str:
+        """Name of the output."""
+        return "probabilities" if self._classes else "prediction"
+
+    def outputs_to_plain(self) -> list[dict[str, Any]]:
+        """Return the outputs as metadata."""
+        shape = [ROWS, len(self._classes)] if self._classes else [ROWS]
+        tensor: dict[str, Any] = {"name": self.output, "datatype": "FP32", "shape": shape}
+        return [tensor | ({"parameters": {"classes": list(self._classes)}} if self._classes else {})]
+
+    def check(self, inputs: Mapping[str, Array]) -> int:
+        """Return the number of rows of a request.
+
+        Raises:
+            InferenceError: An input is unknown or has another shape or datatype, or the model has no answer for this
+                set of modalities.
+
+        """
+        for name, array in inputs.items():
+            self._check_input(name, array)
+        given = self.modalities.intersection(inputs)
+        if missing := next((spec.modality for n, spec in self._known(inputs) if spec.modality not in given), None):
+            raise InferenceError("invalid_input", f"there are lengths of {missing}, and no {missing}", key=missing)
+        rows = {name: len(array) for name, array in inputs.items()}
+        if len(set(rows.values())) > 1:
+            raise InferenceError("invalid_input", "the inputs have different numbers of rows", value=rows)
+        count = next(iter(rows.values()))
+        if not count:
+            raise InferenceError("invalid_input", "the request has no rows")
+        if not self._answers(frozenset(given)):
+            raise InferenceError(
+                "invalid_input",
+                f"the model has no prediction from {', '.join(sorted(given))} alone",
+                hint="give more modalities",
+            )
+        return count
+
+    def _known(self, inputs: Mapping[str, Array]) -> list[tuple[str, InputSpec]]:
+        return [(name, self.inputs[name]) for name in inputs]
+
+    def _check_input(self, name: str, array: Array) -> None:
+        spec = self.inputs.get(name)
+        if spec is None:
+            raise InferenceError(
+                "invalid_input", f"the model has no input {shown(name)}", hint=f"it takes {', '.join(self.inputs)}"
+            )
+        datatype = DATATYPE_OF[array.dtype]
+        if datatype not in spec.datatypes:
+            raise InferenceError(
+                "invalid_input", f"{name} must be {' or '.join(spec.datatypes)}, not {datatype}", key=name
+            )
+        if array.shape[1:] != spec.size:
+            raise InferenceError(
+                "invalid_input",
+                f"{name} must have the shape {[ROWS, *spec.size]}, one entry of {list(spec.size)} for each row",
+                key=name,
+                value=list(array.shape),
+            )
+
+
+def _specs(modality: str, shape: Shape) -> list[tuple[str, InputSpec]]:
+    """Return the inputs of one modality: itself, and its lengths where it has some."""
+    more = {"kind": shape.kind} | ({"vocabulary": shape.vocabulary} if shape.vocabulary else {})
+    if shape.kind == "tokens":
+        datatypes: tuple[str, ...] = ("INT64",)
+    else:
+        datatypes = ("FP32",) if shape.kind == "vector" else ("FP32", "UINT8")
+    found = [(modality, InputSpec(modality, shape.size, datatypes, more))]
+    if shape.has_lengths:
+        found.append((lengths_of(modality), InputSpec(modality, (), ("INT64",), {"kind": "lengths"})))
+    return found
+
+
+class _answers:  # noqa: N801 -- used as a function
+    """Say whether a model has a prediction for rows with exactly these modalities."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __call__(self, given: frozenset[str]) -> bool:
+        backbone = self._model.backbone
+        if not isinstance(backbone, AnswersSome):
+            return True
+        return bool(backbone.answered({m: np.array([m in given]) for m in self._model.record.modalities})[0])
+
+
 _LENGTHS = "_lengths"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of a model name."""
+
+    name: str
+    statement: str
+    """SHA-256 of the signed statement that released it: its version"""
+    issued: datetime
 
 
 @dataclass(frozen=True)

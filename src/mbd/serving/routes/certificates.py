@@ -12,7 +12,7 @@ from mbd.history.state import CertificateState, Status
 from mbd.names import problem_with
 from mbd.serving.identity import readable
 from mbd.serving.problems import ApiError
-from mbd.serving.routes.common import Limit, Serving, problems
+from mbd.serving.routes import Limit, Serving, problems
 from mbd.urls import without_paths
 
 router = APIRouter(tags=["certificates", "store"], dependencies=[readable("store")])

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 from mbd.serving.identity import role
 from mbd.serving.request_index import RequestEvent
-from mbd.serving.routes.common import Serving, problems
+from mbd.serving.routes import Serving, problems
 from mbd.serving.service import Service
 
 router = APIRouter(tags=["events"])

@@ -1,17 +1,19 @@
-"""Health and metrics.
+"""About the server itself: health, metrics, and the console, one page for people that fetches nothing from elsewhere.
 
 /metrics    the result of the last scan, metrics about the scan itself, durations of HTTP requests, inference
 /healthz    200 while the store monitor is running
 /readyz     200 once the first scan has ended; a store that is unreachable shows as `mbd_store_up 0`
 """
 
-from fastapi import APIRouter, Request
+from importlib.resources import files
+
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from mbd.serving.identity import readable
 from mbd.serving.problems import ApiError
-from mbd.serving.routes.common import Serving, problems
+from mbd.serving.routes import Serving, problems
 
 router = APIRouter(tags=["health"])
 
@@ -48,3 +50,24 @@ def readyz(service: Serving) -> str:
 def metrics(request: Request) -> str:
     """Metrics in the text format of Prometheus."""
     return "".join(text() for text in request.app.state.metrics)
+
+
+console = APIRouter(include_in_schema=False)
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+def _serve_file(path: str, name: str, media_type: str) -> None:
+    content = files("mbd.serving").joinpath("console", name).read_bytes()
+    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": _POLICY}
+
+    @console.get(path)
+    def read() -> Response:
+        return Response(content, media_type=f"{media_type}; charset=utf-8", headers=headers)
+
+
+_serve_file("/", "console.html", "text/html")
+_serve_file("/console.css", "console.css", "text/css")
+_serve_file("/console.js", "console.js", "text/javascript")

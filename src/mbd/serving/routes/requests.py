@@ -15,7 +15,7 @@ from mbd.production.request_store import refuse_several
 from mbd.serving.identity import Identity, role
 from mbd.serving.problems import ApiError
 from mbd.serving.request_index import RequestFilter, proven
-from mbd.serving.routes.common import Limit, Serving, problems
+from mbd.serving.routes import Limit, Serving, problems
 from mbd.storage.store import NotThereError
 from mbd.urls import without_paths
 

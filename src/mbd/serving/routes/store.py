@@ -21,7 +21,7 @@ from mbd.errors import DataError
 from mbd.formats.layout import object_name
 from mbd.serving.identity import readable
 from mbd.serving.problems import ApiError
-from mbd.serving.routes.common import Serving, problems
+from mbd.serving.routes import Serving, problems
 from mbd.serving.service import Service
 from mbd.storage.store import NotThereError, StoredObject, check_name
 
