@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from mbd import git
-from mbd.cli.features import command
+from mbd.cli.steps import features_command as command
 from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.features.revision import fetch_revision

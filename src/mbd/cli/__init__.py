@@ -1,4 +1,4 @@
-"""The command line. Each command lives in a module of its own, loaded when it is used."""
+"""The command line. The module of a command is loaded when it is used."""
 
 import errno
 import logging
@@ -34,6 +34,15 @@ SECTIONS = {
     "To find your way": ("params", "show", "doctor"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
+_STEPS = ["features", "evaluate", "predict", "import", "delete", "attack", "compare", "certify", "publish", "register"]
+_MODULES = dict.fromkeys(_STEPS, "steps") | {
+    "guard": "verify",
+    "report": "verify",
+    "params": "show",
+    "doctor": "show",
+    "exporter": "serve",
+}
+"""modules with several commands, called `NAME_command`; others have the name of their command, called `command`"""
 
 _EPILOG = f"""`mbd COMMAND --help` describes a command, `mbd params` every parameter. -q, -v and --log-format may also
 follow the command. Results go to standard output, log lines and progress to standard error.
@@ -58,8 +67,8 @@ class _Commands(CommandGroup):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = {"import": "import_model"}.get(name, name)  # a keyword is no name of a module
-        command: click.Command = import_module(f"{__name__}.{module}").command
+        module = import_module(f"{__name__}.{_MODULES.get(name, name)}")
+        command: click.Command = getattr(module, f"{name}_command", None) or module.command
         return command
 
 

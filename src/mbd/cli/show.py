@@ -1,18 +1,25 @@
-"""`mbd show`."""
+"""To find your way: `mbd show`, `params` and `doctor`."""
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mbd.cli.common import with_params
 from mbd.cli.options import FOLDER, JSON, log_options, print_result
+from mbd.errors import ExitCode
+
+if TYPE_CHECKING:
+    from mbd.doctor import DoctorFinding
+    from mbd.params import Params
 
 
 @click.command()
 @click.argument("folder", type=FOLDER, default="build")
 @JSON
 @log_options(hidden=True)
-def command(folder: Path, as_json: bool) -> None:
+def show_command(folder: Path, as_json: bool) -> None:
     """List the steps that have run in FOLDER [build], with their digests and the file to open first."""
     from mbd.report.text import table
 
@@ -39,3 +46,48 @@ def _steps(folder: Path) -> list[dict[str, Any]]:
         }
         for where, record in sorted(records, key=lambda entry: str(entry[1]["started"]))
     ]
+
+
+@click.command()
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of params.yaml instead.")
+@JSON
+@with_params
+def params_command(params: "Params", schema: bool, as_json: bool) -> None:
+    """Print the value and the meaning of every parameter, and the digest of all values."""
+    from mbd.params import params_digest, to_yaml
+
+    if schema:
+        print_result(type(params).model_json_schema(), "", as_json=True)
+        return
+    digest = f"sha256:{params_digest(params)}"
+    print_result({"params": params, "digest": digest}, f"{to_yaml(params)}# digest: {digest}", as_json=as_json)
+
+
+@click.command()
+@JSON
+@click.option("--sbom", is_flag=True, help="Print the installed packages as CycloneDX JSON instead.")
+@with_params
+def doctor_command(params: "Params", as_json: bool, sbom: bool) -> None:
+    """Check Python, packages, device, DVC remotes, store, keys, Pushgateway and Kubeflow, with hints."""
+    from mbd.doctor import CheckState, diagnose
+    from mbd.doctor.installation import bill_of_materials
+
+    if sbom:
+        print_result(bill_of_materials(), "", as_json=True)
+        return
+    findings = diagnose(params)
+    failed = [finding.name for finding in findings if finding.state is CheckState.FAILED]
+    end = f"failed: {', '.join(failed)}" if failed else "nothing failed"
+    print_result({"healthy": not failed, "checks": findings}, f"{_text(findings)}\n\n{end}", as_json=as_json)
+    if failed:
+        sys.exit(ExitCode.FAILURE)
+
+
+def _text(findings: list["DoctorFinding"]) -> str:
+    width = max(len(finding.name) for finding in findings)
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.name:{width}}  {finding.state:14}  {finding.found}")
+        if finding.to_do:
+            lines.append(f"{'':{width}}  {'':14}  → {finding.to_do}")
+    return "\n".join(lines)

@@ -1,17 +1,20 @@
-"""`mbd verify`."""
+"""For those who rely on the result: `mbd verify`, `guard` and `report`."""
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import with_reader_params
-from mbd.cli.options import JSON, TRUST, features, model, print_result, store
+from mbd.cli.common import with_params, with_reader_params
+from mbd.cli.options import FILE, JSON, STORE, TRUST, existing_store, features, model, print_result, store
 
 if TYPE_CHECKING:
+    from mbd.params import Params
     from mbd.params.reader import ReaderParams
     from mbd.verifier.verdict import Verdict
+
 
 _MARKS = {"passed": "passed", "failed": "FAILED", "not checkable": "not checkable"}
 
@@ -26,7 +29,7 @@ _MARKS = {"passed": "passed", "failed": "FAILED", "not checkable": "not checkabl
 @click.option("--reproduce", is_flag=True, help="Train without the modality and compare bits (exact deletions).")
 @features(required=False, help="FeatureSet for --reproduce; the deleted modality is not needed.")
 @with_reader_params
-def command(
+def verify_command(
     params: "ReaderParams",
     bundle: str,
     *,
@@ -96,3 +99,77 @@ def _trust(verdict: "Verdict") -> str:
     if not verdict.trust_file:
         return "  no trust file"
     return f"  trust file {verdict.trust_file}, fingerprint {verdict.fingerprint}"
+
+
+_LOG = logging.getLogger(__name__)
+
+
+@click.command()
+@model("Model folder that is about to be served.")
+@STORE
+@TRUST
+@click.option("--schema", type=FILE, help="File to write the JSON Schema of its inputs to [default: print it].")
+@JSON
+@with_reader_params
+def guard_command(
+    params: "ReaderParams", model: Path, store: str | None, trust: Path | None, schema: Path | None, as_json: bool
+) -> None:
+    """Admit a model to serving or refuse it (exit code 4), and print the JSON Schema of its inputs.
+
+    A model is admitted if a certificate of its weights verifies, is in the log, is not revoked, superseded, refuted or
+    overdue, and the model takes no modality that was revoked for its name; or if it was registered (`mbd register`) and
+    its training has seen nothing that was revoked for its name. The log must be complete, and its checkpoint not older
+    than certificate.checkpoint_days.
+    """
+    from mbd.certificate.guard import admit, input_schema
+    from mbd.files import to_json, write_file
+    from mbd.steps.context import read_folder
+    from mbd.trust.trust_file import read_trust, require_trust
+    from mbd.verifier.verdict import fingerprint
+
+    file = require_trust(trust)
+    trusted, age = read_trust(file), params.certificate.checkpoint_age
+    admission = admit(read_folder(model), existing_store(params, store), trusted, max_age=age)
+    inputs = input_schema(admission.record)
+    _LOG.info("admitted by %s %s", "certificate" if admission.certificate else "registration", admission.release.digest)
+    _LOG.info("trust file %s, fingerprint %s", file.absolute(), fingerprint(trusted.digest))
+    if schema is not None:
+        write_file(schema, to_json(inputs))
+        _LOG.info("written to %s", schema)
+    if as_json:
+        by = {"certificate": admission.certificate, "registration": admission.registration}
+        result = {**by, "model": admission.release.model, "inputs": inputs}
+        trust_used = {"trust": trusted.digest, "trust_file": str(file.absolute())}
+        print_result(result | trust_used, "", as_json=True)
+    elif schema is None:
+        print_result(inputs, "", as_json=True)
+
+
+@click.command()
+@click.argument("bundle", required=False, type=click.Path(path_type=Path))
+@store("none; give a BUNDLE")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder; or one .html, .md or .json file.")
+@TRUST
+@JSON
+@with_params
+def report_command(
+    params: "Params", bundle: Path | None, store: str | None, out: Path, trust: Path | None, as_json: bool
+) -> None:
+    """Write the page of a certificate BUNDLE, or with --store the pages of a whole store: HTML, Markdown and JSON.
+
+    The HTML page is self-contained, and checks digests, signatures and the log in the browser.
+    """
+    from mbd.production.store_pages import write_store_pages
+    from mbd.steps import report
+
+    if (bundle is None) == (store is None):
+        raise click.UsageError("give either a BUNDLE or --store URL")
+    if bundle is not None:
+        page = report.of_bundle(bundle, out)
+        text = f"open {page} and verify it there: writing it has verified nothing"
+        print_result({"page": page}, text, as_json=as_json)
+        return
+    done = write_store_pages(params, existing_store(params, store).url, out, trust=trust)
+    invalid = [f"  {each.digest[:16]}  invalid: {each.reason}" for each in done.invalid]
+    text = "\n".join([f"{len(done.certificates)} certificates; open {done.page}", *invalid])
+    print_result(done, text, as_json=as_json)
