@@ -3,10 +3,9 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from mbd.deletion.calibration import Calibration
+from mbd.deletion.calibration import JointCalibration
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
-from mbd.model.joint import from_tensors
 
 _OF_A_MODALITY = {
     "generator": "G_{m}",
@@ -20,11 +19,10 @@ _OF_A_MODALITY = {
 _SHARED = {"fusion": "fusion F", "head": "head C", "linear": "linear map"}
 
 
-def calibrated(model: Path, features: Path) -> Calibration:
+def calibrated(model: Path, features: Path) -> JointCalibration:
     """Open a joint model and its calibration rows."""
     record, tensors = load_model(model)
-    network = from_tensors(record, tensors).network
-    return Calibration(open_for(record, features).split("calibration"), network, record.task)
+    return JointCalibration.of(record, tensors, open_for(record, features).split("calibration"))
 
 
 def part_of(tensor: str, modalities: Collection[str]) -> str:

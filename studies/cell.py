@@ -23,7 +23,7 @@ from studies.layout import Layout
 from studies.plan import read_plan
 
 _PLAIN = ("attacks.figures=false",)
-_QUICK = ("attacks.variants=[]", "attacks.relearn_rows=[8]", "attacks.proxy_parameters=0")
+_QUICK = ("attacks.variants=[]", "attacks.relearn_rows=[8]")
 
 
 def features(layout: Layout, data: str) -> list[str]:

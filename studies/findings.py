@@ -41,7 +41,7 @@ INSTEAD = {
     "trade-off": "The budget ε is stated only by methods that can prove it; utility and leakage are measured for each.",
     "sensitivity": "Thresholds are quantiles, which mean the same for every model, and their scan is a study.",
     "runtime": "Phases are timed by each deletion itself, and the retraining beside it is a real one.",
-    "proxy": "Both proxies are always computed, and their error against true increments is part of the attacks.",
+    "proxy": "`deletion.surgery.importance` chooses the proxy; nothing is edited where the cut leaves nothing salient.",
     "budget": "The ledger of a model's lineage adds up what every deletion spends, and stops at a limit.",
 }
 

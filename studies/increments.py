@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from mbd.attacks.proxy import ProxyQuality, measure
-from mbd.deletion.calibration import Calibration
-from mbd.deletion.importance import importance
+from mbd.deletion.calibration import JointCalibration
+from mbd.deletion.importance import swiftprune
 from mbd.deletion.saliency import saliency
 from mbd.deletion.selection import select
 from mbd.files import STEP_FILE, read_json, to_json, whole_folder, write_file
@@ -30,6 +29,7 @@ from mbd.tensors import Array
 from mbd.training.reproducibility import reproducible
 from studies.calibrated import calibrated, part_of
 from studies.layout import Layout
+from studies.leave_one_out import PARAMETERS, ProxyQuality, measure
 from studies.plan import read_plan
 
 LINES, FACTS = "increments.csv", "facts.json"
@@ -55,15 +55,17 @@ def as_printed(settings: SurgerySettings) -> SurgerySettings:
     return settings.model_copy(update=printed | {"saliency_quantile": 0.0, "importance_quantile": 1.0})
 
 
-def sampled(calibration: Calibration, modality: str, params: Params) -> dict[str, ProxyQuality]:
+def sampled(
+    calibration: JointCalibration, modality: str, params: Params, parameters: int = PARAMETERS
+) -> dict[str, ProxyQuality]:
     """Return both samples of a model."""
     settings = params.deletion.surgery
     found = saliency(calibration, (modality,)).values
-    proxies = importance(calibration, (modality,), settings.chi_max).swiftprune
+    proxies = swiftprune(calibration, (modality,), settings.chi_max)
     chosen = select(found, proxies, as_printed(settings)).indices
     samples: dict[str, Mapping[str, Array] | None] = {CHOSEN: chosen, ALL: None}
     return {
-        name: measure(calibration, (modality,), settings.chi_max, params.attacks, edited)
+        name: measure(calibration, (modality,), settings.chi_max, params.attacks.seed, edited, parameters)
         for name, edited in samples.items()
     }
 

@@ -121,7 +121,7 @@ def deletion_work(name: str, record: DeletionRecord, before: ModelRecord, after:
     generators = {m: (f"modality.{m}.generator.", f"modality.{m}.property") for m in record.request.modalities}
     with_modality = facts["calibration"]["rows_with_modality"]
     saliency = sum(with_modality[m] * _size(before, parts) for m, parts in generators.items())
-    importance = (1 + max(1, len(after.classes))) * int(facts["importance"]["rows"])
+    importance = int(facts["calibration"]["rows"]) if facts["selection"]["salient"] else 0
     used = _size(after, ("fusion.", "head.", *(part for parts in generators.values() for part in parts)))
     return Work(
         name,

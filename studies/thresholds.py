@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.deletion.calibration import Calibration
-from mbd.deletion.importance import importance
+from mbd.deletion.calibration import JointCalibration
+from mbd.deletion.importance import swiftprune
 from mbd.deletion.saliency import saliency
 from mbd.files import STEP_FILE, read_json, to_json, whole_folder, write_file
 from mbd.params import load_params
@@ -82,11 +82,11 @@ class Thresholds(Record):
     passing: tuple[Passing, ...]
 
 
-def measure(calibration: Calibration, modality: str, settings: SurgerySettings) -> Thresholds:
+def measure(calibration: JointCalibration, modality: str, settings: SurgerySettings) -> Thresholds:
     """Count what passes."""
     modalities, dimensions = calibration.network.modalities, calibration.network.modalities[modality]
     found = saliency(calibration, (modality,))
-    proxies = importance(calibration, (modality,), settings.chi_max).swiftprune
+    proxies = swiftprune(calibration, (modality,), settings.chi_max)
     names = sorted(found.values)
     s, contributions = (_flat(values, names) for values in (found.values, proxies))
     own = np.concatenate([np.full(found.values[n].size, n.startswith(f"modality.{modality}.")) for n in names])

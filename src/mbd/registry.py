@@ -14,6 +14,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -40,7 +41,7 @@ T = TypeVar("T")
 def load(path: str) -> Any:  # noqa: ANN401 -- whatever is there
     """Return the object at the import path `PACKAGE.MODULE:NAME`."""
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    return attrgetter(name)(import_module(module))
 
 
 def lazy(path: str, needed_for: str, extra: str) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mbd.deletion.calibration import Calibration
+from mbd.deletion.calibration import JointCalibration
 from mbd.deletion.outcome import ModelBefore
 from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
@@ -45,7 +45,7 @@ def model_before(model_workspace: Path, model: str = "model") -> ModelBefore:
     return ModelBefore(record, tensors, open_for(record, model_workspace / "data"))
 
 
-def calibration(of: ModelBefore, dtype: torch.dtype = torch.float64) -> Calibration:
+def calibration(of: ModelBefore, dtype: torch.dtype = torch.float64) -> JointCalibration:
     """Return the calibration rows in the shape of a model."""
     network = from_tensors(of.record, of.tensors).network.to(dtype)
-    return Calibration(of.data.split("calibration"), network, of.record.task)
+    return JointCalibration(of.data.split("calibration"), network, of.record.task)

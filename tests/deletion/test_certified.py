@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from mbd.deletion.certified import cost, delete, fresh_size
+from mbd.deletion.certified import cost, delete, fresh_start
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
@@ -273,8 +273,8 @@ def test_what_saw_a_modality_that_was_revoked_earlier_is_noised_too(before: Mode
     assert outcome.facts["noised_parameters"] == sum(tensor.size for tensor in outcome.tensors.values())
 
 
-def test_a_fresh_start_has_the_spread_of_training_and_no_bias() -> None:
-    fresh = fresh_size({"w": np.ones((2, 3)), "b": np.ones(2)}, 2.0)
+def test_a_fresh_start_has_the_spread_of_training_and_no_bias(before: ModelBefore) -> None:
+    fresh = fresh_start(before.record, {"w": np.ones((2, 3)), "b": np.ones(2)}, 2.0, 0)
     assert fresh["w"] == pytest.approx(np.full((2, 3), 1 / 6))
     assert not fresh["b"].any()
 

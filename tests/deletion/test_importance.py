@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch.func import functional_call, jacrev, vmap
 
-from mbd.deletion.calibration import Calibration
-from mbd.deletion.importance import importance
-from mbd.deletion.quantities import rank_correlation
+from mbd.deletion.calibration import JointCalibration
+from mbd.deletion.importance import activation_ratios, gauss_newton, importance, swiftprune
 from mbd.errors import DataError
+from mbd.params.deletion import SurgerySettings
 from mbd.randomness import stream
 from mbd.tensors import Array
 from tests.deletion.models import calibration, home_with_models, model_before, patchy_home
@@ -50,7 +51,7 @@ class Output(torch.nn.Module):
 def test_gauss_newton_is_the_expansion_of_the_supervised_loss(task: str, request: pytest.FixtureRequest) -> None:
     """g and the diagonal of Jᵀ H J from explicit Jacobians, with H the Hessian of the loss by the output."""
     given = calibration(model_before(request.getfixturevalue(task)))
-    found = importance(given, ["audio"], 0.99)
+    found = gauss_newton(given, ["audio"])
     call = Output(given.network)
     parameters = {f"network.{name}": p.detach() for name, p in given.network.named_parameters()}
     batch = next(iter(given.batches(hidden=["audio"])))
@@ -74,31 +75,30 @@ def test_gauss_newton_is_the_expansion_of_the_supervised_loss(task: str, request
         h = torch.einsum("nkq,nkl,nlq->q", j, hessian, j) / len(z)
         w = parameter.detach().flatten()
         expected = (-w * g + w**2 / 2 * h).numpy()
-        assert found.gauss_newton[name].ravel() == pytest.approx(expected, rel=1e-8, abs=1e-13)
+        assert found[name].ravel() == pytest.approx(expected, rel=1e-8, abs=1e-13)
 
 
 def test_swiftprune_is_the_formula_of_the_paper(model_workspace: Path) -> None:
     given = calibration(model_before(model_workspace))
-    found = importance(given, ["audio"], 0.99)
+    found = swiftprune(given, ["audio"], 0.99)
     batch = next(iter(given.batches(hidden=["audio"])))
     inputs = {m: batch[m] for m in ("text", "audio", "visual")}
     inputs["audio"] = given.network.generate("audio", inputs)
     x = torch.cat(list(inputs.values()), dim=1).numpy()
     weight = model_before(model_workspace).tensors["fusion.hidden.weight"].astype(np.float64)
     chi = (x**2).sum(0) / ((x**2).sum() + len(x))
-    assert found.swiftprune["fusion.hidden.weight"] == pytest.approx(weight**2 / 2 / (1 - chi), rel=1e-9)
+    assert found["fusion.hidden.weight"] == pytest.approx(weight**2 / 2 / (1 - chi), rel=1e-9)
     bias = model_before(model_workspace).tensors["fusion.hidden.bias"].astype(np.float64)
     share = len(x) / ((x**2).sum() + len(x))
-    assert found.swiftprune["fusion.hidden.bias"] == pytest.approx(bias**2 / 2 / (1 - share), rel=1e-9)
+    assert found["fusion.hidden.bias"] == pytest.approx(bias**2 / 2 / (1 - share), rel=1e-9)
     unused = "modality.text.decomposition.hidden.weight"
-    assert found.swiftprune[unused] == pytest.approx(
-        model_before(model_workspace).tensors[unused].astype(np.float64) ** 2 / 2
-    )
-    clipped = importance(given, ["audio"], 0.01)
-    assert max(float(values.max()) for values in clipped.chi.values()) == 0.01
+    assert found[unused] == pytest.approx(model_before(model_workspace).tensors[unused].astype(np.float64) ** 2 / 2)
+    assert max(float(values.max()) for values in activation_ratios(given, ["audio"]).values()) > 0.01
+    heads = (swiftprune(given, ["audio"], chi_max)["head.weight"] for chi_max in (0.01, 0.99))
+    assert (next(heads) < next(heads)).any()
 
 
-def increments(given: Calibration, name: str, positions: Array) -> Array:
+def increments(given: JointCalibration, name: str, positions: Array) -> Array:
     """What the loss without audio grows by when one weight becomes zero, for some weights of a tensor."""
     batch, losses = next(iter(given.batches(hidden=["audio"]))), given.prediction(["audio"])
     flat, found = given.network.get_parameter(name).view(-1), []
@@ -114,46 +114,40 @@ def increments(given: Calibration, name: str, positions: Array) -> Array:
 
 def test_gauss_newton_is_exact_where_the_output_is_linear(model_workspace: Path) -> None:
     given = calibration(model_before(model_workspace))
-    found = importance(given, ["audio"], 0.99)
+    found = gauss_newton(given, ["audio"])
     for name in ("linear.weight", "modality.text.beside.weight"):
         every = np.arange(given.network.get_parameter(name).numel())
-        assert found.gauss_newton[name].ravel() == pytest.approx(increments(given, name, every), rel=1e-6, abs=1e-12)
+        assert found[name].ravel() == pytest.approx(increments(given, name, every), rel=1e-6, abs=1e-12)
 
 
 def test_gauss_newton_ranks_true_increments_and_swiftprune_does_not(tmp_path: Path) -> None:
     """Of networks alone: a linear map beside them leaves them errors that they were not trained on."""
     given = calibration(model_before(home_with_models(tmp_path, *LONGER, "model.joint.linear_share=0")))
-    found = importance(given, ["audio"], 0.99)
+    name = "fusion.hidden.weight"
     positions = stream(0, "test").choice(given.network.fusion.hidden.weight.numel(), 150, replace=False)
-    true = increments(given, "fusion.hidden.weight", positions)
-    correlation = {
-        name: rank_correlation(getattr(found, name)["fusion.hidden.weight"].ravel()[positions], true)
-        for name in ("gauss_newton", "swiftprune")
+    true = increments(given, name, positions)
+    second, first = gauss_newton(given, ["audio"], [name]), swiftprune(given, ["audio"], 0.99, [name])
+    ranks = [stats.spearmanr(proxy[name].ravel()[positions], true).statistic for proxy in (second, first)]
+    assert ranks[0] > 0.95
+    assert ranks[1] < 0.8
+
+
+def test_the_parameter_chooses_and_only_what_is_asked_for_is_measured(model_workspace: Path) -> None:
+    given, name = calibration(model_before(model_workspace)), "head.weight"
+    chosen = {
+        kind: importance(given, ["audio"], SurgerySettings.model_validate({"importance": kind}), [name])
+        for kind in ("swiftprune", "gauss_newton")
     }
-    assert correlation["gauss_newton"] is not None
-    assert correlation["swiftprune"] is not None
-    assert correlation["gauss_newton"] > 0.95
-    assert correlation["swiftprune"] < 0.8
-
-
-def test_the_lipschitz_estimate_is_the_largest_gradient_of_a_row(model_workspace: Path) -> None:
-    given = calibration(model_before(model_workspace))
-    found = importance(given, ["audio"], 0.99)
-    losses = given.prediction(["audio"])
-    batch = next(iter(given.batches(hidden=["audio"])))
-    parameters = list(given.network.requires_grad_().parameters())
-    norms = []
-    for i in range(len(batch["labels:"])):
-        row = {name: value[i : i + 1] for name, value in batch.items()}
-        gradients = torch.autograd.grad(losses(given.network, row)[0, 0], parameters, allow_unused=True)
-        norms.append(torch.stack([g.norm() for g in gradients if g is not None]).norm().item())
-    assert found.largest_gradient == pytest.approx(max(norms), rel=1e-9)
+    assert chosen["swiftprune"].keys() == chosen["gauss_newton"].keys() == {name}
+    assert np.array_equal(chosen["swiftprune"][name], swiftprune(given, ["audio"], 0.99)[name])
+    assert np.array_equal(chosen["gauss_newton"][name], gauss_newton(given, ["audio"], [name])[name])
 
 
 def test_rows_that_are_left_with_nothing_have_no_say(tmp_path: Path) -> None:
     some, none = ([*range(6)], [*range(12)])
     given = calibration(model_before(patchy_home(tmp_path, {"text": none, "visual": some})))
     assert sum(len(batch["labels:"]) for batch in given.batches(hidden=["audio"])) == 6
-    assert np.isfinite(importance(given, ["audio"], 0.99).gauss_newton["head.weight"]).all()
-    with pytest.raises(DataError, match="any of the retained modalities"):
-        importance(given, ["audio", "visual"], 0.99)
+    assert np.isfinite(gauss_newton(given, ["audio"])["head.weight"]).all()
+    for kind in ("swiftprune", "gauss_newton"):
+        with pytest.raises(DataError, match="any of the retained modalities"):
+            importance(given, ["audio", "visual"], SurgerySettings.model_validate({"importance": kind}))

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mbd.deletion import calibration as rows
-from mbd.deletion.calibration import property_rows, reconstruction
-from mbd.deletion.gradients import sum_over_samples
+from mbd.deletion.calibration import Calibration
 from mbd.deletion.saliency import saliency
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
@@ -39,7 +37,7 @@ def row_by_row(model_workspace: Path, modality: str) -> dict[str, torch.Tensor]:
 
 def test_saliency_is_the_mean_absolute_gradient_of_the_reconstruction(model_workspace: Path) -> None:
     found = saliency(calibration(model_before(model_workspace)), ["audio"])
-    assert (found.rows, found.by_vmap) == ({"audio": 64}, ())
+    assert (found.rows, found.unknown) == ({"audio": 64}, ())
     for name, expected in row_by_row(model_workspace, "audio").items():
         assert found.values[name] == pytest.approx(expected.detach().numpy(), rel=1e-9, abs=1e-12)
 
@@ -63,25 +61,17 @@ def test_saliencies_of_several_modalities_add_up(model_workspace: Path) -> None:
 
 def test_the_size_of_a_batch_is_of_no_consequence(model_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = saliency(calibration(model_before(model_workspace)), ["audio"]).values
-    monkeypatch.setattr(rows, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(Calibration, "rows_at_once", 7)
     for name, values in saliency(calibration(model_before(model_workspace)), ["audio"]).values.items():
         assert values == pytest.approx(whole[name], rel=1e-12, abs=1e-15)
 
 
-def test_shards_of_whole_batches_give_the_bits_of_the_whole(
-    model_workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rows, "ROWS_AT_ONCE", 16)
-    given = calibration(model_before(model_workspace), torch.float32)
-    batches = list(given.batches(having="audio"))
-    whole = saliency(given, ["audio"]).values
-    shards = [
-        sum_over_samples(given.network, reconstruction("audio"), part, ("absolute",), property_rows(given.network))
-        for part in (batches[1::2], batches[0::2])
-    ]
-    shards[0] += shards[1]
-    for name, total in shards[0].totals["absolute"].items():
-        assert np.array_equal(total.numpy() / shards[0].rows, whole[name])
+def test_only_what_is_asked_for_is_measured(model_workspace: Path) -> None:
+    given = calibration(model_before(model_workspace))
+    shared = [name for name, _ in given.network.named_parameters() if not name.startswith("modality.audio.")]
+    found = saliency(given, ["audio"], shared)
+    assert list(found.values) == shared
+    assert not any(values.any() for values in found.values.values())
 
 
 def test_a_model_without_generators_has_no_saliency(model_workspace: Path, tmp_path: Path) -> None:

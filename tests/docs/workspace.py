@@ -13,7 +13,7 @@ from tests.test_dvc_pipeline import SMALL, merge
 
 _SECONDS = 600
 _SMALLER: dict[str, object] = {
-    "attacks": {"resamples": 100, "relearn_rows": [32], "proxy_parameters": 10},
+    "attacks": {"resamples": 100, "relearn_rows": [32]},
     "deletion": {"certified": {"finetune_epochs": 2}},
     "evaluation": {"missing_rates": [0.3]},
 }

@@ -13,7 +13,6 @@ SETTINGS = [
     "attacks.figures=false",
     "attacks.resamples=100",
     "attacks.relearn_rows=[32]",
-    "attacks.proxy_parameters=10",
 ]
 UNCUT = "deletion.surgery.cut=false"
 """with this the gate refuses the model"""

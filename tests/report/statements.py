@@ -168,7 +168,6 @@ def leakage() -> dict[str, Any]:
         ],
         "invariants": [{"name": "cut", "decision": "passed", "reason": "nothing of audio is left"}],
         "lower_bound": None,
-        "proxy": None,
         "decision": "passed",
         "reasons": [],
     }

@@ -17,7 +17,6 @@ SMALL = (
     "attacks.resamples=100",
     "attacks.figures=false",
     "attacks.variants=[]",
-    "attacks.proxy_parameters=0",
     "training.epochs=2",
 )
 

@@ -39,7 +39,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 _QUICK = (
     "attacks.variants=[]",
     "attacks.relearn_rows=[8]",
-    "attacks.proxy_parameters=0",
     "attacks.figures=false",
     "attacks.resamples=100",
 )
@@ -88,11 +87,11 @@ def attack(layout: Layout, deletion: str, seed: str) -> None:
 
 def measure(layout: Layout, seed: str) -> None:
     """Write the cells of thresholds and increments."""
-    plan, params = layout.plan, load_params(None, ["attacks.proxy_parameters=40"])
+    plan, params = layout.plan, load_params()
     model = calibrated(layout.models(plan.main, "joint") / f"seed-{seed}", layout.features(plan.main))
     found = thresholds.measure(model, plan.revoked, params.deletion.surgery)
     thresholds.write(found, layout.thresholds() / f"seed-{seed}")
-    samples = increments.sampled(model, plan.revoked, params)
+    samples = increments.sampled(model, plan.revoked, params, 40)
     increments.write(samples, tuple(model.network.modalities), layout.increments(plan.main) / f"seed-{seed}")
 
 

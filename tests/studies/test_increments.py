@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.attacks import proxy
 from mbd.params import load_params
 from mbd.params.deletion import SurgerySettings
 from studies import increments
 from studies.calibrated import calibrated
 from studies.increments import ALL, CHOSEN, PROXIES, as_printed
 from studies.layout import Layout
+from studies.leave_one_out import PARAMETERS, spearman
 
 
 def test_a_cell_holds_both_samples_and_their_facts(revoked: Layout) -> None:
@@ -20,8 +20,7 @@ def test_a_cell_holds_both_samples_and_their_facts(revoked: Layout) -> None:
         assert found.facts[sample]["parameters"] == 40 == len(found.values[sample]["increment"])
         for name in PROXIES:
             values = found.values[sample]
-            spearman = proxy.spearman(values[name], values["increment"])
-            assert spearman == pytest.approx(found.facts[sample][name]["spearman"])
+            assert spearman(values[name], values["increment"]) == pytest.approx(found.facts[sample][name]["spearman"])
     assert found.facts[CHOSEN]["sampled_from"] == "edited parameters"
 
 
@@ -41,7 +40,7 @@ def test_it_chooses_the_least_important_of_all_that_is_salient() -> None:
 
 def test_measured_again_it_is_the_same_to_the_byte(revoked: Layout, tmp_path: Path) -> None:
     model = calibrated(revoked.models("mosi", "joint") / "seed-0", revoked.features("mosi"))
-    samples = increments.sampled(model, "audio", load_params(None, ["attacks.proxy_parameters=40"]))
+    samples = increments.sampled(model, "audio", load_params(), 40)
     for _ in range(2):
         increments.write(samples, ("text", "audio", "visual"), tmp_path / "out")
     before = revoked.increments("mosi") / "seed-0"
@@ -54,8 +53,7 @@ def test_the_command_measures_one_model(revoked: Layout, monkeypatch: pytest.Mon
     for name in ("models", "features"):
         (tmp_path / name).symlink_to(revoked.root / name)
     monkeypatch.setattr(increments, "read_plan", lambda: revoked.plan)
-    monkeypatch.setattr(increments, "load_params", lambda: load_params(None, ["attacks.proxy_parameters=5"]))
     monkeypatch.setattr(Layout, "of", lambda _: other)
     increments.main("mosi", "0")
     found = increments.read(other.increments("mosi") / "seed-0")
-    assert np.isfinite(found.values[ALL]["increment"]).sum() == 5
+    assert np.isfinite(found.values[ALL]["increment"]).sum() == PARAMETERS

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.attacks.proxy import ProxyQuality
 from studies import printed, proxy
 from studies.increments import CHOSEN, PROXIES, Increments
 from studies.layout import Layout
+from studies.leave_one_out import ProxyQuality
 from studies.proxy import Quality, quality
 from tests.studies.deletions import about, bytes_of
 

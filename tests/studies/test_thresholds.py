@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mbd.deletion.calibration import Calibration
+from mbd.deletion.calibration import JointCalibration
 from mbd.deletion.saliency import saliency
 from mbd.params.deletion import SurgerySettings
 from studies import thresholds
@@ -15,7 +15,7 @@ from studies.thresholds import DIMENSION, ETAS, MEAN, ROW, SUM, Thresholds
 
 
 @pytest.fixture(scope="module")
-def model(revoked: Layout) -> Calibration:
+def model(revoked: Layout) -> JointCalibration:
     return calibrated(revoked.models("mosi", "joint") / "seed-0", revoked.features("mosi"))
 
 
@@ -24,7 +24,7 @@ def found(revoked: Layout) -> Thresholds:
     return thresholds.read(revoked.thresholds() / "seed-0")
 
 
-def test_counts_are_those_of_the_scaled_saliencies(model: Calibration, found: Thresholds) -> None:
+def test_counts_are_those_of_the_scaled_saliencies(model: JointCalibration, found: Thresholds) -> None:
     s = np.concatenate([values.ravel() for values in saliency(model, ("audio",)).values.values()])
     factors = {ROW: 1.0, DIMENSION: 1 / 6, MEAN: 1 / 64, SUM: 64.0}
     for row in found.passing:
@@ -42,7 +42,7 @@ def test_only_the_generator_and_the_property_embedding_are_salient(found: Thresh
     assert all(row.outside == 0 for row in found.passing)
 
 
-def test_a_strict_importance_threshold_binds(model: Calibration, found: Thresholds) -> None:
+def test_a_strict_importance_threshold_binds(model: JointCalibration, found: Thresholds) -> None:
     strict = thresholds.measure(model, "audio", SurgerySettings(importance_threshold=1e-6))
     assert strict.above_importance > found.above_importance
     assert sum(row.candidates for row in strict.passing) < sum(row.candidates for row in found.passing)

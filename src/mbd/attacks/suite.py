@@ -28,7 +28,6 @@ from mbd.attacks.audit_input import AuditInput, StoredModel
 from mbd.attacks.context import AttackContext, make_context
 from mbd.attacks.gate import GateFinding, decide, judge_attacks, judge_epsilon, judge_utility
 from mbd.attacks.invariants import invariants
-from mbd.attacks.proxy import ProxyQuality, proxy_quality
 from mbd.attacks.target_model import Role, TargetModel
 from mbd.attacks.utility import utility
 from mbd.errors import DataError
@@ -52,7 +51,6 @@ class Audit:
     """The result of an audit."""
 
     record: LeakageRecord
-    proxy: ProxyQuality | None
     seconds: dict[str, float]
 
 
@@ -78,7 +76,7 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
     target_models = {role: _target_model(role, stored) for role, stored in audit.models.items()}
     contexts = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
     runs = len(target_models) + len(params.variants) * len(_ALTERED)
-    jobs = 3 + len(contexts) * (len(_attacks(params)) * runs + ("before" in target_models))
+    jobs = 2 + len(contexts) * (len(_attacks(params)) * runs + ("before" in target_models))
     with reproducible(1), threadpool_limits(1), progress_bar(total=jobs, shown=progress, unit="part") as bar:
         clock = _Clock(bar)
         with clock.part("invariants"):
@@ -86,8 +84,6 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
         findings = [finding for attack_context in contexts for finding in _attack(target_models, attack_context, clock)]
         with clock.part("utility"):
             utilities = utility(audit, target_models, params)
-        with clock.part("proxy quality"):
-            quality = proxy_quality(audit, params)
     claims = audit.after.deletion or audit.after.record
     attacks, measured_utility = judge_attacks(findings, params), judge_utility(utilities, params)
     bound = judge_epsilon(findings, claims.guarantee.epsilon, claims.guarantee.delta or _DELTA, params)
@@ -106,11 +102,10 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
         utility=measured_utility,
         invariants=tuple(held),
         lower_bound=bound,
-        proxy=quality.facts() if quality else None,
         decision="passed",
         reasons=(),
     )
-    return Audit(decide(record, claims.guarantee.kind), quality, clock.seconds)
+    return Audit(decide(record, claims.guarantee.kind), clock.seconds)
 
 
 def _target_model(role: Role, stored: StoredModel) -> TargetModel:

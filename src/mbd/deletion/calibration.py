@@ -1,88 +1,107 @@
-r"""The calibration rows as input of a joint network, batch by batch, and the losses measured on them.
+r"""The calibration rows as input of a network, batch by batch, and the losses that Algorithm 1 measures on them.
 
-    reconstruction of m   ‖G_m(X^{\m}, P^m) − X^m‖²      the paper's L_re^(m)(i), on the network's own scale
-    prediction            ℓ(ŷ, y), and r₁ … r_K with Σ_i Σ_k ∇r_k ∇r_kᵀ the Gauss–Newton matrix of Σ_i ℓ
+    about m*      joint: ‖G_m(X^{\m}, P^m) − X^m‖², the paper's L_re^(m)(i), on the network's own scale
+                  module: ‖X̂^m* − X^m*‖² where it reconstructs modalities, else ‖f(x) − f(x without m*)‖²
+    prediction    ℓ(ŷ, y), and r₁ … r_K with Σ_i Σ_k ∇r_k ∇r_kᵀ the Gauss–Newton matrix of Σ_i ℓ
 
-Squared error has r = √2 ŷ; cross-entropy has r_k = √p_k · log p_k with √p_k held fixed. Modalities that are hidden, or
-missing in a row, are generated from the rest, as in every prediction.
-
-Several processes (`torchrun`) share the batches. Batches do not depend on the process, and their sums are added in
-float64, so the result is that of one process.
+Squared error has r = √2 ŷ; cross-entropy has r_k = √p_k · log p_k with √p_k held fixed. What a joint network lacks in a
+row is generated from the rest, as in every prediction. Parametrised weights of a module are measured as the tensors
+that they stand for.
 """
 
-from collections.abc import Collection, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mbd.deletion.gradients import Batch, Losses, Sums, sum_over_samples
-from mbd.deletion.layers import LayerRow
-from mbd.deletion.per_sample import Form
+from mbd.deletion.gradients import Batch, Losses
 from mbd.features.contract import Split
 from mbd.features.rows import Rows
-from mbd.formats.features import Task
+from mbd.formats.features import Task, lengths_of
+from mbd.formats.model import ModelRecord
+from mbd.model import joint, module
+from mbd.model.contract import materialise, own_method
 from mbd.model.losses import reconstruction_loss, task_loss
 from mbd.model.networks import JointNetwork
-from mbd.names import dotless
-from mbd.training.distributed import ProcessGroup
+from mbd.tensors import Array
+from mbd.training.data import RawRows
 
-ROWS_AT_ONCE = 1024
-"""rows of a batch"""
-
-_ALONE = ProcessGroup()
+_MOST_ROWS, _FEWEST_ROWS = 512, 32
+_MOST_GRADIENTS = 1 << 31
+"""numbers of per-sample gradients by all parameters of a module: the larger it is, the fewer rows are taken"""
 _LABELS = "labels:"
 _AVAILABLE = "available:"
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(ABC):
     """The calibration split in the shape of one network."""
 
     split: Split
-    network: JointNetwork
+    network: nn.Module
     task: Task
-    group: ProcessGroup = _ALONE
+    rows_at_once: ClassVar[int] = 1024
+    """rows of a batch"""
+
+    @property
+    @abstractmethod
+    def modalities(self) -> Collection[str]:
+        """What the network takes."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """How many numbers the network gives for a row."""
+
+    @abstractmethod
+    def about(self, modality: str) -> Losses | None:
+        """Return what is measured of one modality; None: nothing."""
+
+    @abstractmethod
+    def prediction(self, hidden: Collection[str] = ()) -> Losses:
+        """Return the supervised loss and r₁ … r_K of each row with `hidden` modalities missing."""
+
+    @abstractmethod
+    def _batch(self, rows: Rows, hidden: Collection[str]) -> Batch:
+        """Return rows as the network takes them."""
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows are used."""
+        return len(self.split)
 
     def batches(self, *, having: str | None = None, hidden: Collection[str] = ()) -> Iterator[Batch]:
         """Yield the rows in order, with `hidden` modalities missing; a row that then has none is left out.
 
         With `having`, only rows that have that modality.
         """
-        return self._batches(self._starts, having, hidden)
-
-    def sums(
-        self, losses: Losses, forms: tuple[Form, ...], *, having: str | None = None, hidden: Collection[str] = ()
-    ) -> Sums:
-        """Return the sums over all batches; each process of the group processes its share."""
-        starts = self._starts[self.group.rank :: self.group.size]
-        batches = self._batches(starts, having, hidden)
-        own = sum_over_samples(self.network, losses, batches, forms, property_rows(self.network))
-        if self.group.size == 1:
-            return own
-        total = Sums()
-        for share in self.group.gather_objects(own.on_cpu()):
-            total += share
-        return total
-
-    @property
-    def _starts(self) -> range:
-        return range(0, len(self.split), ROWS_AT_ONCE)
-
-    def _batches(self, starts: range, having: str | None, hidden: Collection[str]) -> Iterator[Batch]:
-        for start in starts:
-            rows = self.split.take(slice(start, start + ROWS_AT_ONCE))
-            needed = [having] if having else [m for m in rows.available if m not in hidden]
-            usable = np.any([rows.available[m] for m in needed], axis=0)
+        for start in range(0, self.most_rows, self.rows_at_once):
+            rows = self.split.take(slice(start, min(start + self.rows_at_once, self.most_rows)))
+            left = [m for m in self.modalities if m in rows.available and m not in hidden]
+            usable = np.any([rows.available[m] for m in ([having] if having else left)], axis=0)
             if usable.any():
                 yield self._batch(rows if usable.all() else rows.take(usable), hidden)
 
-    def rows_with(self, modality: str) -> int:
-        """Return how many rows have a modality."""
-        return int(np.count_nonzero(self.split.available[modality]))
+
+class JointCalibration(Calibration):
+    """The calibration split in the shape of a joint network."""
+
+    network: JointNetwork
+
+    @classmethod
+    def of(cls, record: ModelRecord, tensors: Mapping[str, Array], split: Split) -> "JointCalibration":
+        """Build the network of a model."""
+        return cls(split, joint.from_tensors(record, tensors).network, record.task)
+
+    @property
+    def modalities(self) -> Mapping[str, int]:
+        """What the network takes, with dimensions."""
+        return self.network.modalities
 
     @property
     def outputs(self) -> int:
@@ -96,25 +115,30 @@ class Calibration:
     def prediction(self, hidden: Collection[str] = ()) -> Losses:
         """Return the supervised loss and r₁ … r_K of each row with `hidden` modalities missing."""
         there = self.split.available
-        lacking = [m for m in self.network.modalities if m in hidden or m not in there or not there[m].all()]
+        lacking = [m for m in self.modalities if m in hidden or m not in there or not there[m].all()]
         generated = lacking if self.network.shape.reconstruction else []
-        return lambda network, batch: _prediction(network, batch, generated, self.task)
+
+        def losses(network: nn.Module, batch: Batch) -> Tensor:
+            own, inputs, available = _joint_parts(network, batch)
+            complete = own.complete(inputs, available, {m: own.generate(m, inputs) for m in generated})
+            return supervised(own.answer(own.fuse(complete, available), inputs, available), batch[_LABELS], self.task)
+
+        return losses
 
     def _batch(self, rows: Rows, hidden: Collection[str]) -> Batch:
         network, n = self.network, len(rows)
         features, available = {}, {}
-        for m, dim in network.modalities.items():
+        for m, dim in self.modalities.items():
             given = m in rows.features and m not in hidden
             features[m] = rows.features[m] if given else np.zeros((n, dim), np.float32)
             available[m] = rows.available[m] if given else np.zeros(n, bool)
-        device, dtype = network.label_mean.device, network.label_mean.dtype
-        there = {m: torch.from_numpy(np.asarray(bits, bool)).to(device) for m, bits in available.items()}
-        raw = {m: torch.from_numpy(x).to(device, dtype) for m, x in features.items()}
-        inputs = network.standardise(raw, there)
+        dtype = network.label_mean.dtype
+        there = {m: torch.from_numpy(np.asarray(bits, bool)) for m, bits in available.items()}
+        inputs = network.standardise({m: torch.from_numpy(x).to(dtype) for m, x in features.items()}, there)
         if self.task == "classification":
-            labels = torch.from_numpy(rows.labels.astype(np.int64)).to(device)
+            labels = torch.from_numpy(rows.labels.astype(np.int64))
         else:
-            labels = (torch.from_numpy(rows.labels).to(device, dtype) - network.label_mean) / network.label_scale
+            labels = (torch.from_numpy(rows.labels).to(dtype) - network.label_mean) / network.label_scale
         return inputs | {_AVAILABLE + m: bits for m, bits in there.items()} | {_LABELS: labels}
 
 
@@ -122,17 +146,85 @@ def reconstruction(modality: str) -> Losses:
     """Return L_re of one modality, for rows that have it."""
 
     def losses(network: nn.Module, batch: Batch) -> Tensor:
-        network, inputs, _ = _parts(network, batch)
-        loss = reconstruction_loss(network.generate(modality, inputs), inputs[modality])
-        return loss[:, None] * network.modalities[modality]
+        own, inputs, _ = _joint_parts(network, batch)
+        loss = reconstruction_loss(own.generate(modality, inputs), inputs[modality])
+        return loss[:, None] * own.modalities[modality]
 
     return losses
 
 
-def _prediction(network: nn.Module, batch: Batch, generated: Collection[str], task: Task) -> Tensor:
-    network, inputs, available = _parts(network, batch)
-    complete = network.complete(inputs, available, {m: network.generate(m, inputs) for m in generated})
-    return supervised(network.answer(network.fuse(complete, available), inputs, available), batch[_LABELS], task)
+def _joint_parts(network: nn.Module, batch: Batch) -> tuple[JointNetwork, dict[str, Tensor], dict[str, Tensor]]:
+    own = cast(JointNetwork, network)  # these losses are only measured on the network of a JointCalibration
+    available = {m: batch[_AVAILABLE + m] for m in own.modalities}
+    return own, {m: batch[m] for m in own.modalities}, available
+
+
+@dataclass(frozen=True)
+class ModuleCalibration(Calibration):
+    """The calibration split in the shape of a module."""
+
+    record: ModelRecord
+    rows_at_once: ClassVar[int] = 128
+
+    @classmethod
+    def of(cls, record: ModelRecord, tensors: Mapping[str, Array], split: Split) -> "ModuleCalibration":
+        """Build the module of a model."""
+        # With gradients on, torch takes no short cuts that pass by single layers.
+        network = module.from_tensors(record, tensors).module.requires_grad_()
+        return cls(split, materialise(network), record.task, record)
+
+    @property
+    def modalities(self) -> Collection[str]:
+        """What the module takes."""
+        return self.record.inputs
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the module gives for a row."""
+        return max(len(self.record.classes), 1)
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows are used: a gradient of each row by all parameters takes long where there are many."""
+        size = sum(parameter.numel() for parameter in self.network.parameters())
+        return min(len(self.split), _MOST_ROWS, max(_FEWEST_ROWS, _MOST_GRADIENTS // max(size, 1)))
+
+    def about(self, modality: str) -> Losses:
+        """Return the loss by which saliency of one modality is measured."""
+
+        def losses(network: nn.Module, batch: Batch) -> Tensor:
+            features, available = self._parts(batch)
+            hidden = {**available, modality: torch.zeros_like(available[modality])}
+            reconstruct = own_method(network, "reconstruct")
+            made: Mapping[str, Tensor] = reconstruct(features, hidden) if reconstruct else {}
+            difference: Tensor = (
+                made[modality] - features[modality]
+                if modality in made
+                else network(features, available) - network(features, hidden)
+            )
+            return difference.flatten(1).square().sum(1, keepdim=True)
+
+        return losses
+
+    def prediction(self, hidden: Collection[str] = ()) -> Losses:
+        """Return the supervised loss and r₁ … r_K of each row with `hidden` modalities missing."""
+
+        def losses(network: nn.Module, batch: Batch) -> Tensor:
+            features, available = self._parts(batch)
+            there = {m: torch.zeros_like(bits) if m in hidden else bits for m, bits in available.items()}
+            return supervised(network(features, there), batch[_LABELS], self.task)
+
+        return losses
+
+    def _batch(self, rows: Rows, hidden: Collection[str]) -> Batch:
+        raw = RawRows.of(rows, self.task, torch.device("cpu"))
+        known = {*self.modalities, *map(lengths_of, self.modalities)}
+        features = {name: x for name, x in raw.features.items() if name in known}
+        return features | {_AVAILABLE + m: raw.available[m] for m in self.modalities} | {_LABELS: raw.labels}
+
+    def _parts(self, batch: Batch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        features = {name: x for name, x in batch.items() if ":" not in name}
+        return features, {m: batch[_AVAILABLE + m] for m in self.modalities}
 
 
 def supervised(output: Tensor, labels: Tensor, task: Task) -> Tensor:
@@ -142,20 +234,3 @@ def supervised(output: Tensor, labels: Tensor, task: Task) -> Tensor:
         return torch.cat([loss[:, None], sqrt(2) * output], dim=1)
     logarithms = output.log_softmax(dim=1)
     return torch.cat([loss[:, None], logarithms.detach().exp().sqrt() * logarithms], dim=1)
-
-
-def _parts(network: nn.Module, batch: Batch) -> tuple[JointNetwork, dict[str, Tensor], dict[str, Tensor]]:
-    own = cast(JointNetwork, network)  # these losses are only measured on the network of a Calibration
-    available = {m: batch[_AVAILABLE + m] for m in own.modalities}
-    return own, {m: batch[m] for m in own.modalities}, available
-
-
-def property_rows(network: JointNetwork) -> dict[str, LayerRow]:
-    """Return where the property embeddings P^m enter: they are the last inputs of their generators."""
-    if not (network.shape.property_pathway and network.shape.reconstruction):
-        return {}
-    columns = slice(-network.shape.property_dim, None)
-    return {
-        f"modality.{m}.property": LayerRow(f"modality.{m}.generator.hidden.weight", columns)
-        for m in map(dotless, network.modalities)
-    }

@@ -16,6 +16,7 @@ smaller trunk) keeps at most ρ nats. Hence W₄ gets the size of fresh weights,
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,10 @@ def delete(
         commitment = secret.commitment
     with phases.phase("fine-tuning"):
         retained = _without(before.data, record.revoked)
-        start = tensors | _start(record, noised, sigma, params.training.seed)
         backbone, asked = BACKBONES.get(record.backbone), settings.certified.finetune_epochs
         if backbone.finetune is None:
             raise PluginError(f"the backbone {record.backbone} cannot be fine-tuned", key="deletion.method")
+        start = tensors | backbone.fresh_start(record, noised, sigma, params.training.seed)
         epochs = backbone.finetune_epochs if asked is None else asked
         tensors, history = backbone.finetune(record, start, retained, params, epochs=epochs)
     guarantee = _guarantee(record, sensitivity, settings)
@@ -131,22 +132,15 @@ def add_noise(vector: dict[str, Array], sigma: float, key: NoiseKey) -> dict[str
     return {name: array + sigma * key.gaussian(name, array.shape) for name, array in vector.items()}
 
 
-def fresh_size(noised: dict[str, Array], sigma: float) -> dict[str, Array]:
+def fresh_start(record: ModelRecord, noised: Mapping[str, Array], sigma: float, seed: int) -> dict[str, Array]:
     """Scale noised tensors to the size of fresh weights: matrices spread by 1/√(3 inputs), vectors zero (float32)."""
+    del record, seed
     return {
         name: (array * (0.0 if array.ndim < 2 else 1 / (sigma * math.sqrt(3 * max(array.shape[-1], 1))))).astype(
             np.float32
         )
         for name, array in noised.items()
     }
-
-
-def _start(record: ModelRecord, noised: dict[str, Array], sigma: float, seed: int) -> dict[str, Array]:
-    if not BACKBONES.is_path(record.backbone):
-        return fresh_size(noised, sigma)
-    from mbd.deletion.module import fresh_start  # noqa: PLC0415 -- imports torch
-
-    return fresh_start(record, noised, sigma, seed)
 
 
 def _without(data: FeatureSet, modalities: tuple[str, ...]) -> FeatureSet:

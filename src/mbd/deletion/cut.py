@@ -1,47 +1,115 @@
-"""The structural cut: removes the tensors of a modality, and every input column that reads it.
+"""The structural cut: a model without all that exists for a modality alone.
 
-Which tensors and columns these are is read from the provenance in the model's record (`belongs_to` and `columns`), not
-from names, so the cut is correct for any backbone whose record is; in a module of one's own they are found by probing
-(:mod:`mbd.deletion.module`). The result has the shapes of a model trained without
-the modality, and does not take it as input. What the remaining values have seen (`sees`) does not change: a cut removes
-inputs and outputs, not what training left in shared weights.
+How it is made is the backbone's: by the record (below), or by probing (:mod:`mbd.deletion.module`). By the record: the
+tensors of the modality go, and every input column that reads it. Which these are is read from the provenance in the
+model's record (`belongs_to` and `columns`), not from names, so the cut is correct for any backbone whose record is. The
+result has the shapes of a model trained without the modality, and does not take it as input. What the remaining values
+have seen (`sees`) does not change: a cut removes inputs and outputs, not what training left in shared weights.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from mbd.errors import DataError, UsageError
+from mbd.features.contract import Split
 from mbd.formats.model import ColumnRange, ModelRecord, TensorRecord
 from mbd.model.compatible import refuse_foreign
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A model without some modalities."""
+
+    record: ModelRecord
+    """its digest stays empty until the model is saved"""
+    tensors: dict[str, Array]
+    removed: tuple[str, ...]
+    """tensors that are gone, or zero as a whole"""
+    narrower: Mapping[str, int]
+    """for each tensor that is left in part, how many of its columns are gone; of a module, of its numbers"""
+    follow: Callable[[Mapping[str, Array]], dict[str, Array]]
+    """returns what is left of values by entry of the weights before"""
+    zeroed: Mapping[str, Array] = field(default_factory=dict)
+    """for each tensor, the flat positions that were set to zero"""
+    warnings: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """further ones, for the record of the deletion"""
+
+    def described(self, before: ModelRecord) -> dict[str, Any]:
+        """Return what the cut removed, for the record of the deletion."""
+        sizes = [sum(int(np.prod(entry.shape)) for entry in r.tensors.values()) for r in (before, self.record)]
+        return {
+            "tensors_removed": list(self.removed),
+            "columns_removed": dict(self.narrower),
+            "numbers_before": sizes[0],
+            "numbers_after": sizes[1] - sum(len(positions) for positions in self.zeroed.values()),
+            **self.facts,
+        }
+
+
+def cut_model(
+    record: ModelRecord, tensors: Mapping[str, Array], modalities: Sequence[str], rows: Split | None = None
+) -> Cut:
+    """Return the model without `modalities`, as its backbone cuts it.
+
+    Args:
+        record: Of the model.
+        tensors: Its weights.
+        modalities: What goes.
+        rows: Where the result is to be used as it is: rows from which statistics that have seen the modalities are
+            computed again, and on which the predictions of the model before and after are compared.
+
+    """
+    if set(record.tensors) != set(tensors):
+        raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
+    gone, by_backbone = requested(record, modalities), BACKBONES.get(record.backbone).cut
+    if by_backbone is None:
+        raise UsageError(
+            f"nothing can be cut out of a {record.backbone} model", key="model.backbone", hint=_OTHER_METHODS
+        )
+    return by_backbone(record, tensors, gone, rows)
+
+
 def cut(
     record: ModelRecord, tensors: Mapping[str, Array], modalities: Sequence[str]
 ) -> tuple[ModelRecord, dict[str, Array]]:
-    """Return the model without `modalities`; the digest in its record stays empty until it is saved."""
-    if set(record.tensors) != set(tensors):
-        raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
-    gone = requested(record, modalities)
-    if BACKBONES.is_path(record.backbone):
-        from mbd.deletion.module import cut_module  # noqa: PLC0415 -- imports torch
+    """Return the record and the weights of the model without `modalities`."""
+    found = cut_model(record, tensors, modalities)
+    return found.record, found.tensors
 
-        found = cut_module(record, tensors, gone)
-        return found.record, found.tensors
-    _refuse_unread(record, gone)
-    shared = {name: entry for name, entry in record.tensors.items() if entry.belongs_to not in gone}
+
+def cut_by_record(
+    record: ModelRecord, tensors: Mapping[str, Array], gone: Sequence[str], rows: Split | None = None
+) -> Cut:
+    """Cut a model by what its record says of each tensor; no number changes, so `rows` are not needed."""
+    del rows
+    refuse_unread(record, gone)
+    left = {n: _cut_entry(n, entry, gone) for n, entry in record.tensors.items() if entry.belongs_to not in gone}
     smaller = record.model_copy(
         update={
             "modalities": {m: dim for m, dim in record.modalities.items() if m not in gone},
             "revoked": (*record.revoked, *gone),
-            "tensors": {name: _cut_entry(name, entry, gone) for name, entry in shared.items()},
+            "tensors": left,
             "sha256": "",
         }
     )
-    return smaller, cut_arrays(record, tensors, gone)
+    return Cut(
+        record=smaller,
+        tensors=cut_arrays(record, tensors, gone),
+        removed=tuple(sorted(set(record.tensors) - set(left))),
+        narrower={
+            name: record.tensors[name].shape[-1] - entry.shape[-1]
+            for name, entry in left.items()
+            if entry.shape != record.tensors[name].shape
+        },
+        follow=lambda values: cut_arrays(record, values, gone),
+    )
 
 
 def requested(record: ModelRecord, modalities: Sequence[str]) -> tuple[str, ...]:
@@ -80,7 +148,7 @@ def kept_columns(entry: TensorRecord, modalities: Sequence[str]) -> Array:
     return kept
 
 
-def _refuse_unread(record: ModelRecord, gone: tuple[str, ...]) -> None:
+def refuse_unread(record: ModelRecord, gone: Sequence[str]) -> None:
     """Refuse a model whose record does not say which columns read a modality: they would be left in."""
     read = {span.reads for entry in record.tensors.values() for span in entry.columns}
     for modality in gone:
@@ -92,7 +160,7 @@ def _refuse_unread(record: ModelRecord, gone: tuple[str, ...]) -> None:
             )
 
 
-def _cut_entry(name: str, entry: TensorRecord, gone: tuple[str, ...]) -> TensorRecord:
+def _cut_entry(name: str, entry: TensorRecord, gone: Sequence[str]) -> TensorRecord:
     if not any(span.reads in gone for span in entry.columns):
         return entry
     _refuse_impossible(name, entry)

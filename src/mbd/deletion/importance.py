@@ -1,82 +1,115 @@
-"""Importance: what removing one parameter would cost the prediction, by two proxies.
+"""Importance: what removing one parameter would cost the prediction, by one of two proxies.
 
     swiftprune     ½ w² / (1 − χ_q),  χ_q = min(x_q² / S, χ_max)          the paper's
     gauss_newton   −w g + ½ w² h                                          what ΔL_q = L(W − w_q e_q) − L(W) really is,
                                                                           to second order
 
 x_q is what w_q is multiplied with, S = Σ x² over the inputs of its row (a bias is multiplied with 1), both summed over
-the calibration rows; a parameter that no prediction uses has χ = 0. g and h are the gradient and the Gauss–Newton
-diagonal of the mean supervised loss. The rows come without the deleted modality, as the model will be used.
+the calibration rows; a parameter of no Linear layer, or that no prediction uses, has χ = 0. g and h are the gradient
+and the Gauss–Newton diagonal of the mean supervised loss. The rows come without the deleted modality, as the model will
+be used.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from mbd.deletion.gradients import Sums
-from mbd.deletion.module_calibration import Measured
-from mbd.deletion.per_sample import Form
+from mbd.deletion.calibration import Calibration
+from mbd.deletion.gradients import Form, sum_over_samples
 from mbd.errors import DataError
+from mbd.model.contract import evaluating
+from mbd.params.deletion import SurgerySettings
 from mbd.tensors import Array
 
 
-@dataclass(frozen=True)
-class Importance:
-    """Both proxies and χ of every parameter, and what the supervised loss is bounded by."""
-
-    swiftprune: Mapping[str, Array]
-    gauss_newton: Mapping[str, Array]
-    chi: Mapping[str, Array]
-    largest_gradient: float
-    """max_i ‖∇ℓ_i‖, the paper's estimate of the Lipschitz constant L"""
-    largest_input: float
-    """max_i ‖x_i‖ over the inputs of all layers, the paper's estimate of B_act"""
-    rows: int
-    """rows on which all this was measured"""
-    by_vmap: tuple[str, ...]
+def importance(
+    calibration: Calibration,
+    hidden: Collection[str],
+    settings: SurgerySettings,
+    names: Collection[str] | None = None,
+) -> dict[str, Array]:
+    """Return the importance of parameters (None: all) to predictions without the `hidden` modalities."""
+    if settings.importance == "swiftprune":
+        return swiftprune(calibration, hidden, settings.chi_max, names)
+    return gauss_newton(calibration, hidden, names)
 
 
-def importance(calibration: Measured, hidden: Collection[str], chi_max: float) -> Importance:
-    """Return the importance of every parameter to predictions without the `hidden` modalities."""
-    network = calibration.network
-    squares: list[Form] = ["square" for _ in range(calibration.outputs)]
-    sums = calibration.sums(calibration.prediction(hidden), ("plain", *squares), hidden=hidden)
-    if not sums.rows:
+def swiftprune(
+    calibration: Calibration, hidden: Collection[str], chi_max: float, names: Collection[str] | None = None
+) -> dict[str, Array]:
+    """Return the paper's proxy."""
+    ratios = activation_ratios(calibration, hidden)
+    return {
+        name: np.square(w, dtype=np.float64) / 2 / (1 - np.minimum(ratios.get(name, np.zeros(())), chi_max))
+        for name, w in _weights(calibration.network, names).items()
+    }
+
+
+def gauss_newton(
+    calibration: Calibration, hidden: Collection[str], names: Collection[str] | None = None
+) -> dict[str, Array]:
+    """Return the second-order proxy."""
+    squares: list[Form] = ["square"] * calibration.outputs
+    forms: tuple[Form, ...] = ("plain", *squares)
+    batches, weights = calibration.batches(hidden=hidden), _weights(calibration.network, names)
+    sums = sum_over_samples(calibration.network, calibration.prediction(hidden), batches, forms, tuple(weights))
+    _refuse_no_rows(calibration, sums.rows)
+    found = {}
+    for name, w in weights.items():
+        g, h = (sums.totals[form].get(name, torch.zeros(w.shape)).cpu().numpy() / sums.rows for form in forms[:2])
+        found[name] = np.square(w, dtype=np.float64) / 2 * h - w * g
+    return found
+
+
+def activation_ratios(calibration: Calibration, hidden: Collection[str]) -> dict[str, Array]:
+    """Return χ before it is clipped, by parameter of a Linear layer that predictions use."""
+    network, losses, rows = calibration.network, calibration.prediction(hidden), 0
+    names: dict[Tensor, str] = {parameter: name for name, parameter in network.named_parameters()}
+    squares: dict[nn.Linear, tuple[Tensor, int]] = {}
+    with evaluating(network), torch.no_grad(), _summed_inputs(network, squares):
+        for batch in calibration.batches(hidden=hidden):
+            rows += len(losses(network, batch))
+    _refuse_no_rows(calibration, rows)
+    ratios = {}
+    for layer, (own, uses) in squares.items():
+        entries, biased = own.cpu().numpy(), layer.bias is not None
+        row = max(float(entries.sum()) + uses * biased, float(np.finfo(float).tiny))
+        ratios[names[layer.weight]] = entries / row
+        if biased:
+            ratios[names[layer.bias]] = np.array(uses / row)
+    return ratios
+
+
+@contextmanager
+def _summed_inputs(network: nn.Module, squares: dict[nn.Linear, tuple[Tensor, int]]) -> Iterator[None]:
+    """Within: Σ x² over all that a Linear layer is given, and how often that was, are added up."""
+
+    def add(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        inputs = given[0].flatten(0, -2)
+        own, uses = inputs.square().sum(0, dtype=torch.float64), len(inputs)
+        if isinstance(layer, nn.Linear):
+            before, used = squares.get(layer, (torch.zeros_like(own), 0))
+            squares[layer] = before + own, used + uses
+
+    hooks = [part.register_forward_pre_hook(add) for part in network.modules() if isinstance(part, nn.Linear)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _weights(network: nn.Module, names: Collection[str] | None) -> Mapping[str, Array]:
+    return {n: p.detach().cpu().numpy() for n, p in network.named_parameters() if names is None or n in names}
+
+
+def _refuse_no_rows(calibration: Calibration, rows: int) -> None:
+    if not rows:
         raise DataError(
             "no calibration row has any of the retained modalities, so importance cannot be measured",
             file=calibration.split.folder,
             hint="use a FeatureSet whose calibration rows have more than the deleted modalities",
         )
-    swiftprune, gauss_newton, ratios = {}, {}, {}
-    for name, parameter in network.named_parameters():
-        w: Array = parameter.detach().cpu().numpy()
-        ratios[name] = np.minimum(_chi(sums, name), chi_max)
-        g, h = (_mean(sums, form, name) for form in ("plain", "square"))
-        if g is None or h is None:
-            swiftprune[name], gauss_newton[name] = w * w / 2 / (1 - ratios[name]), np.zeros(w.shape)
-        else:
-            halves = np.square(w, dtype=np.float64) / 2
-            swiftprune[name], gauss_newton[name] = halves / (1 - ratios[name]), halves * h - w * g
-    return Importance(
-        swiftprune,
-        gauss_newton,
-        ratios,
-        largest_gradient=sums.largest_gradient,
-        largest_input=sums.largest_input,
-        rows=sums.rows,
-        by_vmap=tuple(sorted(sums.by_vmap)),
-    )
-
-
-def _chi(sums: Sums, name: str) -> Array:
-    if name not in sums.energies:
-        return np.zeros(())
-    own, row = (tensor.cpu().numpy() for tensor in (sums.energies[name].own, sums.energies[name].row))
-    shares: Array = own / np.maximum(row, np.finfo(float).tiny)
-    return shares
-
-
-def _mean(sums: Sums, form: Form, name: str) -> Array | None:
-    total = sums.totals.get(form, {}).get(name)
-    return None if total is None else total.cpu().numpy() / sums.rows

@@ -1,14 +1,17 @@
 """The built-in deletion methods, each described by one object; packages add others (`mbd.deletion_methods`).
 
-| method | guarantee | backbones | forgets single subjects |
+Which methods fit which backbone follows from what a method needs, and is said here alone (`Method.fits`):
+
+| method | guarantee | needs of a backbone | forgets single subjects |
 | --- | --- | --- | --- |
-| surgery | empirical | joint, modules | no |
-| certified | certified (ε, δ) | joint, modules | no |
-| exact | exact (ε = 0) | all | lattice only |
+| surgery | empirical | that it can be cut, and measured on calibration rows | no |
+| certified | certified (ε, δ) | that it can be cut, and fine-tuned | no |
+| exact | exact (ε = 0) | nothing | yes |
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -17,6 +20,9 @@ from mbd.formats.deletion import DeletionTarget
 from mbd.params import Params
 from mbd.params.deletion import DeletionSettings
 from mbd.registry import BACKBONES, METHODS, lazy
+
+if TYPE_CHECKING:
+    from mbd.model.predictor import Backbone
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,8 @@ class Method:
     """returns the model that has forgotten the target; the step `delete` reads and writes the files"""
     kind: Kind
     """kind of guarantee"""
-    backbones: tuple[str, ...] = ()
-    """backbones that it works on, besides those that name it themselves"""
+    fits: "Callable[[Backbone], bool]" = lambda _: True
+    """whether it works on a backbone"""
     parameters: tuple[str, ...] = ()
     """keys of the section `deletion` that it uses, as the certificate lists them: `epsilon`, `certified.radius` …"""
     reads: tuple[str, ...] = ()
@@ -37,28 +43,27 @@ class Method:
     """splits that it reads to forget single subjects; None: it forgets whole modalities only"""
     cost: Callable[[DeletionSettings], float] | None = None
     """returns ρ, which each deletion is charged to its lineage; None: it costs nothing"""
-    distributed: bool = False
-    """whether every process of a torchrun takes part"""
     settings: type[BaseModel] | None = None
     """of `deletion.options`; built-in methods have sections of their own"""
 
 
 def methods_for(backbone: str) -> tuple[str, ...]:
     """Return the names of the methods that work on a backbone."""
-    further = BACKBONES.get(backbone).methods
-    return tuple(name for name in METHODS.names() if backbone in METHODS.get(name).backbones or name in further)
+    found = BACKBONES.get(backbone)
+    return tuple(name for name in METHODS.names() if METHODS.get(name).fits(found))
 
 
 SURGERY = Method(
     lazy("mbd.deletion.surgery:delete", "deletion", "train"),
     kind="empirical",
+    fits=lambda backbone: backbone.cut is not None and backbone.calibration is not None,
     parameters=("surgery",),
     reads=("calibration",),
-    distributed=True,
 )
 CERTIFIED = Method(
     lazy("mbd.deletion.certified:delete", "deletion", "train"),
     kind="certified",
+    fits=lambda backbone: backbone.cut is not None and backbone.finetune is not None,
     parameters=("epsilon", "delta", "budget_limit", "certified.radius", "certified.finetune_epochs"),
     reads=("train", "valid"),
     cost=lazy("mbd.deletion.certified:cost", "deletion", "train"),

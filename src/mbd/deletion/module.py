@@ -7,12 +7,12 @@ with those of the model before.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from torch.nn.modules.batchnorm import _NormBase
 
+from mbd.deletion.cut import Cut
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import Split
 from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
@@ -39,53 +39,15 @@ _ROWS = 1024
 _CLOSE = 1e-3  # relative difference of predictions that rounding may explain
 
 
-@dataclass(frozen=True)
-class ModuleCut:
-    """A module without some modalities."""
-
-    record: ModelRecord
-    tensors: dict[str, Array]
-    zeroed: dict[str, Array]
-    """for each tensor, the flat positions that were set to zero"""
-    filled: tuple[str, ...]
-    """statistics that training filled from all modalities"""
-    removed: tuple[str, ...] = ()
-    """tensors that are gone, or zero as a whole"""
-    warnings: tuple[str, ...] = ()
-    same_function: bool = True
-    """whether the cut alone leaves predictions without the modalities as they were"""
-    narrower: dict[str, int] = field(default_factory=dict)
-    """for each tensor that is left in part, how many of its numbers are gone or zero"""
-    found: tuple[Provenance, ...] = ()
-    """what probing found for each modality, in the order of the cuts"""
-
-    def follow(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Return what is left of values by entry of the weights before, for tensors that are stored as they are."""
-        left = dict(values)
-        for provenance in self.found:
-            left = provenance.cut(left)
-        return {name: array for name, array in left.items() if name in self.tensors}
-
-    def facts(self, before: ModelRecord) -> dict[str, Any]:
-        """Return what the cut removed, for the record of the deletion."""
-        sizes = [sum(int(np.prod(entry.shape)) for entry in r.tensors.values()) for r in (before, self.record)]
-        return {
-            "tensors_removed": list(self.removed),
-            "columns_removed": self.narrower,
-            "numbers_before": sizes[0],
-            "numbers_after": sizes[1] - sum(len(positions) for positions in self.zeroed.values()),
-            "found_by": "probing",
-            "same_predictions_without_it": self.same_function,
-            "recomputed_statistics": list(self.filled),
-            "warnings": list(self.warnings),
-        }
-
-
-def cut_module(record: ModelRecord, tensors: Mapping[str, Array], gone: Sequence[str]) -> ModuleCut:
-    """Return the model without the modalities `gone`.
+def cut_module(
+    record: ModelRecord, tensors: Mapping[str, Array], gone: Sequence[str], rows: Split | None = None
+) -> Cut:
+    """Return the model without the modalities `gone`; for `rows`, see :func:`mbd.deletion.cut.cut_model`.
 
     Raises:
-        UsageError: The module cannot be probed, or does not agree with the factory's smaller model.
+        UsageError: The module cannot be probed, or does not agree with the factory's smaller model; or another layer
+            than BatchNorm has filled a buffer in training.
+        DataError: The cut changes predictions for `rows` without the modalities.
 
     """
     architecture, plain = architecture_of(record), to_plain(architecture_of(record), tensors)
@@ -110,34 +72,48 @@ def cut_module(record: ModelRecord, tensors: Mapping[str, Array], gone: Sequence
         }
     )
     removed = [name for name in original if name not in plain or (not plain[name].any() and original[name].any())]
-    return ModuleCut(
+    statistics = sorted(name for name in filled if name in left and left[name].any())
+    if rows is not None and same:
+        _refuse_other_predictions((record, tensors), (smaller, left), rows)
+    return Cut(
         record=smaller,
-        tensors=left,
-        zeroed=zeroed,
-        filled=tuple(sorted(name for name in filled if name in left and left[name].any())),
+        tensors=_refilled(smaller, left, statistics, zeroed, rows) if rows is not None and statistics else left,
         removed=tuple(sorted(removed)),
-        warnings=tuple(warnings),
-        same_function=same,
         narrower={
             name: int(np.count_nonzero(original[name]) - np.count_nonzero(array))
             for name, array in plain.items()
             if array.any() and np.count_nonzero(array) < np.count_nonzero(original[name])
         },
-        found=tuple(probes),
+        follow=lambda values: _follow(values, probes, left),
+        zeroed=zeroed,
+        warnings=tuple(warnings),
+        facts={
+            "found_by": "probing",
+            "same_predictions_without_it": same,
+            "recomputed_statistics": statistics,
+            "warnings": warnings,
+        },
     )
 
 
-def refilled(cut: ModuleCut, split: Split) -> dict[str, Array]:
-    """Return the weights with statistics of BatchNorm computed from the rows of a split, as the cut model sees them.
+def _follow(values: Mapping[str, Array], probes: Sequence[Provenance], stored: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what is left of values by entry of the weights before, for tensors that are stored as they are."""
+    left = dict(values)
+    for provenance in probes:
+        left = provenance.cut(left)
+    return {name: array for name, array in left.items() if name in stored}
 
-    Raises:
-        UsageError: Another layer than BatchNorm has filled a buffer in training.
 
-    """
-    if not cut.filled:
-        return cut.tensors
-    backbone = from_tensors(cut.record, cut.tensors)
-    owners = {name.rpartition(".")[0]: backbone.module.get_submodule(name.rpartition(".")[0]) for name in cut.filled}
+def _refilled(
+    record: ModelRecord,
+    tensors: Mapping[str, Array],
+    statistics: Sequence[str],
+    zeroed: Mapping[str, Array],
+    rows: Split,
+) -> dict[str, Array]:
+    """Return the weights with statistics of BatchNorm computed from rows, as the cut model sees them."""
+    backbone = from_tensors(record, tensors)
+    owners = {name.rpartition(".")[0]: backbone.module.get_submodule(name.rpartition(".")[0]) for name in statistics}
     for name, part in owners.items():
         if not isinstance(part, _NormBase):
             raise UsageError(
@@ -149,28 +125,24 @@ def refilled(cut: ModuleCut, split: Split) -> dict[str, Array]:
         part.reset_running_stats()
         part.momentum = None  # the mean over all batches
         part.train()
-    _run(backbone, split, tuple(cut.record.inputs))
-    return to_tensor_dict(backbone.module)
+    _run(backbone, rows, tuple(record.inputs))
+    filled = to_tensor_dict(backbone.module)
+    for name in set(zeroed) & set(statistics):
+        filled[name].reshape(-1)[zeroed[name]] = 0
+    return filled
 
 
-def refuse_other_predictions(record: ModelRecord, tensors: Mapping[str, Array], cut: ModuleCut, split: Split) -> None:
-    """Refuse a cut that changes predictions without the modalities: it has taken something for dead that is in use.
+Stored = tuple[ModelRecord, Mapping[str, Array]]
 
-    Raises:
-        DataError: It does.
 
-    """
-    if not cut.same_function:
-        return
-    retained = tuple(cut.record.inputs)
-    before, after = (
-        _run(from_tensors(*model), split, retained) for model in ((record, tensors), (cut.record, cut.tensors))
-    )
+def _refuse_other_predictions(full: Stored, smaller: Stored, rows: Split) -> None:
+    """Refuse a cut that changes predictions without the modalities: it has taken something for dead that is in use."""
+    before, after = (_run(from_tensors(*model), rows, tuple(smaller[0].inputs)) for model in (full, smaller))
     change = float(np.abs(before - after).max())
     if not change <= _CLOSE * max(float(np.abs(before).max()), 1.0):
         raise DataError(
             "the cut changes predictions without the modality, so probing has taken something for dead that is in use",
-            key=record.backbone,
+            key=full[0].backbone,
             value=f"largest change {change:.3g}",
             hint="does the module choose what it computes (experts, thresholds)? delete by deletion.method=exact",
         )
@@ -204,6 +176,11 @@ def _entry(record: ModelRecord, name: str, tensor: Array, gone: Sequence[str]) -
     old = record.tensors[name]
     empty = not tensor.any() and old.belongs_to in gone
     return describe(tensor, () if empty else old.sees, belongs_to=None if old.belongs_to in gone else old.belongs_to)
+
+
+def counterparts(record: ModelRecord, arrays: Mapping[str, Array], gone: Sequence[str]) -> dict[str, Array]:
+    """Return what is left of the weights of a module without `gone`; they may be gone already."""
+    return cut_module(record, arrays, gone).tensors if set(gone) & set(record.modalities) else dict(arrays)
 
 
 def fresh_start(record: ModelRecord, noised: Mapping[str, Array], sigma: float, seed: int) -> dict[str, Array]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from mbd.deletion.cut import cut, cut_arrays
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.errors import DataError
 from mbd.formats.model import ModelRecord
@@ -52,10 +51,7 @@ def _counterparts(
     record: ModelRecord, arrays: Mapping[str, Array], weights: Mapping[str, Array], gone: Sequence[str]
 ) -> dict[str, Array]:
     """Return what is left of `arrays` where the reference has something to compare it with."""
-    if BACKBONES.is_path(record.backbone):
-        left = cut(record, arrays, gone)[1] if set(gone) & set(record.inputs) else dict(arrays)
-    else:
-        left = cut_arrays(record, {name: arrays[name] for name in weights if name in arrays}, gone)
+    left = BACKBONES.get(record.backbone).counterparts(record, arrays, gone)
     for name, array in weights.items():
         if name not in left or left[name].shape != array.shape:
             raise DataError(
@@ -64,7 +60,7 @@ def _counterparts(
                 value=f"{array.shape}, here {left[name].shape if name in left else 'missing'}",
                 hint="train it with the same parameters and --without the deleted modalities",
             )
-    return left
+    return {name: left[name] for name in weights}
 
 
 def refuse_unsuitable_reference(reference: ModelRecord, record: ModelRecord) -> None:

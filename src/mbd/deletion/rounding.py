@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mbd.features.contract import FeatureSet
+from mbd.features.contract import Split
 from mbd.features.rows import Rows
 from mbd.formats.deletion import MOST_BITS, Rounding
 from mbd.formats.model import ModelRecord
@@ -33,14 +33,10 @@ _TINY = 1e-12
 
 
 def round_released(
-    record: ModelRecord, tensors: Mapping[str, Array], data: FeatureSet, settings: SurgerySettings
-) -> tuple[Mapping[str, Array], Rounding | None]:
-    """Return the tensors that are to be released, rounded, and how; without the cut (studies only), as they are."""
-    if not settings.cut:
-        return tensors, None
-    rows, bits = data.split("calibration").take(slice(_MOST_ROWS)), settings.mantissa_bits
-    usable = rows.take(np.any([rows.available[m] for m in record.inputs], axis=0))
-    loss_of = MeanLoss(record, usable)
+    tensors: Mapping[str, Array], loss_of: "MeanLoss", settings: SurgerySettings
+) -> tuple[Mapping[str, Array], Rounding]:
+    """Return the tensors that are to be released, rounded, and how."""
+    bits = settings.mantissa_bits
     loss = loss_of(tensors)
     chosen = bits or MOST_BITS
     while bits is None and chosen > _FEWEST_BITS:
@@ -51,7 +47,7 @@ def round_released(
     stated = Rounding(
         mantissa_bits=chosen,
         chosen_by="the loss on the calibration rows" if bits is None else "deletion.surgery.mantissa_bits",
-        rows=len(usable),
+        rows=len(loss_of.rows),
         loss=loss,
         loss_rounded=loss_of(released),
     )
@@ -66,12 +62,18 @@ class MeanLoss:
     """The mean squared error, or of classes the mean −log p of the label, on rows, given what the model still takes."""
 
     def __init__(self, record: ModelRecord, rows: Rows) -> None:
-        self._record, self._rows = record, rows
+        self._record, self.rows = record, rows
         self._model: Model | None = None
+
+    @classmethod
+    def of(cls, record: ModelRecord, split: Split) -> "MeanLoss":
+        """Return the loss on the first rows of a split that have something that the model takes."""
+        rows = split.take(slice(_MOST_ROWS))
+        return cls(record, rows.take(np.any([rows.available[m] for m in record.inputs], axis=0)))
 
     def __call__(self, tensors: Mapping[str, Array]) -> float:
         """Return the loss with these weights."""
-        record, rows = self._record, self._rows
+        record, rows = self._record, self.rows
         if self._model and isinstance(self._model.backbone, TakesWeights):
             self._model.backbone.put(tensors)
         else:

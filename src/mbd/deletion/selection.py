@@ -30,8 +30,8 @@ class Selection:
     """|W|"""
     salient: int
     """parameters with s > 0"""
-    candidates: Mapping[str, Array]
-    """flat positions of all candidates by tensor"""
+    candidates: int
+    """how many parameters pass both thresholds"""
     limit: int
     """k"""
     saliency_threshold: float | None
@@ -44,21 +44,17 @@ class Selection:
         """Number of selected parameters."""
         return sum(len(positions) for positions in self.indices.values())
 
-    @property
-    def candidate_count(self) -> int:
-        """Number of candidates."""
-        return sum(len(positions) for positions in self.candidates.values())
-
 
 def select(saliency: Mapping[str, Array], importance: Mapping[str, Array], params: SurgerySettings) -> Selection:
-    """Select the parameters to edit.
+    """Select the parameters to edit; of a tensor in which nothing is salient, the importance is not needed.
 
     Raises:
         UsageError: The budget is less than one parameter, or no parameter is a candidate.
 
     """
     names = sorted(saliency)
-    s, importances = (_flat(values, names) for values in (saliency, importance))
+    known = {name: importance.get(name, np.zeros(values.shape)) for name, values in saliency.items()}
+    s, importances = (_flat(values, names) for values in (saliency, known))
     limit, salient = floor(params.budget * s.size), s > 0
     if not limit:
         raise UsageError(
@@ -79,7 +75,7 @@ def select(saliency: Mapping[str, Array], importance: Mapping[str, Array], param
         indices=_by_tensor(np.sort(chosen), sizes),
         parameters=s.size,
         salient=int(salient.sum()),
-        candidates=_by_tensor(candidates, sizes),
+        candidates=candidates.size,
         limit=limit,
         saliency_threshold=eta_s,
         importance_threshold=eta_l,
@@ -91,7 +87,7 @@ def nothing_salient(saliency: Mapping[str, Array], params: SurgerySettings) -> S
     if any(values.any() for values in saliency.values()):
         return None
     size = sum(values.size for values in saliency.values())
-    return Selection({}, size, 0, {}, floor(params.budget * size), None, None)
+    return Selection({}, size, 0, 0, floor(params.budget * size), None, None)
 
 
 def _thresholds(s: Array, importances: Array, params: SurgerySettings) -> tuple[float, float]:

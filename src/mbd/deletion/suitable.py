@@ -20,7 +20,7 @@ def refuse_method(name: str, record: ModelRecord, subjects: Collection[str]) -> 
     """Refuse a method that does not work on the model's backbone, or does not delete single subjects."""
     method, suitable = METHODS.get(name), methods_for(record.backbone)
     if name not in suitable:
-        others = dict.fromkeys(other for other in (*BACKBONES.builtin, *method.backbones) if name in methods_for(other))
+        others = [other for other in BACKBONES.builtin if method.fits(BACKBONES.get(other))]
         raise UsageError(
             f"the method {name} is for the {' or '.join(others)} backbone, and this model is a {record.backbone}",
             key="deletion.method",

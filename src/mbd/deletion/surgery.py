@@ -1,126 +1,139 @@
-"""Method `surgery`: the paper's Algorithm 1, and the structural cut that makes it effective.
+"""Method `surgery`: the structural cut, and the paper's Algorithm 1 on what it leaves.
 
-    saliency     s_q of the reconstruction of m*, on the calibration rows
     cut          removes all that belongs to m* or reads it (unless `cut` is off)
-    importance   L_q of the rest
-    selection    at most r·|W| candidates of the rest
+    saliency     s_q of m* in what is left, by the model before, on the calibration rows
+    importance   L_q of what is salient
+    selection    at most r·|W| candidates
     edit         w_q ← 0, or w_q + N(0, σ²) with the paper's σ = Δ √(2 ln(1.25/δ)) / ε and Δ = 2 ‖w_chosen‖
     rounding     as few bits of each number as the loss allows (:mod:`mbd.deletion.rounding`; not without the cut)
 
 With a backbone whose generators share nothing, the cut removes every parameter with s_q > 0, and nothing is left to
-edit. Nothing here proves an (ε, δ): shared weights were trained with m*, and no bound is known on how far that moved
-them. The guarantee is therefore `empirical`, whatever the edit.
+edit. What is left of a module serves the retained modalities too, and the most salient weights are often those that
+matter most: there the share r is halved until zeroing the candidates raises the loss without m* on the calibration
+rows by no more than 0.1 %; if no share is small enough, nothing is edited, and the record says so.
 
-A module of one's own is cut by probing; see :mod:`mbd.deletion.module_surgery`.
+Nothing here proves an (ε, δ): shared weights were trained with m*, and no bound is known on how far that moved them.
+The guarantee is therefore `empirical`, whatever the edit.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from torch import nn
 
-from mbd.deletion.calibration import Calibration
-from mbd.deletion.cut import cut, cut_arrays, requested
-from mbd.deletion.findings import Chosen, calibration_facts, cut_facts
+from mbd.deletion.cut import Cut, cut_model, refuse_unread, requested
+from mbd.deletion.findings import calibration_facts, selection_facts
 from mbd.deletion.importance import importance
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
-from mbd.deletion.quantities import third_derivative
-from mbd.deletion.rounding import round_released
+from mbd.deletion.rounding import LARGEST_GROWTH, MeanLoss, round_released
 from mbd.deletion.saliency import saliency
-from mbd.deletion.selection import nothing_salient, select
-from mbd.errors import UsageError
+from mbd.deletion.selection import Selection, nothing_salient, select
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.guarantee import Guarantee
-from mbd.formats.model import ModelRecord
-from mbd.model.joint import from_tensors
 from mbd.params import Params
 from mbd.params.deletion import DeletionSettings, SurgerySettings
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma
 from mbd.privacy.noise import NoiseKey, one_time_key
-from mbd.registry import BACKBONES
+from mbd.registry import BACKBONES, PluginError
 from mbd.tensors import Array
-from mbd.training.distributed import join_group
-from mbd.training.reproducibility import choose_device, reproducible
+from mbd.training.reproducibility import reproducible
 
 AS_PRINTED = "as printed in the paper; the gate will refuse it"
 NOT_CUT = "without the structural cut; the gate will refuse it"
 CUT = "with the structural cut"
+_HALVINGS = 8
 
 
 def delete(
-    request: DeletionTarget, model_before: ModelBefore, params: Params, *, key: NoiseKey | None = None
+    request: DeletionTarget, before: ModelBefore, params: Params, *, key: NoiseKey | None = None
 ) -> DeletionOutcome:
-    """Delete `request` from a joint model or a module; `key` replaces the fresh noise key in tests."""
+    """Delete `request` from a model that can be cut; `key` replaces the fresh noise key in tests."""
     settings, phases = params.deletion.surgery, Phases()
-    gone = requested(model_before.record, request.modalities)
-    if BACKBONES.is_path(model_before.record.backbone):
-        from mbd.deletion.module_surgery import delete_from_module  # noqa: PLC0415 -- it uses what is below
-
-        return delete_from_module(gone, model_before, params, key=key)
-    group = join_group()
-    device = choose_device(params.training.device, group.local_rank)
-
-    def calibration(record: ModelRecord, tensors: Mapping[str, Array]) -> Calibration:
-        network = from_tensors(record, tensors).network.to(device)
-        return Calibration(model_before.data.split("calibration"), network, record.task, group)
-
+    gone, split = requested(before.record, request.modalities), before.data.split("calibration")
+    calibration = BACKBONES.get(before.record.backbone).calibration
+    if calibration is None:
+        raise PluginError(f"Algorithm 1 cannot measure a {before.record.backbone} model", key="deletion.method")
     with reproducible(params.training.threads):
-        with phases.phase("load"):
-            before = calibration(model_before.record, model_before.tensors)
-        with phases.phase("saliency"):
-            found = saliency(before, gone)
         with phases.phase("cut"):
-            record, tensors = _released(model_before, gone, settings)
-            after = calibration(record, tensors) if settings.cut else before
-            salient = cut_arrays(model_before.record, found.values, gone) if settings.cut else found.values
-            nothing = nothing_salient(salient, settings) if settings.cut else None
-        with phases.phase("importance"):
-            proxies = importance(after, gone, settings.chi_max)
+            left = cut_model(before.record, before.tensors, gone, split) if settings.cut else _not_cut(before, gone)
+        with phases.phase("saliency"):
+            found = saliency(calibration(before.record, before.tensors, split), gone, left.tensors)
+            salient = left.follow(found.values)
         with phases.phase("selection"):
-            used = proxies.swiftprune if settings.importance == "swiftprune" else proxies.gauss_newton
-            selection = nothing or select(salient, used, settings)
-            selected = _selected(model_before, before, found.values, gone, settings) if settings.cut else {}
+            names = [name for name, values in salient.items() if values.any()]
+            after = calibration(left.record, left.tensors, split)
+            proxies = importance(after, () if settings.cut else gone, settings, names) if names else {}
+            loss_of = MeanLoss.of(left.record, split)
+            selection = _select(salient, proxies, left.tensors, after.network, loss_of, settings)
         with phases.phase("edit"):
-            edited, edit_facts = edit(tensors, selection.indices, params.deletion, key)
+            indices = _under_all_names(selection.indices, after.network)
+            edited, edit_facts = edit(left.tensors, indices, params.deletion, key)
         with phases.phase("rounding"):
-            released, rounding = round_released(record, edited, model_before.data, settings)
-        with phases.phase("quantities"):
-            bound = third_derivative(after, gone, params.training.seed)
-            chosen = Chosen(tensors, salient, proxies, selection)
-            facts = {
-                "variant": variant(settings),
-                "calibration": calibration_facts(model_before.data.manifest, before.split, found),
-                "cut": cut_facts(model_before.record, record, found, salient) | selected if settings.cut else None,
-                "selection": chosen.facts(settings),
-                "importance": chosen.proxy_facts(settings),
-                "paper": chosen.paper_facts(settings, bound),
-                "edit": edit_facts,
-                "without_closed_form": sorted({*found.by_vmap, *proxies.by_vmap}),
-            }
-    return DeletionOutcome(record, released, selection.indices, facts, phases, rounding)
-
-
-def _selected(
-    model_before: ModelBefore,
-    calibration: Calibration,
-    salient: Mapping[str, Array],
-    gone: tuple[str, ...],
-    settings: SurgerySettings,
-) -> dict[str, int]:
-    """Return how many parameters Algorithm 1 selects before the cut, and how many of these the cut removes."""
-    proxies = importance(calibration, gone, settings.chi_max)
-    used = proxies.swiftprune if settings.importance == "swiftprune" else proxies.gauss_newton
-    masks = {name: np.zeros(values.shape, bool) for name, values in salient.items()}
-    try:
-        indices = select(salient, used, settings).indices
-    except UsageError:  # no parameter is a candidate
-        indices = {}
-    for name, positions in indices.items():
-        masks[name].reshape(-1)[positions] = True
-    count, left = (
-        sum(int(mask.sum()) for mask in part.values()) for part in (masks, cut_arrays(model_before.record, masks, gone))
+            released, rounding = round_released(edited, loss_of, settings) if settings.cut else (edited, None)
+    guarantee = Guarantee(kind="empirical", assumptions=(*left.warnings, *assumptions(gone, settings)))
+    return DeletionOutcome(
+        record=left.record.model_copy(update={"guarantee": guarantee, "sha256": ""}),
+        tensors=released,
+        indices=_joined(left.zeroed, indices),
+        facts={
+            "variant": variant(settings),
+            "calibration": calibration_facts(before.data.manifest, split, found),
+            "cut": left.described(before.record) if settings.cut else None,
+            "selection": selection_facts(selection, left.tensors, salient, settings),
+            "edit": edit_facts,
+            "without_saliency": list(found.unknown),
+        },
+        phases=phases,
+        rounding=rounding,
     )
-    return {"selected": count, "selected_removed": count - left}
+
+
+def _not_cut(before: ModelBefore, gone: tuple[str, ...]) -> Cut:
+    """Return the model as it is: the modality stays in it, and is only refused as input (studies only)."""
+    refuse_unread(before.record, gone)
+    record = before.record.model_copy(update={"revoked": (*before.record.revoked, *gone)})
+    return Cut(record, dict(before.tensors), (), {}, dict)
+
+
+def _under_all_names(indices: Mapping[str, Array], network: nn.Module) -> dict[str, Array]:
+    """Return positions under every name of their weight in the state: a tied weight has several."""
+    names: dict[int, list[str]] = {}
+    for name, tensor in network.state_dict(keep_vars=True).items():
+        names.setdefault(id(tensor), []).append(name)
+    return {name: own for first, own in indices.items() for name in names[id(network.get_parameter(first))]}
+
+
+def _select(
+    salient: Mapping[str, Array],
+    proxies: Mapping[str, Array],
+    tensors: Mapping[str, Array],
+    network: nn.Module,
+    loss_of: MeanLoss,
+    settings: SurgerySettings,
+) -> Selection:
+    """Return what is edited; after a cut no more than the loss allows."""
+    if not settings.cut:
+        return select(salient, proxies, settings)
+    if nothing := nothing_salient(salient, settings):
+        return nothing
+    size, loss = sum(values.size for values in salient.values()), loss_of(tensors)
+    for halving in range(_HALVINGS):
+        share = settings.budget / 2**halving
+        if share * size < 1:
+            break
+        selection = select(salient, proxies, settings.model_copy(update={"budget": share}))
+        where = _under_all_names(selection.indices, network)
+        zeros = {name: np.zeros(len(positions)) for name, positions in where.items()}
+        if loss_of(_replaced(tensors, where, zeros)) <= (1 + LARGEST_GROWTH) * loss:
+            return selection
+    return Selection({}, size, sum(int((v > 0).sum()) for v in salient.values()), 0, 0, None, None)
+
+
+def _joined(one: Mapping[str, Array], other: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the positions in either."""
+    empty = np.zeros(0, np.int64)
+    return {name: np.union1d(one.get(name, empty), other.get(name, empty)) for name in sorted({*one, *other})}
 
 
 def variant(settings: SurgerySettings) -> str:
@@ -128,19 +141,6 @@ def variant(settings: SurgerySettings) -> str:
     if settings.cut:
         return CUT
     return AS_PRINTED if settings.order == "importance" else NOT_CUT
-
-
-def _released(
-    model_before: ModelBefore, gone: tuple[str, ...], settings: SurgerySettings
-) -> tuple[ModelRecord, dict[str, Array]]:
-    """Return the model to edit; without the cut, the modality stays in the model and is only refused as input."""
-    if settings.cut:
-        record, tensors = cut(model_before.record, model_before.tensors, gone)
-    else:
-        revoked = (*model_before.record.revoked, *gone)
-        record, tensors = model_before.record.model_copy(update={"revoked": revoked}), dict(model_before.tensors)
-    guarantee = Guarantee(kind="empirical", assumptions=assumptions(gone, settings))
-    return record.model_copy(update={"guarantee": guarantee, "sha256": ""}), tensors
 
 
 def edit(

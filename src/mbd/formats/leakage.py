@@ -212,8 +212,8 @@ class LeakageRecord(Record):
     utility: tuple[UtilityRecord, ...]
     invariants: tuple[InvariantRecord, ...]
     lower_bound: LowerBound | None
-    proxy: dict[str, Any] | None
-    """how well importance predicts true leave-one-out increments (surgery)"""
+    proxy: dict[str, Any] | None = None
+    """no longer measured; earlier versions compared importance with true leave-one-out increments (surgery)"""
     decision: Literal["passed", "refused"]
     reasons: tuple[str, ...]
     """why it was refused; empty if it passed"""

@@ -23,6 +23,8 @@ from mbd.registry import BACKBONES, lazy
 from mbd.tensors import Array
 
 if TYPE_CHECKING:
+    from mbd.deletion.calibration import Calibration
+    from mbd.deletion.cut import Cut
     from mbd.training.trained import Trained
 
 
@@ -70,6 +72,10 @@ class TakesWeights(Protocol):
         """Replace the weights by others of the same names and shapes."""
 
 
+_FRESH_START = lazy("mbd.deletion.certified:fresh_start", "deletion", "train")
+_BY_RECORD = lazy("mbd.deletion.cut:cut_arrays", "deletion", "train")
+
+
 @dataclass(frozen=True)
 class Backbone:
     """A kind of model: how it is trained and loaded, and how modalities can be deleted from it."""
@@ -78,9 +84,17 @@ class Backbone:
     """`train(feature_set, params, *, work, progress)`: trains a model; `work` is a folder for snapshots"""
     load: Callable[[ModelRecord, Mapping[str, Array]], LoadedBackbone]
     """makes a model of its record and its tensors"""
-    methods: tuple[str, ...] = ()
-    """deletion methods that work on it, besides those that name it themselves"""
-    separable: bool = True
+    cut: "Callable[..., Cut] | None" = None
+    """`cut(record, tensors, gone, rows)`: the model without all that exists for the modalities `gone` alone, as
+    :func:`mbd.deletion.cut.cut_model` describes it; None: it cannot be cut"""
+    calibration: "Callable[..., Calibration] | None" = None
+    """`calibration(record, tensors, split)`: what Algorithm 1 measures on; None: it measures nothing"""
+    fresh_start: Callable[..., dict[str, Array]] = _FRESH_START
+    """`fresh_start(record, noised, sigma, seed)`: noised tensors as a start of fine-tuning"""
+    counterparts: Callable[..., dict[str, Array]] = _BY_RECORD
+    """`counterparts(record, tensors, gone)`: what of the tensors a model without `gone` has too; distances between
+    models are over that"""
+    separable: bool = False
     """whether the tensors that have not seen a modality make a model; otherwise `exact` trains one without it"""
     settings: type[BaseModel] | None = None
     """of `model.options`; built-in backbones have sections of their own"""
@@ -250,8 +264,8 @@ def _row_count(features: Mapping[str, Array]) -> int:
 JOINT = Backbone(
     train=lazy("mbd.training.joint:train_joint", "training", "train"),
     load=lazy("mbd.model.joint:from_tensors", "a joint model", "train"),
-    methods=("surgery", "certified", "exact"),
-    separable=False,
+    cut=lazy("mbd.deletion.cut:cut_by_record", "deletion", "train"),
+    calibration=lazy("mbd.deletion.calibration:JointCalibration.of", "deletion", "train"),
     finetune=lazy("mbd.training.joint:finetune", "training", "train"),
     finetune_epochs=5,  # by folds of the train split: python -m studies.finetuning
     recorded=lambda spec: JointSpec.model_validate(spec).recorded(),
@@ -259,7 +273,7 @@ JOINT = Backbone(
 LATTICE = Backbone(
     train=lazy("mbd.training.lattice:train_lattice", "training", "train"),
     load=lazy("mbd.model.lattice:from_tensors", "a lattice model", "train"),
-    methods=("exact",),
+    separable=True,
     spec_without=lambda spec, gone: LatticeSpec.model_validate(spec).without(gone).to_plain(),
     recorded=lambda spec: LatticeSpec.model_validate(spec).recorded(),
     retrain=lazy("mbd.training.lattice:retrain", "training", "train"),
@@ -268,8 +282,10 @@ LATTICE = Backbone(
 MODULE = Backbone(
     train=lazy("mbd.training.module:train_module", "training", "train"),
     load=lazy("mbd.model.module:from_tensors", "a model of one's own", "train"),
-    methods=("surgery", "certified", "exact"),
-    separable=False,
+    cut=lazy("mbd.deletion.module:cut_module", "deletion", "train"),
+    calibration=lazy("mbd.deletion.calibration:ModuleCalibration.of", "deletion", "train"),
+    fresh_start=lazy("mbd.deletion.module:fresh_start", "deletion", "train"),
+    counterparts=lazy("mbd.deletion.module:counterparts", "deletion", "train"),
     finetune=lazy("mbd.training.module:finetune", "training", "train"),
     recorded=lambda spec: ModuleSpec.model_validate(spec).recorded(),
 )

@@ -40,8 +40,6 @@ class AttacksSettings(Settings):
     """largest loss of accuracy on the retained modalities, in points, against the reference and the full model"""
     correlation_margin: NonNegative = 0.1
     """largest loss of Pearson's r (regression), likewise"""
-    proxy_parameters: Annotated[int, Field(ge=0)] = 300
-    """surgery: number of parameters whose importance is compared with the true leave-one-out increment; 0: none"""
     also: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """further attacks, from installed packages: {name: options}; the built-in ones always run"""
     history: str | None = None

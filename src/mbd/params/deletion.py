@@ -31,7 +31,7 @@ class SurgerySettings(Settings):
     budget: Annotated[float, Field(gt=0, le=0.05)] = 0.03
     """r, the share of all parameters that may be edited (at most 0.05)"""
     importance: Literal["swiftprune", "gauss_newton"] = "swiftprune"
-    """importance used for order and threshold (both are always computed)"""
+    """importance used for order and threshold"""
     chi_max: Annotated[float, Field(gt=0, lt=1)] = 0.99
     """χ_max, clip of the activation ratio"""
     mantissa_bits: Annotated[int, Field(ge=1, le=MOST_BITS)] | None = None

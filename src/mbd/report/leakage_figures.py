@@ -1,6 +1,6 @@
-"""Pictures of an audit as PNG: the forest plot of its measures, and how well the proxies predict importance."""
+"""Pictures of an audit as PNG: the forest plot of its measures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,31 +79,3 @@ def _points(panel: "Axes", rows: Array, found: Sequence[Interval | None], role: 
         color=_STYLES[role]["color"],
         marker=_STYLES[role]["marker"],
     )
-
-
-def proxy_scatter(increments: Array, proxies: Mapping[str, Array], facts: Mapping[str, Mapping[str, float]]) -> bytes:
-    """Draw each proxy over the true increments, with y = x and ±8 % around it; both axes to the fourth root."""
-    with figure_png((4.1 * len(proxies) + 0.4, 4.2)) as (figure, png):
-        axes = figure.subplots(1, len(proxies), squeeze=False).ravel()
-        for panel, (name, proxy) in zip(axes, proxies.items(), strict=True):
-            reach = float(max(np.abs(increments).max(), np.abs(proxy).max(), 1e-30))
-            line = np.sign(np.linspace(-1, 1, 201)) * np.linspace(-1, 1, 201) ** 4 * reach
-            panel.fill_between(_root(line), _root(0.92 * line), _root(1.08 * line), color=COLOURS[5], alpha=0.35)
-            panel.plot(_root(line), _root(line), color=_GREY, linestyle="--", linewidth=1)
-            panel.scatter(_root(increments), _root(proxy), s=9, color=COLOURS[0], alpha=0.5, linewidths=0)
-            ticks = np.array([-1, -0.1, 0, 0.1, 1]) * 10 ** np.floor(np.log10(reach))
-            for axis in (panel.xaxis, panel.yaxis):
-                axis.set_ticks(_root(ticks), [f"{tick:.0e}" if tick else "0" for tick in ticks])
-            rho = facts[name]["spearman"]
-            rank = "" if rho is None else f"Spearman ρ = {rho:.3f}, "
-            panel.set_title(f"{name.replace('_', '–')}\n", fontsize=10)
-            inside = f"{100 * facts[name]['share_within_8_percent']:.0f} % within ±8 %"
-            panel.text(0, 1.02, rank + inside, transform=panel.transAxes, color="#666666")
-            panel.set_xlabel("true increment ΔL")
-        axes[0].set_ylabel("proxy")
-    return png.getvalue()
-
-
-def _root(values: Array) -> Array:
-    """Spread values near zero: increments span many powers of ten on both sides of it."""
-    return np.asarray(np.sign(values) * np.abs(values) ** 0.25)

@@ -3,7 +3,7 @@
     leakage.json      every attack, utility, invariant and threshold, and the gate's decision
     report.md         the same for reading
     metrics.json      headline numbers
-    figures/*.png     leakage with intervals, the same after rounding and pruning, the proxies' scatter
+    figures/*.png     leakage with intervals, the same after rounding and pruning
 
 A refused model leaves all of these too, so that anyone can see why; then the step ends with exit code 3.
 
@@ -23,7 +23,7 @@ from mbd.errors import MissingExtraError
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.formats.leakage import LEAKAGE, EarlierAudits, LeakageRecord
 from mbd.params import Params
-from mbd.report.leakage_figures import draw_leakage, proxy_scatter
+from mbd.report.leakage_figures import draw_leakage
 from mbd.report.page.audit import audit_overview, audit_page, leakage_metrics
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text
@@ -75,8 +75,6 @@ def run(
     def write(step: StepRun, audit: Audit) -> None:
         record = audit.record
         figures = draw_leakage(record) if params.attacks.figures else {}
-        if params.attacks.figures and audit.proxy:
-            figures["proxies"] = proxy_scatter(audit.proxy.increments, audit.proxy.proxies, audit.proxy.facts())
         write_file(step.folder / LEAKAGE, record.to_json())
         write_file(step.folder / METRICS, to_json(leakage_metrics(record)))
         write_file(step.folder / REPORT, to_markdown(audit_page(record), figures))

@@ -177,7 +177,7 @@ def _settings(params: Params, method: str, backbone: str, folder: Path) -> Param
     sections: dict[str, Any] = {
         "deletion": params.deletion.model_copy(update={"method": method, "ledgers": str(folder / "ledgers")}),
         "attacks": params.attacks.model_copy(
-            update={"variants": (), "proxy_parameters": 0, "figures": False, "history": str(folder / "audits")}
+            update={"variants": (), "figures": False, "history": str(folder / "audits")}
         ),
     }
     if method == "exact":

@@ -8,7 +8,7 @@ A certified deletion is entered in its lineage's ledger before the noise is draw
 place: killed anywhere and run again, it counts once. Where the new model is in place already and only its charge is not
 settled, no noise is drawn again.
 
-Under torchrun every process takes its share of the calibration rows (surgery), and only the first writes.
+Of several processes (torchrun) the first one works.
 """
 
 import os
@@ -76,7 +76,7 @@ class DeletionResult:
         lines = [
             f"deleted {', '.join(request.modalities)}{of} by {record.method}; left: {', '.join(self.modalities)}",
             f"guarantee: {claim}",
-            *_cut_out(record.facts.get("cut"), record.indices.count),
+            *_cut_out(record.facts, record.indices.count),
             *_rounded(record.rounding),
             f"weights: {record.before[:16]}… → {record.after[:16]}…",
         ]
@@ -92,27 +92,21 @@ class DeletionResult:
         return "\n".join([*lines, f"seconds: {sum(self.seconds.values()):.3f} ({seconds})"])
 
 
-def _cut_out(cut: Mapping[str, Any] | None, edited: int) -> list[str]:
-    if not cut:
-        return [f"edited one by one: {edited:,} parameters"] if edited else []
-    tensors, columns = len(cut["tensors_removed"]), cut["columns_removed"]
-    parameters = cut["numbers_before"] - cut["numbers_after"]
-    return [
-        f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({parameters:,} parameters)",
-        *_selected(cut, edited),
-    ]
-
-
-def _selected(cut: Mapping[str, Any], edited: int) -> list[str]:
-    """Return what became of the parameters that Algorithm 1 selects, where the record of the cut says so."""
-    if "selected" not in cut:
-        return [f"edited one by one: {edited:,} parameters"] if edited else []
-    selected, removed = cut["selected"], cut["selected_removed"]
-    if not edited and selected and removed == selected:
-        return [
-            f"Algorithm 1 selected {selected:,} parameters; the cut has removed all of them, so none is left to edit"
-        ]
-    return [f"Algorithm 1 selected {selected:,} parameters; the cut has removed {removed:,}; {edited:,} were edited"]
+def _cut_out(facts: Mapping[str, Any], edited: int) -> list[str]:
+    """Return what a surgery removed and edited."""
+    lines, cut = [], facts.get("cut")
+    if cut:
+        tensors, columns = len(cut["tensors_removed"]), cut["columns_removed"]
+        parameters = cut["numbers_before"] - cut["numbers_after"]
+        lines.append(
+            f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({parameters:,} parameters)"
+        )
+    selection = facts.get("selection")
+    if cut and selection and not selection["salient"]:
+        lines.append("Algorithm 1: the cut has removed all that is salient, so nothing is left to edit")
+    elif edited:
+        lines.append(f"edited one by one: {edited:,} parameters")
+    return lines
 
 
 def _distance(found: Mapping[str, Any], edited: int) -> list[str]:
@@ -153,8 +147,6 @@ def run(
     audit = _open(params, features, model, modalities, subjects, reference)
     method = METHODS.get(params.deletion.method)
     if int(os.environ.get("RANK", "0")) > 0:
-        if method.distributed:
-            method.delete(audit.request, audit.original, params)
         return None
     inputs = {"model": model, **({"reference": reference} if reference else {})}
     with _accounted(audit, params, out) as account:

@@ -4,15 +4,14 @@ One set of tables and plots, used by the certificate's page, by `report.md` of `
 (`audit_page`), by the terminal (`audit_overview`) and by the pictures (`audit_plots`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from mbd.evaluation.metrics import ERRORS, TITLES
 from mbd.formats.leakage import AttackRecord, EarlierAudits, LeakageRecord, LowerBound
 from mbd.formats.predicate import Evidence
 from mbd.formats.strength import power_in_words
 from mbd.report.page.content import (
-    ABSENT,
     Block,
     Fact,
     Facts,
@@ -76,8 +75,7 @@ def utility(found: Evidence) -> PageSection:
 def audit_page(record: LeakageRecord) -> Page:
     """Return the report of an audit."""
     page = audit_overview(record)
-    proxy = [_proxy(record.proxy)] if record.proxy else []
-    return page.model_copy(update={"sections": (*page.sections, *proxy, _method(record))})
+    return page.model_copy(update={"sections": (*page.sections, _method(record))})
 
 
 def audit_overview(record: LeakageRecord) -> Page:
@@ -226,28 +224,6 @@ def _utility(leakage: LeakageRecord) -> Iterator[Block]:
     yield PageTable(caption="Utility beside the model before and the reference", header=_UTILITY, rows=rows)
 
 
-def _proxy(facts: Mapping[str, Any]) -> PageSection:
-    rows = tuple(
-        (
-            name,
-            f"{facts['chi_max']:g}",
-            _percent(found["largest_relative_error"]),
-            _percent(found["share_within_8_percent"]),
-            _percent(found["overdelete_0.1"]),
-            ABSENT if found["spearman"] is None else f"{found['spearman']:.3f}",
-        )
-        for name in ("swiftprune", "gauss_newton")
-        for found in [facts[name]]
-    )
-    header = ("proxy", "χ_max", "largest relative error", "within ±8 %", "OverDelete(0.1)", "Spearman ρ")
-    caption = (
-        f"Against true leave-one-out increments of {facts['parameters']} parameters, drawn from "
-        f"{facts['sampled_from']}, on {facts['rows']} calibration rows"
-    )
-    table = PageTable(caption=caption, header=header, rows=rows)
-    return PageSection(id="proxy", title="How well importance predicts the effect of a parameter", blocks=(table,))
-
-
 def _method(record: LeakageRecord) -> PageSection:
     suite, settings = record.suite, record.suite.parameters
     items = [
@@ -265,10 +241,6 @@ def _method(record: LeakageRecord) -> PageSection:
         *(Fact(name=f"weights {role} (SHA-256)", value=digest, code=True) for role, digest in record.models.items()),
     )
     return PageSection(id="method", title="Setup", blocks=(Items(items=tuple(items)), Facts(facts=facts)))
-
-
-def _percent(value: float | None) -> str:
-    return ABSENT if value is None else f"{100 * value:.1f} %"
 
 
 def _digits(metric: str) -> int:

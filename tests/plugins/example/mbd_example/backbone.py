@@ -82,4 +82,4 @@ def load(record: ModelRecord, tensors: Mapping[str, Array]) -> AdditiveModel:
     return AdditiveModel({name: np.asarray(tensors[name]) for name in record.tensors})
 
 
-ADDITIVE = Backbone(train, load, methods=("exact",), settings=AdditiveSettings)
+ADDITIVE = Backbone(train, load, separable=True, settings=AdditiveSettings)

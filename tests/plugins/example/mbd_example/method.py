@@ -35,4 +35,4 @@ def delete(target: DeletionTarget, before: ModelBefore, params: Params) -> Delet
     )
 
 
-RETRAIN = Method(delete, kind="exact", backbones=("joint", "lattice", "additive"), reads=("train", "valid"))
+RETRAIN = Method(delete, kind="exact", reads=("train", "valid"))

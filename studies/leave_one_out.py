@@ -1,4 +1,4 @@
-"""How well importance predicts the cost of removing a parameter: the paper's appendix table and scatter, measured.
+"""How well importance predicts the cost of removing a parameter of a joint model: the paper's appendix table.
 
     ΔL_q = L(W − w_q e_q) − L(W)          true, for each parameter q of a sample; L: mean supervised loss on calibration
                                           rows, without the deleted modality
@@ -8,8 +8,7 @@
 
 Taking w_q out of a linear layer moves one of its outputs by −w_q x_q, so no weight is copied: that move is added to the
 layer's output, or, where a rectifier and a second layer follow, what they make of it to theirs, for many q at once
-(vmap), in float64. The sample is drawn from what the surgery edited, or, where the
-cut left nothing to edit, from all weights and biases that predictions use.
+(vmap), in float64. The sample is drawn from what is to be edited, or from all weights and biases that predictions use.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,34 +19,30 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor, nn
 from torch.func import vmap
 
-from mbd.attacks.audit_input import AuditInput
-from mbd.deletion.calibration import Calibration
-from mbd.deletion.cut import cut
+from mbd.deletion.calibration import JointCalibration
 from mbd.deletion.gradients import Batch
-from mbd.deletion.importance import importance
-from mbd.formats.deletion import INDICES
-from mbd.model.joint import from_tensors
+from mbd.deletion.importance import gauss_newton, swiftprune
 from mbd.model.networks import JointNetwork, Perceptron
-from mbd.params.attacks import AttacksSettings
-from mbd.params.deletion import DeletionSettings
 from mbd.randomness import stream
-from mbd.registry import BACKBONES
-from mbd.tensors import Array, open_tensors
+from mbd.tensors import Array
 
+PARAMETERS = 300
+"""how many are sampled"""
 BAND = 0.08
 TOLERANCE = 0.1
 _AT_ONCE = 100
 _ROWS = 256
 
 
-class _FewRows(Calibration):
+class _FewRows(JointCalibration):
     """The first calibration rows, for proxies and increments alike: increments cost a pass for each parameter."""
 
-    def _batches(self, starts: range, having: str | None, hidden: Collection[str]) -> Iterator[Batch]:
-        for batch in islice(super()._batches(starts, having, hidden), 1):
+    def batches(self, *, having: str | None = None, hidden: Collection[str] = ()) -> Iterator[Batch]:
+        for batch in islice(super().batches(having=having, hidden=hidden), 1):
             yield {name: values[:_ROWS] for name, values in batch.items()}
 
 
@@ -88,49 +83,32 @@ class ProxyQuality:
         }
 
 
-def proxy_quality(audit: AuditInput, params: AttacksSettings) -> ProxyQuality | None:
-    """Return how good the proxies of a surgery are; None for other deletions, or if no parameters are requested."""
-    deletion = audit.after.deletion
-    if audit.before is None or deletion is None or "importance" not in deletion.facts or not params.proxy_parameters:
-        return None
-    if BACKBONES.is_path(audit.after.record.backbone):  # increments are taken along the layers of a joint network
-        return None
-    settings = DeletionSettings.model_validate(deletion.parameters).surgery
-    record, tensors = audit.before.record, audit.before.tensors
-    if settings.cut:
-        record, tensors = cut(record, tensors, audit.gone)
-    edited = open_tensors(audit.after.folder / INDICES) if deletion.indices.count else None
-    network = from_tensors(record, tensors).network
-    calibration = Calibration(audit.data.split("calibration"), network, record.task)
-    return measure(calibration, audit.gone, settings.chi_max, params, edited)
-
-
 def measure(
-    calibration: Calibration,
+    calibration: JointCalibration,
     hidden: Collection[str],
     chi_max: float,
-    params: AttacksSettings,
+    seed: int,
     edited: Mapping[str, Array] | None = None,
+    parameters: int = PARAMETERS,
 ) -> ProxyQuality:
     """Measure a sample of the `edited` parameters (flat positions by tensor), or of all that predictions use."""
     few = _FewRows(calibration.split, deepcopy(calibration.network).double(), calibration.task)
-    network, proxies = few.network, importance(few, hidden, chi_max)
-    chosen = _sample(network, proxies.gauss_newton, edited, params)
+    proxies = {"swiftprune": swiftprune(few, hidden, chi_max), "gauss_newton": gauss_newton(few, hidden)}
+    chosen = _sample(few.network, proxies["gauss_newton"], edited, parameters, seed)
     batch, losses = next(iter(few.batches(hidden=hidden))), few.prediction(hidden)
 
     def loss() -> Tensor:
-        return losses(network, batch)[:, 0].mean()
+        return losses(few.network, batch)[:, 0].mean()
 
     with torch.inference_mode():
-        increments = np.concatenate([leave_one_out(network, loss, name, where) for name, where in chosen.items()])
-    both = {"swiftprune": proxies.swiftprune, "gauss_newton": proxies.gauss_newton}
+        increments = np.concatenate([leave_one_out(few.network, loss, name, where) for name, where in chosen.items()])
     return ProxyQuality(
         increments,
         {
             proxy: np.concatenate([np.ravel(values[name])[where] for name, where in chosen.items()])
-            for proxy, values in both.items()
+            for proxy, values in proxies.items()
         },
-        rows=proxies.rows,
+        rows=len(next(iter(batch.values()))),
         sampled_from="edited parameters" if edited else "all weights and biases that predictions use",
         chi_max=chi_max,
         tensors=tuple(name for name, where in chosen.items() for _ in where),
@@ -186,26 +164,24 @@ def _without(
 
 
 def spearman(one: Array, other: Array) -> float | None:
-    """Return the rank correlation, ties sharing their mean rank; None if one side does not vary."""
+    """Return the rank correlation; None if one side does not vary."""
     if len(one) < 2 or min(np.ptp(one), np.ptp(other)) == 0:
         return None
-    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
-
-
-def _ranks(values: Array) -> Array:
-    _, index, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Array = (np.cumsum(count) - (count - 1) / 2)[index]
-    return ranks
+    return float(stats.spearmanr(one, other).statistic)
 
 
 def _sample(
-    network: JointNetwork, used: Mapping[str, Array], edited: Mapping[str, Array] | None, params: AttacksSettings
+    network: JointNetwork,
+    used: Mapping[str, Array],
+    edited: Mapping[str, Array] | None,
+    parameters: int,
+    seed: int,
 ) -> dict[str, Array]:
     """Draw flat positions by tensor, each parameter with the same probability."""
     places = dict(_linear_parameters(network, used, edited))
     total = np.concatenate([[0], np.cumsum([len(p) for p in places.values()])])
-    draw = stream(params.seed, "attacks", "proxy")
-    chosen = np.sort(draw.choice(total[-1], min(params.proxy_parameters, int(total[-1])), replace=False))
+    draw = stream(seed, "attacks", "proxy")
+    chosen = np.sort(draw.choice(total[-1], min(parameters, int(total[-1])), replace=False))
     parts = {
         name: positions[chosen[(chosen >= low) & (chosen < high)] - low]
         for (name, positions), low, high in zip(places.items(), total, total[1:], strict=False)

@@ -1,27 +1,25 @@
 """Proxy quality: true increments are those of really removing a parameter, and the numbers are the paper's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch import Tensor
 
-from mbd.attacks import proxy
-from mbd.attacks.audit_input import open_audit
-from mbd.attacks.proxy import ProxyQuality, leave_one_out, proxy_quality, spearman
-from mbd.deletion.calibration import Calibration
-from mbd.model.networks import JointNetwork
-from mbd.params import load_params
-from mbd.params.attacks import AttacksSettings
-from mbd.steps import delete
-from tests.deletion.models import calibration, model_before
-from tests.evaluation.models import TINY
+from mbd.deletion.calibration import JointCalibration
+from mbd.tensors import Array
+from studies.leave_one_out import ProxyQuality, leave_one_out, measure, spearman
+from tests.deletion.models import calibration, home_with_models, model_before
 
 
-def loss_of(given: Calibration, hidden: tuple[str, ...]) -> Callable[[], Tensor]:
+@pytest.fixture(scope="module")
+def model_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return home_with_models(tmp_path_factory.mktemp("home"), "training.epochs=12")
+
+
+def loss_of(given: JointCalibration, hidden: tuple[str, ...]) -> Callable[[], Tensor]:
     batch, losses = next(iter(given.batches(hidden=hidden))), given.prediction(hidden)
 
     def loss() -> Tensor:
@@ -38,7 +36,7 @@ def loss_of(given: Calibration, hidden: tuple[str, ...]) -> Callable[[], Tensor]
 @torch.inference_mode()
 def test_an_increment_is_what_removing_the_parameter_costs(model_workspace: Path, name: str) -> None:
     given = calibration(model_before(model_workspace))
-    network: JointNetwork = given.network
+    network = given.network
     loss, parameter = loss_of(given, ("audio",)), network.get_parameter(name)
     positions = np.unique(np.linspace(0, parameter.numel() - 1, 5).astype(np.int64))
     found = leave_one_out(network, loss, name, positions)
@@ -50,42 +48,29 @@ def test_an_increment_is_what_removing_the_parameter_costs(model_workspace: Path
         parameter.view(-1)[position] = kept
 
 
-def quality(model_workspace: Path, after: Path, **settings: object) -> ProxyQuality | None:
-    audit = open_audit(
-        model_workspace / "data", model_workspace / "model", after, model_workspace / "reference", ["audio"]
-    )
-    return proxy_quality(audit, AttacksSettings.model_validate(settings))
+def measured(model_workspace: Path, parameters: int, edited: Mapping[str, Array] | None = None) -> ProxyQuality:
+    given = calibration(model_before(model_workspace), torch.float32)
+    return measure(given, ("audio",), 0.99, 0, edited, parameters)
 
 
 def test_the_second_order_proxy_ranks_and_the_papers_does_not(model_workspace: Path) -> None:
-    found = quality(model_workspace, model_workspace / "deleted", proxy_parameters=200)
-    assert found
-    facts = found.facts()
+    facts = measured(model_workspace, 200).facts()
     assert facts["parameters"] == 200
     assert facts["gauss_newton"]["spearman"] > 0.9 > facts["swiftprune"]["spearman"]
     assert facts["gauss_newton"]["share_within_8_percent"] > facts["swiftprune"]["share_within_8_percent"]
-    assert facts == quality(model_workspace, model_workspace / "deleted", proxy_parameters=200).facts()  # type: ignore[union-attr]
+    assert facts == measured(model_workspace, 200).facts()
 
 
 def test_proxies_and_increments_are_of_the_same_rows(model_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy, "_ROWS", 16)
-    found = quality(model_workspace, model_workspace / "deleted", proxy_parameters=100)
-    assert found
+    monkeypatch.setattr("studies.leave_one_out._ROWS", 16)
+    found = measured(model_workspace, 100)
     assert (found.rows, len(found.tensors)) == (16, 100)
     assert found.facts()["gauss_newton"]["spearman"] > 0.9
 
 
-def test_without_the_cut_the_sample_is_of_what_was_edited(model_workspace: Path, tmp_path: Path) -> None:
-    params = load_params(None, [*TINY, "deletion.surgery.cut=false"])
-    delete.run(params, model_workspace / "data", model_workspace / "model", ["audio"], [], tmp_path / "out")
-    found = quality(model_workspace, tmp_path / "out", proxy_parameters=30)
-    assert found
+def test_a_sample_can_be_of_what_is_edited(model_workspace: Path) -> None:
+    found = measured(model_workspace, 30, {"modality.audio.generator.out.weight": np.arange(40)})
     assert (found.sampled_from, len(found.increments)) == ("edited parameters", 30)
-
-
-def test_nothing_is_measured_where_nothing_is_asked_or_there_was_no_surgery(model_workspace: Path) -> None:
-    assert quality(model_workspace, model_workspace / "deleted", proxy_parameters=0) is None
-    assert quality(model_workspace, model_workspace / "reference") is None
 
 
 def test_the_numbers_of_the_table_by_hand() -> None:
@@ -99,8 +84,5 @@ def test_the_numbers_of_the_table_by_hand() -> None:
     }
 
 
-def test_ranks_with_equals_are_those_of_scipy() -> None:
-    rng = np.random.default_rng(0)
-    one, other = rng.integers(0, 4, 50), rng.integers(0, 4, 50)
-    assert spearman(one, other) == pytest.approx(stats.spearmanr(one, other).statistic)
-    assert spearman(one, np.ones(50)) is None
+def test_a_side_that_does_not_vary_has_no_rank_correlation() -> None:
+    assert spearman(np.arange(5.0), np.ones(5)) is None

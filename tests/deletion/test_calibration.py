@@ -1,11 +1,10 @@
-"""Saliency of modules: closed forms give what torch.func gives, sample by sample, and what is measured is of m*."""
+"""Saliency of modules: every layer is measured, by what the module makes of m*."""
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from mbd.deletion.module_calibration import ModuleCalibration
+from mbd.deletion.calibration import ModuleCalibration
 from mbd.deletion.saliency import Saliency, saliency
 from mbd.features.contract import FeatureSet
 from mbd.formats.features import Shape
@@ -17,12 +16,11 @@ from tests.features.build import synthetic_set
 from tests.model.modules import Tensors
 
 TRANSFORMER = "mbd.model.examples.crossmodal:CrossModalTransformer"
-LATE, TENSOR = "mbd.model.examples.late_fusion:LateFusion", "mbd.model.examples.tensor_fusion:TensorFusion"
+LATE = "mbd.model.examples.late_fusion:LateFusion"
 SIZES = {
     TRANSFORMER: "{width: 8, heads: 2, layers: 1}",
     LATE: "{hidden: 8}",
-    TENSOR: "{code: 2, hidden: 8}",
-    "tests.deletion.test_module_calibration:Reconstructing": "{}",
+    "tests.deletion.test_calibration:Reconstructing": "{}",
 }
 
 
@@ -58,28 +56,20 @@ def measure(data: FeatureSet, backbone: str) -> Saliency:
     return saliency(ModuleCalibration.of(model.record, model.tensors, data.split("calibration")), ["audio"])
 
 
-@pytest.mark.parametrize("backbone", [TRANSFORMER, LATE, TENSOR])
-def test_closed_forms_give_what_vmap_gives(data: FeatureSet, backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = measure(data, backbone)
-    monkeypatch.setattr("mbd.deletion.gradients.with_closed_form", lambda network, rows: set())
-    monkeypatch.setattr("mbd.deletion.gradients.axes_of_copies", lambda parameter, run, values: None)
-    by_vmap = measure(data, backbone)
-    assert len(closed.by_vmap) < len(by_vmap.by_vmap)
-    assert not by_vmap.unknown
-    for name, values in by_vmap.values.items():
-        np.testing.assert_allclose(
-            closed.values[name], values, rtol=1e-3, atol=1e-6 + 1e-5 * values.max(), err_msg=name
-        )
-
-
-def test_positions_and_all_layers_of_a_transformer_have_a_closed_form(data: FeatureSet) -> None:
+def test_positions_and_all_layers_of_a_transformer_are_measured(data: FeatureSet) -> None:
     found = measure(data, TRANSFORMER)
-    assert not found.by_vmap
+    assert not found.unknown
     assert found.values["positions.audio"].all()
     assert found.values["encoder.layers.0.self_attn.in_proj_weight"].all()
 
 
+def test_the_larger_a_module_the_fewer_rows_are_taken(data: FeatureSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measure(data, LATE).rows == {"audio": 64}
+    monkeypatch.setattr("mbd.deletion.calibration._MOST_GRADIENTS", 1)
+    assert measure(data, LATE).rows == {"audio": 32}
+
+
 def test_a_module_that_reconstructs_is_measured_by_that(data: FeatureSet) -> None:
-    found = measure(data, "tests.deletion.test_module_calibration:Reconstructing")
+    found = measure(data, "tests.deletion.test_calibration:Reconstructing")
     assert found.values["generator.weight"].any()
     assert not found.values["head.weight"].any()
