@@ -29,8 +29,8 @@ import numpy as np
 from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.statement import DeletionStatement, parse_payload, to_payload
 from mbd.log.append import append
-from mbd.log.inclusion import Inclusion, leaf_of
-from mbd.log.proof import inclusion_proof
+from mbd.log.checkpoint import Inclusion, leaf_of
+from mbd.log.merkle import inclusion_proof
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name, node_in
 from mbd.monitoring.store_scanner import StoreScanner

@@ -30,7 +30,7 @@ from mbd.formats.model import DataRecord, ModelRecord
 from mbd.formats.predicate import EvaluationEvidence, Issuer, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of, to_payload
 from mbd.log.append import append
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion
 from mbd.log.tiles import claim_name
 from mbd.model.checkpoint import describe, save_model
 from mbd.params import load_params

@@ -28,7 +28,7 @@ from mbd.history import history as history_module
 from mbd.history.history import History
 from mbd.history.replay import read_history
 from mbd.history.state import status_in, store_status
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion
 from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
 from mbd.monitoring import metrics
 from mbd.records import now

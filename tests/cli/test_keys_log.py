@@ -12,7 +12,7 @@ from mbd.cli import group
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.formats.layout import certificate_name
 from mbd.log.append import append
-from mbd.log.inclusion import Inclusion, leaf_of
+from mbd.log.checkpoint import Inclusion, leaf_of
 from mbd.log.tiles import Tile
 from mbd.storage import open_store
 from mbd.trust.trust_file import read_trust

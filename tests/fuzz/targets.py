@@ -17,8 +17,7 @@ from mbd.features.sources import read_source
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Event, Files, Lease
 from mbd.formats.statement import is_canonical, parse_payload
-from mbd.log.checkpoint import verify_checkpoint
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion, verify_checkpoint
 from mbd.monitoring.facts import facts_of_request
 from mbd.params import load_params
 from mbd.randomness import stream

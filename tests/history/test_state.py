@@ -26,7 +26,7 @@ from mbd.history.state import (
     status_in,
     status_of,
 )
-from mbd.log.inclusion import leaf_of
+from mbd.log.checkpoint import leaf_of
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name
 from mbd.records import now

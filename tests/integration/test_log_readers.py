@@ -14,7 +14,7 @@ import pytest
 
 from mbd.log.append import append
 from mbd.log.check import check_log
-from mbd.log.note import DATED, PLAIN, verifier_key
+from mbd.log.checkpoint import DATED, PLAIN, verifier_key
 from mbd.log.reader import Log
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_store

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from mbd.log.append import append
 from mbd.log.check import check_log
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
 from mbd.log.tiles import claim_name
 from mbd.storage.folder import FolderStore

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mbd.errors import DataError, MbdError, VerificationError
-from mbd.log.checkpoint import verify_checkpoint
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion, verify_checkpoint
 from mbd.log.reader import Log
 from mbd.log.tiles import CHECKPOINT, WIDTH, Tile, claim_name
 from mbd.storage.store import Store

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mbd.log.hashing import leaf_hash, range_root
+from mbd.log.merkle import leaf_hash, range_root
 from mbd.log.tiles import (
     Edge,
     Tile,
@@ -16,7 +16,7 @@ from mbd.log.tiles import (
     tiles_of,
     unpack_entries,
 )
-from tests.log.test_proofs import LEAVES, naive_node
+from tests.log.test_merkle import LEAVES, naive_node
 from tests.trust.keys import leaf
 
 

@@ -14,7 +14,7 @@ from mbd.formats.statement import (
     subjects_of,
 )
 from mbd.history.state import Status
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion
 from mbd.report.page.certificate import PageContext, certificate_page, unsigned_page
 from mbd.report.page.content import Page, Plot
 from mbd.report.page.html import to_html

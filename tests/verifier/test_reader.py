@@ -22,7 +22,7 @@ from mbd.formats.receipt import LatestPointer
 from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, to_payload
 from mbd.history.state import entry
 from mbd.log.append import append
-from mbd.log.inclusion import leaf_of
+from mbd.log.checkpoint import leaf_of
 from mbd.params import load_params
 from mbd.production.store_pages import write_store_pages
 from mbd.records import now

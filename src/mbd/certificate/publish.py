@@ -34,8 +34,7 @@ from mbd.history.memory import check_memory, is_remembered
 from mbd.history.replay import read_history
 from mbd.history.state import unlogged
 from mbd.log.append import append, complete
-from mbd.log.checkpoint import Checkpoint, check_log_signer
-from mbd.log.inclusion import Inclusion, leaf_of
+from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, leaf_of
 from mbd.log.reader import Log, read_head
 from mbd.log.repair import Repaired, renew_head, repair_log
 from mbd.params.certificate import CertificateSettings

@@ -72,7 +72,7 @@ def new(
 @with_params
 def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
     """List the trusted keys, their purpose and their validity."""
-    from mbd.log.note import verifier_key
+    from mbd.log.checkpoint import verifier_key
     from mbd.trust.public_keys import raw_ed25519
     from mbd.trust.trust_file import read_trust
     from mbd.verifier.verdict import fingerprint

@@ -22,10 +22,8 @@ from mbd.files import write_file
 from mbd.formats.layout import CERTIFICATES, proof_name
 from mbd.formats.statement import PROOF
 from mbd.history.facts import CertificateFacts, EntryFinding, RegistrationFacts, StatementFacts
-from mbd.log.checkpoint import verify_checkpoint
-from mbd.log.hashing import EMPTY
-from mbd.log.inclusion import Inclusion
-from mbd.log.proof import consistency_proof, is_consistent
+from mbd.log.checkpoint import Inclusion, verify_checkpoint
+from mbd.log.merkle import EMPTY, consistency_proof, is_consistent
 from mbd.log.reader import Log, read_claim
 from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS, node_in
 from mbd.storage.store import Store

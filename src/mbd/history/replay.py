@@ -30,7 +30,7 @@ from mbd.history.facts import (
 )
 from mbd.history.history import History
 from mbd.history.memory import Memory, SeenHead, cache_file, read_memory, rewritten, rolled_back, write_memory
-from mbd.log.hashing import leaf_hash
+from mbd.log.merkle import leaf_hash
 from mbd.log.reader import Log
 from mbd.log.tiles import WIDTH, Edge
 from mbd.storage.store import Store

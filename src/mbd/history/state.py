@@ -26,8 +26,7 @@ from mbd.formats.statement import CERTIFICATE, AnyStatement, DeletionStatement, 
 from mbd.history.facts import CertificateFacts, StatementFacts
 from mbd.history.history import MAX_AGE, History
 from mbd.history.replay import read_history
-from mbd.log.checkpoint import verify_checkpoint
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion, verify_checkpoint
 from mbd.log.reader import Log
 from mbd.records import Record
 from mbd.storage.store import Store

@@ -8,5 +8,5 @@
     log/checkpoints/SIZE           every head that has been superseded
 
 The first three are all that a reader needs. Write with :func:`~mbd.log.append.append`, read with
-:class:`~mbd.log.reader.Log`; a bundle carries an :class:`~mbd.log.inclusion.Inclusion`.
+:class:`~mbd.log.reader.Log`; a bundle carries an :class:`~mbd.log.checkpoint.Inclusion`.
 """

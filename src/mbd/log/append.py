@@ -23,9 +23,8 @@ from contextlib import suppress
 from securesystemslib.signer import Signer
 
 from mbd.errors import DataError, VerificationError
-from mbd.log.checkpoint import Checkpoint, check_log_signer, sign_checkpoint
-from mbd.log.hashing import HASH_SIZE, leaf_hash
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, sign_checkpoint
+from mbd.log.merkle import HASH_SIZE, leaf_hash
 from mbd.log.reader import MOST_AT_ONCE, Log, LogDamagedError, read_claim, read_head, read_place
 from mbd.log.tiles import (
     CHECKPOINT,
@@ -54,7 +53,7 @@ def append(store: Store, leaf: bytes, signer: Signer, trust: Trust, check: Check
 
     Args:
         store: The store that has the log.
-        leaf: See :func:`mbd.log.inclusion.leaf_of`. One that is there already stays where it is.
+        leaf: See :func:`mbd.log.checkpoint.leaf_of`. One that is there already stays where it is.
         signer: The log's key.
         trust: Who is trusted to sign the log.
         check: Applied to all leaves that are logged, those that other writers have claimed places for, too.

@@ -8,7 +8,7 @@ from functools import partial
 from mbd.errors import MbdError, VerificationError
 from mbd.log.append import pending
 from mbd.log.checkpoint import Checkpoint, verify_checkpoint
-from mbd.log.hashing import EMPTY, leaf_hash
+from mbd.log.merkle import EMPTY, leaf_hash
 from mbd.log.reader import Log, read_claim, read_place
 from mbd.log.tiles import OLD_CHECKPOINTS, WIDTH, Edge, Tile
 from mbd.storage.store import NotThereError, Store

@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from mbd.errors import DataError, VerificationError
-from mbd.log.checkpoint import Checkpoint, verify_checkpoint
-from mbd.log.hashing import HASH_SIZE, leaf_hash, range_root
-from mbd.log.inclusion import Inclusion
-from mbd.log.proof import consistency_proof, inclusion_proof, is_consistent
+from mbd.log.checkpoint import Checkpoint, Inclusion, verify_checkpoint
+from mbd.log.merkle import HASH_SIZE, consistency_proof, inclusion_proof, is_consistent, leaf_hash, range_root
 from mbd.log.tiles import (
     CHECKPOINT,
     WIDTH,

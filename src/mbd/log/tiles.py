@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from mbd.log.hashing import HASH_SIZE, Node, complete_root, range_root
+from mbd.log.merkle import HASH_SIZE, Node, complete_root, range_root
 
 WIDTH = 256
 LEVELS_IN_A_TILE = 8

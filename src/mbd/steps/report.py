@@ -18,7 +18,7 @@ from mbd.files import write_file
 from mbd.formats.layout import CERTIFICATES
 from mbd.formats.statement import CERTIFICATE, PROOF, DeletionStatement
 from mbd.history.state import CertificateEntry
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
 from mbd.report.page.certificate import PageContext, certificate_page
 from mbd.report.page.content import Link, Page

@@ -32,9 +32,7 @@ import rfc8785
 
 from mbd.errors import DataError, MbdError, VerificationError
 from mbd.formats.statement import AnyStatement, is_canonical, parse_payload
-from mbd.log.checkpoint import verify_checkpoint
-from mbd.log.inclusion import Inclusion, leaf_of
-from mbd.log.note import parse_note
+from mbd.log.checkpoint import Inclusion, leaf_of, parse_note, verify_checkpoint
 from mbd.records import now
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, EnvelopeSignature
 from mbd.trust.public_keys import is_signature

@@ -20,7 +20,7 @@ from mbd.certificate.compose import revocation
 from mbd.files import sha256_file
 from mbd.formats.statement import to_payload
 from mbd.log.append import append
-from mbd.log.inclusion import leaf_of
+from mbd.log.checkpoint import leaf_of
 from mbd.records import now
 from mbd.storage import open_store
 from mbd.tensors import open_tensors, save_tensors

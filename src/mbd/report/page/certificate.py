@@ -28,7 +28,7 @@ from mbd.formats.statement import (
 )
 from mbd.history.facts import certificate_facts
 from mbd.history.state import Status, status_of
-from mbd.log.inclusion import Inclusion
+from mbd.log.checkpoint import Inclusion
 from mbd.report.page.audit import evidence, utility
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, Link, Page, PageSection, PageTable, Verification
 from mbd.report.page.origin import budget, copies, day, origin, request, weights

@@ -4,8 +4,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mbd.log.hashing import EMPTY, Node, leaf_hash, node_hash, range_root
-from mbd.log.proof import consistency_proof, inclusion_proof, is_consistent, root_by_inclusion
+from mbd.log.merkle import (
+    EMPTY,
+    Node,
+    consistency_proof,
+    inclusion_proof,
+    is_consistent,
+    leaf_hash,
+    node_hash,
+    range_root,
+    root_by_inclusion,
+)
 from tests.trust.keys import leaf
 
 SIZES = st.integers(1, 300)
