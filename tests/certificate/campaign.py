@@ -33,7 +33,7 @@ from mbd.log.tiles import CHECKPOINT, OLD_CHECKPOINTS
 from mbd.monitoring import metrics
 from mbd.records import now
 from mbd.storage.store import NotThereError, StoredObject
-from mbd.verifier import inputs, reader
+from mbd.verifier import bundle, reader
 from mbd.verifier.reader import parse_envelope
 from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now
 from tests.monitoring.page import ExporterPage
@@ -183,7 +183,7 @@ class Campaign:
 def remember_parsed_envelopes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parse the same bytes once: this is what takes most of the time, and it depends on nothing else."""
     remembered = lru_cache(maxsize=None)(parse_envelope)
-    for module in (reader, history_module, inputs):
+    for module in (reader, history_module, bundle):
         monkeypatch.setattr(module, "parse_envelope", remembered)
 
 

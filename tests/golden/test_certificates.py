@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.certificate.verification import Verdict, from_folder, verify_bundle
 from mbd.formats.statement import is_canonical, parse_payload
 from mbd.trust.envelope import Envelope
 from mbd.trust.trust_file import read_trust
+from mbd.verifier.bundle import Bundle
 from tests.golden.certificates.cases import HERE, all_cases, assemble, read_case
 
 CASES = all_cases()

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.errors import DataError, UsageError
 from mbd.formats.statement import DeletionStatement
 from mbd.model.checkpoint import load_model
 from mbd.trust.keys import make_keys
 from mbd.trust.lineage_key import LINEAGE_KEY, LineageKey, read_lineage_key
+from mbd.verifier.bundle import Bundle
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
 from tests.history.budgets import Releases, check_a_lost_ledger_is_noticed_and_can_be_restored

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.certificate.compose import reaudit, revocation, supersession
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, UsageError, VerificationError
@@ -33,6 +32,7 @@ from mbd.records import now
 from mbd.storage.store import Store
 from mbd.trust.commitments import Commitments
 from mbd.trust.keys import make_keys, sign_statement
+from mbd.verifier.bundle import Bundle
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ISSUED, ModelWorkspace
 from tests.certificate.killing import killed_at

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.errors import ExitCode
 from mbd.files import read_json
 from mbd.formats.statement import DeletionStatement
@@ -17,6 +16,7 @@ from mbd.params import load_params
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import opened
+from mbd.verifier.bundle import Bundle
 from tests.digests import path_digest
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact, as_settings, sealing
 from tests.shredding.build import files_with, windows

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.errors import ExitCode
 from mbd.files import file_digests, read_json, sha256_file, to_json, write_file
 from mbd.formats.statement import DeletionStatement
@@ -19,6 +18,7 @@ from mbd.steps import verify
 from mbd.steps.step import step_run
 from mbd.storage import open_store
 from mbd.trust.trust_file import read_trust
+from mbd.verifier.bundle import Bundle
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.files import sha256_file
 from mbd.formats.receipt import RECEIPT, Receipt
 from mbd.model.checkpoint import WEIGHTS
@@ -14,6 +13,7 @@ from mbd.monitoring.store_scanner import StoreScanner
 from mbd.production.worker import Worker
 from mbd.steps import publish, purge
 from mbd.storage import open_private, open_store
+from mbd.verifier.bundle import Bundle
 
 REQUESTER, REASON = "case-of-Ms-Doe", "no longer a customer"
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.formats.purge import PlaceRecord
 from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement
@@ -20,6 +19,7 @@ from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import encrypt_folder, opened
 from mbd.shredding.wrapper import FileWrapper
 from mbd.steps.purge import Done
+from mbd.verifier.bundle import Bundle
 from tests.certificate.build import ModelWorkspace
 from tests.digests import path_digest
 from tests.kubeflow.workspace import as_settings

@@ -8,7 +8,6 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.certificate.compose import revocation
 from mbd.certificate.guard import admit, input_schema
 from mbd.certificate.publish import announce
@@ -16,6 +15,7 @@ from mbd.errors import DataError, VerificationError
 from mbd.model.checkpoint import WEIGHTS, load_model, save_model
 from mbd.records import now
 from mbd.storage import open_store
+from mbd.verifier.bundle import Bundle
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import ModelWorkspace
 from tests.integration.command import mbd

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mbd.certificate.bundle import Bundle
 from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.errors import DataError, ExitCode, GateRefusedError, MbdError, UsageError
 from mbd.files import read_json, sha256_file, to_json
@@ -20,6 +19,7 @@ from mbd.steps import certify, delete
 from mbd.trust.commitments import read_private
 from mbd.trust.envelope import Envelope
 from mbd.trust.trust_file import read_trust
+from mbd.verifier.bundle import Bundle
 from mbd.verifier.reader import signature_checks
 from tests.certificate.build import (
     ISSUED,

@@ -115,7 +115,7 @@ def test_a_folder_that_is_no_bundle_is_an_error(authority: SmallAuthority, tmp_p
     bundle = authority.publish("exact")
     with pytest.raises(UsageError, match="unknown format of a page"):
         report.of_bundle(bundle, tmp_path / "page.pdf")
-    with pytest.raises(DataError, match="lacks a file"):
+    with pytest.raises(DataError, match="no certificate in this folder"):
         report.of_bundle(tmp_path, tmp_path / "page.html")
     (bundle / "proof.json").write_text("{}")
     with pytest.raises(DataError, match="the proof of inclusion is not valid"):

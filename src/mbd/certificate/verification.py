@@ -16,9 +16,9 @@ from mbd.history.history import MAX_AGE, History
 from mbd.history.state import store_status
 from mbd.records import now
 from mbd.trust.trust_file import Trust
+from mbd.verifier.bundle import VerificationInput, from_folder, from_store
 from mbd.verifier.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
 from mbd.verifier.claims import in_short
-from mbd.verifier.inputs import VerificationInput, from_folder, from_store
 from mbd.verifier.reader import CANONICAL, SCHEMA, SIGNATURES, VALIDITY, ParsedEnvelope, verify_envelope
 from mbd.verifier.verdict import Check, Verdict, decide, failed, not_checkable
 

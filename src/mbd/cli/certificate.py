@@ -76,13 +76,13 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 @with_params
 def show(params: "Params", certificate: str, store: str | None, trust: Path | None, as_json: bool) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
-    from mbd.certificate.bundle import Bundle
     from mbd.formats.statement import to_payload
     from mbd.history.state import entry
     from mbd.log.reader import Log
     from mbd.records import now
     from mbd.report.text import to_text
     from mbd.steps.report import bundle_page, store_page
+    from mbd.verifier.bundle import Bundle
 
     note = ""
     if Path(certificate).is_dir():

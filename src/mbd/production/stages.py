@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 
-from mbd.certificate.bundle import Bundle
 from mbd.features.leave_out import leave_out
 from mbd.formats.deletion import DELETION, DeletionRecord
 from mbd.formats.statement import DeletionStatement
@@ -23,6 +22,7 @@ from mbd.steps.certify import CertifyResult
 from mbd.steps.context import reads
 from mbd.steps.delete import DeletionResult
 from mbd.steps.publish import PublishResult
+from mbd.verifier.bundle import Bundle
 
 STAGES = ("delete", "evaluate", "attack", "certify", "publish")
 DELETED, BUNDLE = "deleted", "bundle"

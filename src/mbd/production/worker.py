@@ -22,7 +22,6 @@ from tempfile import gettempdir
 from threading import Event, Thread
 from typing import Literal
 
-from mbd.certificate.bundle import Bundle
 from mbd.errors import DataError, GateRefusedError, MbdError, VerificationError
 from mbd.files import to_json, write_file
 from mbd.formats.model import ModelRecord
@@ -44,6 +43,7 @@ from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
 from mbd.trust.trust_file import read_trust
+from mbd.verifier.bundle import Bundle
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
 _log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from mbd.trust.envelope import certificate_digest
 from mbd.trust.keys import load_signer
 from mbd.trust.lineage_key import read_lineage_key
 from mbd.trust.trust_file import read_trust
-from mbd.verifier.inputs import VerificationInput
+from mbd.verifier.bundle import VerificationInput
 from mbd.verifier.reader import parse_envelope
 from mbd.verifier.verdict import Verdict
 

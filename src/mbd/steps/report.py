@@ -12,7 +12,6 @@ of a certificate. The same bundle, or the same content of a store, gives the sam
 from collections.abc import Callable
 from pathlib import Path
 
-from mbd.certificate.bundle import Bundle
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.formats.layout import CERTIFICATES
@@ -25,6 +24,7 @@ from mbd.report.page.content import Link, Page
 from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
 from mbd.steps.step import step_run
+from mbd.verifier.bundle import Bundle
 
 NAME = "report"
 FORMATS: dict[str, Callable[[Page], str]] = {

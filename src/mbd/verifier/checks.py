@@ -15,9 +15,9 @@ from mbd.formats.predicate import Predicate
 from mbd.formats.statement import MODEL, SUBJECTS, WEIGHTS, DeletionStatement
 from mbd.tensors import open_tensors
 from mbd.verifier.arithmetic import BUDGET, budget_check
+from mbd.verifier.bundle import VerificationInput
 from mbd.verifier.claims import AGREEMENT, agreement_check, structural_claim
 from mbd.verifier.gate import GATE, STRENGTH, gate_check, strength_check
-from mbd.verifier.inputs import VerificationInput
 from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS, structural_checks
 from mbd.verifier.verdict import Check, failed, not_checkable, passed
 

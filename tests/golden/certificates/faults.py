@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import rfc8785
 
-from mbd.certificate.bundle import Bundle
 from mbd.certificate.compose import revocation
 from mbd.files import sha256_file
 from mbd.formats.statement import to_payload
@@ -28,6 +27,7 @@ from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.trust.keys import load_signer, make_keys
 from mbd.trust.trust_file import KeyRevocation, Trust, read_trust, write_trust
 from mbd.verifier.arithmetic import BUDGET
+from mbd.verifier.bundle import Bundle
 from mbd.verifier.checks import REAUDIT, digest_name
 from mbd.verifier.claims import AGREEMENT
 from mbd.verifier.gate import GATE, STRENGTH

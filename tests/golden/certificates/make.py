@@ -11,7 +11,6 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from mbd.certificate.bundle import Bundle
 from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.model.checkpoint import save_model
@@ -19,6 +18,7 @@ from mbd.params import load_params
 from mbd.records import now
 from mbd.steps import attack, delete
 from mbd.training.lattice import train_lattice
+from mbd.verifier.bundle import Bundle
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import KINDS, LATTICE, ModelWorkspace
 from tests.evaluation.models import tiny_model

@@ -1,4 +1,17 @@
-"""What a verifier was given: an envelope, its proof, and the files it is about, in a folder or from a store."""
+"""What a verifier is given: a bundle's folder, or a certificate in a store, and the files that it is about.
+
+    certificate.json       the DSSE envelope around the statement
+    model.json             the released model's record          ┐
+    indices.safetensors    the edited positions                 │ subjects of the statement; the fifth is the model's
+    leakage.json           every attack, as published (*)       │ model.safetensors, which comes with the model
+    report.md              all of it in plain words             ┘
+    proof.json             inclusion in the transparency log, once it is published
+
+(*) not where subjects were forgotten exactly: nothing is attacked there, the same bits come out of training again.
+
+`step.json`, where there is one, records how the bundle was made; it is not published. What opens the commitments of
+a certificate is never in its bundle (`certificate.private`).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,12 +20,45 @@ from pathlib import Path
 from mbd.errors import DataError, VerificationError
 from mbd.formats.deletion import INDICES
 from mbd.formats.layout import certificate_name, object_name, proof_name
-from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, SUBJECTS, WEIGHTS, DeletionStatement
+from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, SUBJECTS, WEIGHTS, AnyStatement, DeletionStatement
 from mbd.storage.store import NotThereError, Store
 from mbd.trust.envelope import certificate_digest
 from mbd.verifier.reader import parse_envelope
 
 _WITH_THE_MODEL = (WEIGHTS, MODEL, INDICES)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle's folder."""
+
+    folder: Path
+
+    def file(self, name: str) -> Path:
+        """Return the place of a file."""
+        return self.folder / name
+
+    @property
+    def envelope(self) -> bytes:
+        """The bytes of the envelope; DataError if there is none."""
+        try:
+            return self.file(CERTIFICATE).read_bytes()
+        except OSError as error:
+            raise DataError(
+                "there is no certificate in this folder",
+                file=self.file(CERTIFICATE),
+                hint="give the folder that `mbd certify` or `mbd publish --out` wrote, or the URL of a store",
+            ) from error
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the envelope, which is the certificate's name everywhere."""
+        return certificate_digest(self.envelope)
+
+    @property
+    def statement(self) -> AnyStatement:
+        """What the envelope states, well-formed; no signature has been verified."""
+        return parse_envelope(self.envelope).require(self.file(CERTIFICATE))
 
 
 @dataclass(frozen=True)
@@ -40,12 +86,7 @@ class VerificationInput:
 
 def from_folder(bundle: Path, model: Path | None = None, store: Store | None = None) -> VerificationInput:
     """Return a bundle's folder, a model folder, and the store to ask whether the certificate is in force."""
-    if not (bundle / CERTIFICATE).is_file():
-        raise DataError(
-            "there is no certificate in this folder",
-            file=bundle / CERTIFICATE,
-            hint="give the folder that `mbd certify` or `mbd publish --out` wrote, or the URL of a store",
-        )
+    envelope = Bundle(bundle).envelope
     subjects = [name for name in SUBJECTS if name != WEIGHTS]
     files = {name: [bundle / name] for name in subjects if (bundle / name).is_file()}
     broken = {name: "the bundle lacks it" for name in subjects if name not in files}
@@ -53,7 +94,7 @@ def from_folder(bundle: Path, model: Path | None = None, store: Store | None = N
     proof = bundle / PROOF
     return VerificationInput(
         where=str(bundle),
-        envelope=(bundle / CERTIFICATE).read_bytes(),
+        envelope=envelope,
         proof=proof.read_bytes() if proof.is_file() else None,
         files={name: tuple(places) for name, places in files.items()},
         broken=broken,
@@ -83,7 +124,7 @@ def from_store(store: Store, digest: str, folder: Path, model: Path | None = Non
         except VerificationError as error:
             broken[name] = error.problem
     _add_model(files, broken, model)
-    places = {name: tuple(found) for name, found in files.items()}
+    places = {name: tuple(copies) for name, copies in files.items()}
     return VerificationInput(f"{store.url} certificate {digest}", envelope, proof, places, broken, store, model)
 
 
