@@ -15,7 +15,7 @@ from mbd.steps import attack
 from tests.attacks.models import audited, untrained
 from tests.digests import path_digest
 
-FAST = ("attacks.resamples=100", "attacks.relearn_rows=[32]")
+FAST = ("attacks.resamples=100", "attacks.relearn_rows=[32]", "attacks.figures=false")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def passed(model_workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """What an audit of `deleted` leaves."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("cwd"))
-        record = attacked(model_workspace, Path("out"))
+        record = attacked(model_workspace, Path("out"), "attacks.figures=true")
         assert record == LeakageRecord.read(Path("out") / LEAKAGE, "leakage record", "")
         assert record.decision == "passed"
         return Path("out").absolute()
@@ -76,11 +76,11 @@ def test_a_refused_model_leaves_the_same_and_ends_with_3(model_workspace: Path, 
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["acc2_deleted"] < metrics["acc2_reference"]
     # and a later run of a better model takes its place
-    assert attacked(model_workspace, out, "attacks.figures=false").decision == "passed"
+    assert attacked(model_workspace, out).decision == "passed"
 
 
 def test_the_same_attacks_give_the_same_bytes(model_workspace: Path, passed: Path, tmp_path: Path) -> None:
-    attacked(model_workspace, tmp_path / "again")
+    attacked(model_workspace, tmp_path / "again", "attacks.figures=true")
     assert path_digest(tmp_path / "again") == path_digest(passed)
 
 
@@ -90,7 +90,7 @@ def test_attacking_until_it_passes_is_counted(model_workspace: Path, tmp_path: P
     found = []
     for number, settings in enumerate((plain, wide, seeded, plain)):
         try:
-            record = attacked(model_workspace, tmp_path / f"try-{number}", *settings, "attacks.figures=false")
+            record = attacked(model_workspace, tmp_path / f"try-{number}", *settings)
         except GateRefusedError:
             record = LeakageRecord.read(tmp_path / f"try-{number}" / LEAKAGE, "leakage record", "")
         assert record.earlier
@@ -104,7 +104,7 @@ def test_figures_are_left_out_on_request_and_a_history_that_cannot_be_kept_is_sa
 ) -> None:
     (tmp_path / "file").touch()
     history = f"attacks.history={tmp_path / 'file'}"
-    record = attacked(model_workspace, tmp_path / "out", history, "attacks.figures=false")
+    record = attacked(model_workspace, tmp_path / "out", history)
     assert record.earlier is None
     report = (tmp_path / "out" / "report.md").read_text()
     assert "were not counted" in report
@@ -116,7 +116,7 @@ def test_figures_are_left_out_on_request_and_a_history_that_cannot_be_kept_is_sa
 def test_no_parameter_opens_the_gate(model_workspace: Path, tmp_path: Path, setting: str) -> None:
     """What was found is written all the same, so that parameters can be explored."""
     with pytest.raises(GateRefusedError, match="strength") as refusal:
-        attacked(model_workspace, tmp_path / "out", setting, "attacks.least_rows=1", "attacks.figures=false")
+        attacked(model_workspace, tmp_path / "out", setting, "attacks.least_rows=1")
     record = LeakageRecord.read(tmp_path / "out" / LEAKAGE, "leakage record", "")
     assert record.decision == "refused"
     reasons = [reason for reason in record.reasons if reason.startswith("strength (")]
@@ -206,7 +206,7 @@ def command(model_workspace: Path, after: Path, out: Path) -> list[str]:
         "audio",
         "--out",
         str(out),
-        *(p for s in (*FAST, "attacks.figures=false") for p in ("--set", s)),
+        *(p for s in FAST for p in ("--set", s)),
     ]
 
 
