@@ -1,8 +1,8 @@
 """Claims about verification, with a joint model from which audio was cut.
 
 1. Digests are made at 0.9 of the speed of `sha256sum` or more.
-2. `mbd verify`, a process of its own, takes less than a second for a model of 10 MB (bare install; where boto3 is
-   installed, securesystemslib loads it). As the model grows, what is added is the digest of its bytes.
+2. `mbd verify`, a process of its own, takes at most 0.7 s of CPU for a model of 10 MB. As the model grows, what is added
+   is the digest of its bytes.
 3. As the log grows, the proof grows by a hash for each doubling, and verification by no more than that.
 """
 
@@ -51,7 +51,6 @@ DIGESTED = 256 << 20
 WIDTHS = (64, 353, 1412, 5650)
 LOG_SIZES = (1, 16, 256, 4096)
 ZEROS = "0" * 64
-BARE = "import sys; sys.modules['boto3'] = None; from mbd.cli import main; main()"
 
 
 def seconds(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
@@ -181,10 +180,10 @@ def as_the_model_grows(folder: Path, keys: Path) -> None:
         print(f"{weights.stat().st_size / 1e6:8.1f}   {whole * 1e3:15.1f}   {digest * 1e3:30.1f}")
     place = folder / f"width-{WIDTHS[1]}"
     options = ["verify", place / "bundle", "--offline", "--model", place / "model", "--trust", keys / TRUST]
-    run = partial(subprocess.run, [sys.executable, "-c", BARE, *options], check=True, capture_output=True)
+    run = partial(subprocess.run, [sys.executable, "-c", "from mbd.cli import main; main()", *options], check=True, capture_output=True)
     size = (place / "model" / WEIGHTS).stat().st_size / 1e6
-    print(f"mbd verify, a process of its own, {size:.0f} MB: {seconds(run, children_time):.2f} s CPU", end=", ")
-    print(f"{seconds(run, time.perf_counter):.2f} s by the clock (claim: less than 1)")
+    print(f"mbd verify, a process of its own, {size:.0f} MB: {seconds(run, children_time):.2f} s CPU (claim: at most 0.7)", end=", ")
+    print(f"{seconds(run, time.perf_counter):.2f} s by the clock")
 
 
 def verify_folder(place: Path, keys: Path) -> None:
