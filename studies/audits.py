@@ -18,20 +18,15 @@ NEAR = 3.0
 
 @dataclass(frozen=True)
 class AuditMeasure:
-    """A number that an attack measures; `text` names the modality {m}."""
+    """A number that an attack measures."""
 
-    attack: str
-    text: str
+    id: str
     scale: float = 1.0
 
     def of(self, record: LeakageRecord) -> AttackRecord:
         """Return what an attack found of the modality that was deleted first."""
-        wanted = self.text.format(m=record.modalities[0])
-        return next(
-            found
-            for found in record.attacks
-            if (found.attack, found.measure, found.variant) == (self.attack, wanted, "as released")
-        )
+        wanted = (record.modalities[0], self.id, "as released")
+        return next(found for found in record.attacks if (found.modality, found.id, found.variant) == wanted)
 
     def values(self, records: Records, role: Role) -> list[float]:
         """Return the number for each seed."""
@@ -43,12 +38,12 @@ class AuditMeasure:
         return spread(self.values(records, role))
 
 
-WHITE_BOX = AuditMeasure("whitebox", "accuracy, {m} fed", 100)
-BLACK_BOX = AuditMeasure("blackbox", "accuracy, {m} fed", 100)
-PATHWAY = AuditMeasure("pathway", "rows that move with {m}", 100)
-OFFERED = AuditMeasure("reconstruction", "R² of {m} as the model offers it")
-OWN_PART = AuditMeasure("reconstruction", "R² of {m}'s own part from activations, {m} fed")
-MEMBERSHIP = AuditMeasure("membership", "AUC of all together")
+WHITE_BOX = AuditMeasure("whitebox.accuracy_fed", 100)
+BLACK_BOX = AuditMeasure("blackbox.accuracy_fed", 100)
+PATHWAY = AuditMeasure("pathway.rows_moved", 100)
+OFFERED = AuditMeasure("reconstruction.r2_offered")
+OWN_PART = AuditMeasure("reconstruction.r2_learnt_fed")
+MEMBERSHIP = AuditMeasure("membership.auc_all")
 
 
 def kind_of(record: DeletionRecord) -> Kind:

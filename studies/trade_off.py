@@ -127,7 +127,7 @@ def findings(deleted: Sequence[DeletedLine], beside: Beside, title: str) -> list
 
 def _trade_off(own: Sequence[DeletedLine], before: Line, reference: Line, title: str) -> Finding:
     least, most = own[0], own[-1]
-    suppressed = not gives_away(least.records, WHITE_BOX.attack)
+    suppressed = not gives_away(least.records, WHITE_BOX.id.partition(".")[0])
     lost = before.accuracy.mean - least.accuracy.mean
     recovered = most.accuracy.mean - least.accuracy.mean
     return Finding(

@@ -53,7 +53,7 @@ def test_what_a_cut_only_unplugged_comes_back_with_the_old_weights(model_workspa
         [evidence for run in attacks for evidence in run(target_model, context)] for target_model in (before, after)
     )
     assert {evidence.attack for evidence in back} == {"diff"}
-    assert back[0].measure == "pathway: rows that move with audio, old weights put back"
+    assert back[0].measure == "pathway_rows_moved"
     for put_back, was, left in zip(back, old, new, strict=True):
         # Only the fine-tuning of the trunk lies between them.
         assert abs(put_back.value - was.value) <= 0.25 * abs(was.value - left.value) + 0.05
@@ -66,7 +66,7 @@ def test_the_default_attacks_run_in_the_order_of_their_names(model_workspace: Pa
     alone = [evidence for run in diff.ATTACKS.values() for evidence in run(before, context)]
     assert [evidence.attack for evidence in alone] == [n for n in diff.ATTACKS for e in alone if e.attack == n]
     assert [evidence.measure for evidence in diff.attack(before, after, context)] == [
-        f"{evidence.attack}: {evidence.measure}, old weights put back" for evidence in alone
+        f"{evidence.attack}_{evidence.measure}" for evidence in alone
     ]
 
 

@@ -220,7 +220,7 @@ def membership(signal: float, seed: int) -> GateFinding:
 
     def scored(strength: float) -> AttackEvidence:
         scores = strength * members + rng.standard_normal(1200)
-        return AttackEvidence("membership", "AUC", 0.5, np.column_stack([members, scores]), auc)
+        return AttackEvidence("membership", "auc", 0.5, np.column_stack([members, scores]), auc)
 
     return GateFinding("audio", "as released", {"after": scored(signal), "reference": scored(0)})
 
@@ -257,7 +257,7 @@ def test_a_refusal_names_each_kind_of_reason_once_and_by_how_much() -> None:
     message = str(refusal.value)
     assert refusal.value.exit_code == ExitCode.REFUSED
     for part in (
-        "whitebox (accuracy)",
+        "whitebox.accuracy (audio)",
         "lower bound +",
         "invariant (cut): a tensor is left",
         "more of these kinds",

@@ -81,9 +81,9 @@ def test_members_that_a_generator_remembers_are_found_at_their_share(model_works
 
     found = by_name(membership.attack(offering(model_workspace, offer, silent), attack_context))
     caught = share + (1 - share) / 2
-    assert found["AUC of the reconstruction"].value == pytest.approx(caught, abs=0.07)
-    assert found["AUC of the loss"].value == 0.5
-    assert found["TPR at 1 % FPR of all together"].value == pytest.approx(share, abs=0.1)
+    assert found["auc_reconstruction"].value == pytest.approx(caught, abs=0.07)
+    assert found["auc_loss"].value == 0.5
+    assert found["tpr_all"].value == pytest.approx(share, abs=0.1)
 
 
 def test_pairs_that_a_model_answers_by_heart_are_found_at_their_share(model_workspace: Path) -> None:
@@ -99,9 +99,9 @@ def test_pairs_that_a_model_answers_by_heart_are_found_at_their_share(model_work
         return answers[[memory.get(key, -1) for key in keys]]
 
     found = by_name(membership.attack(answering(model_workspace, answer), attack_context))
-    assert found["AUC of the loss"].value == pytest.approx(0.75, abs=0.05)
-    assert found["AUC of the output of audio alone"].value == 0.5
-    assert found["AUC of all together"].value == pytest.approx(0.75, abs=0.05)
+    assert found["auc_loss"].value == pytest.approx(0.75, abs=0.05)
+    assert found["auc_output_alone"].value == 0.5
+    assert found["auc_all"].value == pytest.approx(0.75, abs=0.05)
 
 
 def test_a_memory_of_rows_by_another_modality_is_no_memory_of_audio(model_workspace: Path) -> None:
@@ -169,7 +169,7 @@ def above(model_workspace: Path, attack_context: AttackContext, measure: str) ->
 
 def test_an_overfitted_model_leaks_clearly_more_than_the_reference(tmp_path: Path) -> None:
     model_workspace = audited(tmp_path, *OVERFITTED, features=(WIDE,))
-    assert above(model_workspace, context_of(model_workspace), "AUC of the reconstruction") > 0.03
+    assert above(model_workspace, context_of(model_workspace), "auc_reconstruction") > 0.03
 
 
 @pytest.mark.real_data
@@ -186,7 +186,7 @@ def test_a_model_of_real_text_leaks_clearly_more_than_the_reference(real_mosi: P
     features.run(params, tmp_path / "data")
     train.run(params, tmp_path / "data", tmp_path / "model")
     train.run(params, tmp_path / "data", tmp_path / "reference", ("text",))
-    assert above(tmp_path, context_of(tmp_path, "text"), "AUC of the loss") > 0.03
+    assert above(tmp_path, context_of(tmp_path, "text"), "auc_loss") > 0.03
 
 
 class TestOtherModels:
@@ -211,8 +211,8 @@ class TestOtherModels:
         )
         for one, other in zip(full, reference, strict=True):
             assert np.isfinite(difference(one, other, attack_context.params).value)
-        assert np.ptp(by_name(full)["AUC of the loss"].rows[:, 1]) > 0
-        assert np.ptp(by_name(reference)["AUC of the loss"].rows[:, 1]) == 0
+        assert np.ptp(by_name(full)["auc_loss"].rows[:, 1]) > 0
+        assert np.ptp(by_name(reference)["auc_loss"].rows[:, 1]) == 0
 
 
 @pytest.mark.parametrize("noise", [0.3, 3.0])

@@ -12,8 +12,7 @@ def around(value: float, half: float = 0.01) -> Interval:
 def attack(after: float, reference: float, chance: float = 0.5, tolerance: float | None = 0.03) -> AttackRecord:
     return AttackRecord(
         modality="audio",
-        attack="whitebox",
-        measure="accuracy",
+        id="whitebox.accuracy",
         chance=chance,
         before=None,
         after=around(after),
@@ -72,7 +71,8 @@ def test_utility_is_held_against_both(to_reference: float, to_before: float, pas
 
 @pytest.mark.parametrize(("shown", "claimed", "passes"), [(0.5, 1.0, True), (1.5, 1.0, False), (9.0, None, True)])
 def test_more_than_is_claimed_must_not_be_shown(shown: float, claimed: float | None, passes: bool) -> None:
-    bound = LowerBound(
-        epsilon=shown, confidence=0.95, delta=1e-5, attack="m", claimed=claimed, decision="informational", reason=""
+    by = {"measure": "membership.auc_all", "by": "threshold", "confidence": 0.95, "delta": 1e-5}
+    bound = LowerBound.model_validate(
+        {"epsilon": shown, "claimed": claimed, "decision": "informational", "reason": "", **by}
     )
     assert bound.passes is passes

@@ -24,7 +24,7 @@ def panel(tmp_path: Path) -> VerificationPanel:
 def test_a_hostile_certificate_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     wicked = "</script><script>document.title = 'gone'</script><img src=x onerror=\"document.title='gone'\">"
     authority = SmallAuthority.make(tmp_path / "authority")
-    found = leakage() | {"attacks": [attack(wicked, measure=wicked)]}
+    found = leakage() | {"attacks": [attack("wicked", reason=wicked, modality=wicked)]}
     evaluation = {"metrics_sha256": "a" * 64, "modalities": [wicked], "rows": 1, "metrics": {wicked: 1.0}}
     bundle = authority.publish(
         "surgery", evidence={"leakage": found, "evaluation": evaluation}, disclosures=[wicked, "x"]

@@ -28,8 +28,7 @@ def attack(name: str, low: float, **changes: Any) -> AttackRecord:
     interval = Interval(value=low + 0.1, low=low, high=low + 0.2)
     record = AttackRecord(
         modality="audio",
-        attack=name,
-        measure="accuracy",
+        id=f"{name}.accuracy",
         chance=0.5,
         before=None,
         after=interval,

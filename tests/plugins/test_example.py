@@ -116,14 +116,12 @@ def test_the_model_and_its_deletion_are_those_of_the_package(workspace: Path) ->
 
 def test_the_attack_of_the_package_is_in_the_evidence_and_in_the_certificate(workspace: Path) -> None:
     leakage = read(workspace / "attacks" / "leakage.json")
-    found = [attack for attack in leakage["attacks"] if attack["attack"] == "neighbours"]
-    assert {(attack["measure"], attack["decision"]) for attack in found} == {
-        ("accuracy of the nearest rows, audio fed", "passed")
-    }
+    found = [attack for attack in leakage["attacks"] if attack["id"].startswith("neighbours.")]
+    assert {(attack["id"], attack["decision"]) for attack in found} == {("neighbours.accuracy_fed", "passed")}
     assert [attack["variant"] for attack in found] == ["as released", "int8", "pruned"]
     assert leakage["suite"]["added"]["neighbours"]["package"] == "mbd-example 1.0"
     published = read(workspace / "bundle" / "leakage.json")
-    assert "neighbours" in {attack["attack"] for attack in published["attacks"]}
+    assert "neighbours.accuracy_fed" in {attack["id"] for attack in published["attacks"]}
     assert "neighbours" in (workspace / "bundle" / "report.md").read_text()
 
 

@@ -121,8 +121,7 @@ def attack(name: str, **changes: Any) -> dict[str, Any]:
     """Return one measure of an attack."""
     return {
         "modality": "audio",
-        "attack": name,
-        "measure": "balanced accuracy",
+        "id": f"{name}.balanced_accuracy",
         "chance": 0.5,
         "before": {"value": 0.86, "low": 0.83, "high": 0.89},
         "after": {"value": 0.52, "low": 0.49, "high": 0.55},
@@ -147,7 +146,7 @@ def leakage() -> dict[str, Any]:
         "suite": strong_audit(B).suite.to_plain(),
         "attacks": [
             attack("whitebox"),
-            attack("relearn", measure="R²", after={"value": -2.0, "low": -2.5, "high": -1.5}),
+            attack("relearn", id="relearn.r2_8", after={"value": -2.0, "low": -2.5, "high": -1.5}),
             attack("whitebox", variant="int8"),
             attack("diff", decision="informational", before=None, reference=None, difference=None, tolerance=None),
         ],

@@ -30,8 +30,7 @@ def attack(name: str, after: float, decision: Decision = "passed", variant: str 
     return AttackRecord.model_validate(
         {
             "modality": "audio",
-            "attack": name,
-            "measure": "accuracy",
+            "id": f"{name}.accuracy",
             "variant": variant,
             "chance": 0.5,
             "before": near(0.9) if variant == "as released" else None,
@@ -75,7 +74,14 @@ def audit(asr: float = 0.5, acc2: float = 80.0, decision: Decision = "passed") -
         utility=(utility, utility.model_copy(update={"regime": "text", "decision": "informational"})),
         invariants=(InvariantRecord(name="cut", decision="passed", reason="no tensor"),),
         lower_bound=LowerBound(
-            epsilon=0.1, confidence=0.95, delta=1e-5, attack="membership", claimed=1, decision="passed", reason="ε ok"
+            epsilon=0.1,
+            confidence=0.95,
+            delta=1e-5,
+            measure="membership.auc_all",
+            by="threshold",
+            claimed=1,
+            decision="passed",
+            reason="ε ok",
         ),
         decision="refused" if decision == "refused" else "passed",
         reasons=("whitebox (accuracy): 0.9",) if decision == "refused" else (),

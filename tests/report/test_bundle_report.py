@@ -6,6 +6,7 @@ import pytest
 
 from mbd.formats.predicate import Predicate
 from mbd.formats.statement import WEIGHTS
+from mbd.report.measures import measure_words
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
 from tests.certificate.build import KINDS, ModelWorkspace, make_home
@@ -48,7 +49,8 @@ def test_every_attack_is_shown_beside_the_reference(model_workspace: ModelWorksp
     for attack in leakage.attacks:
         assert attack.after is not None
         assert attack.reference is not None
-        line = next(line for line in text.splitlines() if line.startswith(f"| {attack.attack}: {attack.measure} |"))
+        words = measure_words(attack.id, attack.modality)
+        line = next(line for line in text.splitlines() if line.startswith(f"| {words} |"))
         assert f"{attack.after.value:.3f} [" in line
         assert f"{attack.reference.value:.3f} [" in line
         assert line.endswith(f"| {attack.decision} |")

@@ -146,8 +146,8 @@ def test_a_released_model_is_attacked_again_when_the_old_weights_are_gone(
         **dict.fromkeys(("content", "record"), "informational"),
     }
     first = LeakageRecord.read(passed / LEAKAGE, "leakage record", "")
-    printed = {(a.attack, a.measure, a.variant): (a.after, a.reference) for a in first.attacks}
-    again = {(a.attack, a.measure, a.variant): (a.after, a.reference) for a in later.attacks}
+    printed = {(a.id, a.variant): (a.after, a.reference) for a in first.attacks}
+    again = {(a.id, a.variant): (a.after, a.reference) for a in later.attacks}
     assert again.items() <= printed.items()
     assert all(a.before is None and a.blind is None for a in later.attacks)
     assert all(u.before is None and u.to_before is None for u in later.utility)
@@ -220,4 +220,4 @@ def test_the_command_prints_what_it_found_before_it_refuses(model_workspace: Pat
     assert isinstance(refused.exception, GateRefusedError)
     assert refused.exception.exit_code == 3
     assert "Refused: audio may not be gone" in refused.output
-    assert "pathway (how far outputs move with audio" in str(refused.exception)
+    assert "pathway.output_shift (audio" in str(refused.exception)

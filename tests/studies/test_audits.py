@@ -24,7 +24,7 @@ def test_only_noise_has_an_epsilon(revoked: Layout) -> None:
 
 def test_a_measure_is_what_leakage_json_says(revoked: Layout) -> None:
     records = revoked.attacks("uncut")
-    found = next(a for a in records[0].attacks if a.measure == "accuracy, audio fed" and a.attack == "whitebox")
+    found = next(a for a in records[0].attacks if a.id == "whitebox.accuracy_fed")
     assert found.after
     assert WHITE_BOX.values(records, "after") == [pytest.approx(100 * found.after.value)]
     assert OFFERED.spread(records, "reference").mean == 0

@@ -46,7 +46,7 @@ class AttackEvidence:
     attack: str
     """name of the attack"""
     measure: str
-    """what was measured: "accuracy, audio fed", "AUC of the reconstruction error" …"""
+    """what was measured: the second part of the id, as in `whitebox.accuracy_fed`"""
     chance: float
     """the value of a guess without information"""
     rows: Array

@@ -40,7 +40,7 @@ def attack(
     """Return what attacks find in the new model once the old weights of m* are back in it."""
     revived = transplanted(before, after, attack_context.modality)
     return [
-        replace(evidence, attack=NAME, measure=f"{evidence.attack}: {evidence.measure}, old weights put back")
+        replace(evidence, attack=NAME, measure=f"{evidence.attack}_{evidence.measure}")
         for run in attacks
         for evidence in run(revived, attack_context)
     ]

@@ -101,13 +101,14 @@ def judge_epsilon(
         after, reference = finding.found["after"], finding.found["reference"]
         score = after.rows[:, 1] - reference.rows[:, 1]
         bound = lower_bound(score, after.rows[:, 0] > 0, delta=delta, confidence=confidence, seed=params.seed)
-        bounds.append((bound.epsilon, f"{after.attack}, {after.measure}, by {bound.by}"))
-    epsilon, attack = max(bounds)
+        bounds.append((bound.epsilon, f"{after.attack}.{after.measure}", bound.by))
+    epsilon, measure, by = max(bounds)
     record = LowerBound(
         epsilon=epsilon,
         confidence=params.confidence,
         delta=delta,
-        attack=attack,
+        measure=measure,
+        by=by,
         claimed=claimed,
         decision="informational",
         reason=f"the attacks show ε ≥ {epsilon:.3g} at δ = {delta:g}; no ε is claimed",
@@ -115,7 +116,7 @@ def judge_epsilon(
     if claimed is None:
         return record
     relation = "within" if record.passes else "above"
-    reason = f"{attack}: the attacks show ε ≥ {epsilon:.3g} at δ = {delta:g}, {relation} the claimed {claimed:g}"
+    reason = f"{measure}: the attacks show ε ≥ {epsilon:.3g} at δ = {delta:g}, {relation} the claimed {claimed:g}"
     return record.model_copy(update={"decision": _decision(record.passes), "reason": reason})
 
 
@@ -134,15 +135,16 @@ def refuse(record: LeakageRecord, report: Path) -> None:
     """Raise if the model is refused; the message names the attacks, their effect, and the report."""
     if record.decision == "passed":
         return
-    kinds = dict.fromkeys(reason.partition(" (")[0] for reason in record.reasons)
-    first = [next(r for r in record.reasons if r.startswith(f"{kind} (")) for kind in kinds]
+    first: dict[str, str] = {}  # by what refuses: an attack, utility, invariants, the strength of the audit
+    for reason in record.reasons:
+        first.setdefault(reason.partition(" (")[0].partition(".")[0], reason)
     rest = len(record.reasons) - len(first)
-    shown = [f"  - {reason}" for reason in first] + ([f"  - and {rest} more of these kinds"] if rest else [])
+    shown = [f"  - {reason}" for reason in first.values()] + ([f"  - and {rest} more of these kinds"] if rest else [])
     raise GateRefusedError(
         "\n".join([f"the gate refuses the model after the deletion of {', '.join(record.modalities)}:", *shown]),
         file=report,
         hint="attack again with parameters of `attacks` within their bounds (docs/attacks.md#strength)"
-        if set(kinds) == {STRENGTH}
+        if set(first) == {STRENGTH}
         else "the report lists every number; use another deletion method (docs/deletion.md), and attack again",
     )
 
@@ -216,8 +218,7 @@ def _judge_attack(finding: GateFinding, judged: int, params: AttacksSettings) ->
     intervals = measured.intervals()
     record = AttackRecord(
         modality=finding.modality,
-        attack=after.attack,
-        measure=after.measure,
+        id=f"{after.attack}.{after.measure}",
         variant=finding.variant,
         chance=after.chance,
         before=intervals.get("before"),
@@ -307,10 +308,9 @@ def _effect(part: Finding) -> tuple[int, float]:
 
 def _named(part: Finding) -> str:
     if isinstance(part, AttackRecord):
-        variant = "" if part.variant == "as released" else f", {part.variant}"
-        return f"{part.attack} ({part.measure}{variant}): {part.reason}"
+        return f"{part}: {part.reason}"
     if isinstance(part, UtilityRecord):
         return f"utility ({part.metric} on {part.regime}): {part.reason}"
     if isinstance(part, InvariantRecord):
         return f"invariant ({part.name}): {part.reason}"
-    return f"ε ({part.attack}): {part.reason}"
+    return f"ε ({part.measure}): {part.reason}"

@@ -77,9 +77,9 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
         return AttackEvidence(NAME, measure, chance, rows, statistic, groups, limits=(0, 1), class_weight=1)
 
     return [
-        *(evidence(f"AUC of the {name}", _combined(family, people)) for name, family in signals.items()),
-        evidence("AUC of all together", together),
-        evidence("TPR at 1 % FPR of all together", together, 0.01, tpr_at_fpr),
+        *(evidence(f"auc_{name}", _combined(family, people)) for name, family in signals.items()),
+        evidence("auc_all", together),
+        evidence("tpr_all", together, 0.01, tpr_at_fpr),
     ]
 
 
@@ -124,7 +124,7 @@ def _signals(target_model: TargetModel, attack_context: AttackContext, people: P
         "reconstruction": [(_unit(matrix @ people.whiten) * people.own).sum(1) for matrix in offered]
         or [np.zeros(len(people.rows))],
         "loss": [(loss * people.surprise).sum(1)],
-        f"output of {attack_context.modality} alone": [(output * people.surprise_alone).sum(1)],
+        "output_alone": [(output * people.surprise_alone).sum(1)],
     }
 
 

@@ -34,7 +34,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     return [
         AttackEvidence(
             NAME,
-            f"rows that move with {attack_context.modality}",
+            "rows_moved",
             0.0,
             moved[:, None],
             mean,
@@ -43,7 +43,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
         ),
         AttackEvidence(
             NAME,
-            f"how far outputs move with {attack_context.modality}",
+            "output_shift",
             0.0,
             size[:, None],
             mean,

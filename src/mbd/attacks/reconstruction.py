@@ -27,17 +27,12 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
     """Return R² of m* as offered, and of m*'s own part as learnt from activations, fed and not fed."""
     name = attack_context.modality
     offered = _offered(target_model, attack_context)
-    evidence = [
-        _explained(
-            f"R² of {name} as the model offers it", offered, attack_context.target[attack_context.score], attack_context
-        )
-    ]
+    evidence = [_explained("r2_offered", offered, attack_context.target[attack_context.score], attack_context)]
     fed, hidden = (target_model.extract(attack_context.rows, name, fed=fed) for fed in (True, False))
-    learnt = {"not fed": _learnt(hidden, attack_context)}
-    learnt["fed"] = learnt["not fed"] if fed is hidden else _learnt(fed, attack_context)
-    for how in ("fed", "not fed"):
-        measure = f"R² of {name}'s own part from activations, {name} {how}"
-        evidence.append(_explained(measure, learnt[how], attack_context.own[attack_context.score], attack_context))
+    not_fed = _learnt(hidden, attack_context)
+    learnt = {"fed": not_fed if fed is hidden else _learnt(fed, attack_context), "not_fed": not_fed}
+    for how, guess in learnt.items():
+        evidence.append(_explained(f"r2_learnt_{how}", guess, attack_context.own[attack_context.score], attack_context))
     return evidence
 
 
@@ -50,9 +45,7 @@ def losses(target_model: TargetModel, attack_context: AttackContext) -> AttackEv
     target = attack_context.target[attack_context.score]
     guess = np.zeros_like(target) if generated is None else attack_context.standardise(generated)[attack_context.score]
     rows = ((guess - target) ** 2).mean(1, keepdims=True)
-    return AttackEvidence(
-        NAME, f"reconstruction loss of {attack_context.modality}", 1.0, rows, mean, attack_context.groups
-    )
+    return AttackEvidence(NAME, "loss", 1.0, rows, mean, attack_context.groups)
 
 
 def _explained(measure: str, guess: Array, truth: Array, attack_context: AttackContext) -> AttackEvidence:

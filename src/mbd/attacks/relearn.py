@@ -46,7 +46,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
         evidence += [
             AttackEvidence(
                 NAME,
-                f"accuracy from {k} rows of {attack_context.modality}",
+                f"accuracy_{k}",
                 0.5,
                 np.column_stack([truth, hits]),
                 balanced_hits,
@@ -56,7 +56,7 @@ def attack(target_model: TargetModel, attack_context: AttackContext) -> list[Att
             ),
             AttackEvidence(
                 NAME,
-                f"R² of {attack_context.modality}'s own part from {k} rows",
+                f"r2_{k}",
                 0.0,
                 np.column_stack([errors, (own**2).sum(1)]),
                 r_squared,

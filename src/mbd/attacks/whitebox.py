@@ -34,9 +34,8 @@ def guessed(attack: str, scores: list[Array], attack_context: AttackContext) -> 
     """Return the evidence of guesses with m* fed and not fed; one guess is used for both if feeding changed nothing."""
     truth = attack_context.attribute.values[attack_context.score]
     evidence = []
-    for how, score in zip(("fed", "not fed"), (scores[0], scores[-1]), strict=True):
+    for measure, score in zip(("accuracy_fed", "accuracy_not_fed"), (scores[0], scores[-1]), strict=True):
         rows = np.column_stack([truth, score > 0]).astype(np.float64)
-        measure = f"accuracy, {attack_context.modality} {how}"
         evidence.append(
             AttackEvidence(
                 attack, measure, 0.5, rows, balanced_accuracy, attack_context.groups, (0, 1), class_weight=0.5

@@ -5,7 +5,7 @@ never saw the modality; the model "before" shows that the attack can see a leak 
 numbers in the record alone (`passes`), so every reader can decide again.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ LEAKAGE = "leakage.json"
 Decision = Literal["passed", "refused", "informational"]
 """informational: compared with the model before deletion; not part of the gate"""
 Variant = Literal["as released", "int8", "pruned"]
+MeasureId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.[a-z0-9_]+$", max_length=100)]
+"""ATTACK.MEASURE, as `membership.auc_loss`; reports have its words (:mod:`mbd.report.measures`)"""
 
 
 class Interval(Record):
@@ -30,8 +32,7 @@ class AttackRecord(Record):
 
     modality: str
     """what the attack is after"""
-    attack: str
-    measure: str
+    id: MeasureId
     variant: Variant = "as released"
     """what was done to the models before they were attacked"""
     chance: float
@@ -51,6 +52,15 @@ class AttackRecord(Record):
     known"""
     decision: Decision
     reason: str
+
+    @property
+    def attack(self) -> str:
+        """The attack that measured it."""
+        return self.id.partition(".")[0]
+
+    def __str__(self) -> str:
+        """Return it for a message: `whitebox.accuracy_fed (audio, int8)`."""
+        return f"{self.id} ({self.modality}{'' if self.variant == 'as released' else f', {self.variant}'})"
 
     @property
     def exceeds(self) -> bool:
@@ -124,8 +134,10 @@ class LowerBound(Record):
     epsilon: float
     confidence: float
     delta: float
-    attack: str
-    """attack, measure and kind of bound by which it was shown"""
+    measure: MeasureId
+    """by which it was shown"""
+    by: str
+    """the kind of bound"""
     claimed: float | None
     decision: Decision
     reason: str

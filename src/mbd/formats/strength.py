@@ -1,9 +1,9 @@
 """How strong an audit must be for a certificate: fixed by the version of the format, not by who issues it.
 
-A parameter that widens the gate (a tolerance, a margin, a confidence, too few rows) has a bound; every built-in attack
-must have judged every measure of `MEASURES`, on the model as released and after INT8 rounding and pruning; the rows
-must be none that a model was trained on or that chose an edit; and the model before the deletion must have been
-attacked too, except in a later audit, when its weights are gone.
+A parameter that widens the gate (a tolerance, a margin, a confidence, too few rows) has a bound; every measure that
+`MEASURES` lists for the format must have been judged, on the model as released and after INT8 rounding and pruning;
+the rows must be none that a model was trained on or that chose an edit; and the model before the deletion must have
+been attacked too, except in a later audit, when its weights are gone.
 
 `mbd attack` runs with any parameters, and the gate refuses an audit that falls short. `mbd certify` and `mbd verify`
 ask again, from the record alone.
@@ -30,24 +30,27 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 """least and largest value of each parameter of `attacks` that decides how wide the gate is (of a list: its largest)"""
 VARIANTS: tuple[Variant, ...] = ("as released", "int8", "pruned")
 MEASURES: Mapping[str, Mapping[str, float]] = {
-    "pathway": {"rows that move with {m}": 0, "how far outputs move with {m}": 0},
-    "whitebox": {"accuracy, {m} fed": 0.5, "accuracy, {m} not fed": 0.5},
-    "blackbox": {"accuracy, {m} fed": 0.5, "accuracy, {m} not fed": 0.5},
-    "reconstruction": {
-        "R² of {m} as the model offers it": 0,
-        "R² of {m}'s own part from activations, {m} fed": 0,
-        "R² of {m}'s own part from activations, {m} not fed": 0,
+    "urn:missing-by-design:leakage:v1": {
+        "pathway.rows_moved": 0,
+        "pathway.output_shift": 0,
+        "whitebox.accuracy_fed": 0.5,
+        "whitebox.accuracy_not_fed": 0.5,
+        "blackbox.accuracy_fed": 0.5,
+        "blackbox.accuracy_not_fed": 0.5,
+        "reconstruction.r2_offered": 0,
+        "reconstruction.r2_learnt_fed": 0,
+        "reconstruction.r2_learnt_not_fed": 0,
+        "membership.auc_reconstruction": 0.5,
+        "membership.auc_loss": 0.5,
+        "membership.auc_output_alone": 0.5,
+        "membership.auc_all": 0.5,
+        "membership.tpr_all": 0.01,
+        "relearn.accuracy_{k}": 0.5,
+        "relearn.r2_{k}": 0,
     },
-    "membership": {
-        "AUC of the reconstruction": 0.5,
-        "AUC of the loss": 0.5,
-        "AUC of the output of {m} alone": 0.5,
-        "AUC of all together": 0.5,
-        "TPR at 1 % FPR of all together": 0.01,
-    },
-    "relearn": {"accuracy from {k} rows of {m}": 0.5, "R² of {m}'s own part from {k} rows": 0},
 }
-"""attack → its measures, each with what a guess reaches; m: the modality, k: the most rows that `relearn` may have"""
+"""format of an audit → the measures that it must have, each with what a guess reaches; k: the most rows that an attack
+is shown. A new measure belongs to a new format: certificates of older ones keep their list."""
 UTILITY = ({"acc2", "corr"}, {"wa", "ua"})
 """metrics of which all must be judged: for regression, or for classes"""
 SEEN_SPLITS = ("train", "calibration")
@@ -96,7 +99,7 @@ def shortfalls(record: LeakageRecord, kind: str, *, later: bool = False) -> tupl
 def power_in_words(record: LeakageRecord) -> str:
     """Say what an audit would have found: for each modality its sharpest attack, and each utility that was judged."""
     found = [
-        f"a leak of {sharpest.detectable:+.3g} ({modality}; {sharpest.attack}: {sharpest.measure})"
+        f"a leak of {sharpest.detectable:+.3g} ({modality}; {sharpest.id})"
         for modality in record.modalities
         if (sharpest := _sharpest(record, modality)) is not None
     ]
@@ -166,7 +169,7 @@ def _measures(record: LeakageRecord) -> Iterator[Shortfall]:
     for modality in record.modalities:
         yield from _missing(record, modality, judged)
     if (wide := next((a for a in judged if a.tolerance is None or not 0 <= a.tolerance <= most), None)) is not None:
-        problem = f"{_name(wide)} was judged with a tolerance of {wide.tolerance}, and {most:g} is the largest"
+        problem = f"{wide} was judged with a tolerance of {wide.tolerance}, and {most:g} is the largest"
         yield Shortfall("attacks.tolerance", wide.tolerance, problem, _AGAIN)
     count, limit = len(judged), MOST_MEASURES * len(record.modalities)
     if record.suite.judged_together != count or count > limit:
@@ -178,23 +181,22 @@ def _measures(record: LeakageRecord) -> Iterator[Shortfall]:
 
 
 def _missing(record: LeakageRecord, modality: str, judged: list[AttackRecord]) -> Iterator[Shortfall]:
-    found = {(a.attack, a.measure, a.variant): a.chance for a in judged if a.modality == modality}
+    found = {(a.id, a.variant): a.chance for a in judged if a.modality == modality}
     rows, asked = record.suite.rows.get(modality), record.suite.parameters.get("relearn_rows")
     numbers = [k for k in asked if isinstance(k, int)] if isinstance(asked, list | tuple) else []
     k = min(max(numbers, default=0), rows.fit if rows else 0)
     lacking = [
-        (attack, name, variant)
-        for attack, measures in MEASURES.items()
-        for measure, chance in measures.items()
+        (name, variant)
+        for measure, chance in MEASURES[record.format].items()
         for variant in VARIANTS
-        for name in [measure.format(m=modality, k=k)]
-        if found.get((attack, name, variant)) != chance
+        for name in [measure.format(k=k)]
+        if found.get((name, variant)) != chance
     ]
     if lacking:
-        attack, name, variant = lacking[0]
+        name, variant = lacking[0]
         more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         key = "attacks" if variant == VARIANTS[0] else "attacks.variants"
-        problem = f"the measure {name} of the attack {attack} ({variant}) was not judged{more}"
+        problem = f"{name} of {modality} ({variant}) was not judged{more}"
         yield Shortfall(key, record.suite.parameters.get("variants"), problem, _AGAIN)
 
 
@@ -247,10 +249,6 @@ def _before(record: LeakageRecord) -> Iterator[Shortfall]:
 
 def _margin(measured: UtilityRecord) -> str:
     return "correlation_margin" if measured.metric == "corr" else "utility_margin"
-
-
-def _name(attack: AttackRecord) -> str:
-    return f"{attack.attack} ({attack.measure}, {attack.variant})"
 
 
 _AGAIN = "attack again with the default parameters of `attacks`"

@@ -8,7 +8,7 @@ passes if every finding that decides passes, and if at least one attack decided.
 import math
 from collections.abc import Iterator
 
-from mbd.formats.leakage import AttackRecord, Interval, LeakageRecord
+from mbd.formats.leakage import Interval, LeakageRecord
 from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.predicate import Predicate
 from mbd.formats.strength import power_in_words, shortfalls
@@ -77,13 +77,13 @@ def _inconsistent(leakage: LeakageRecord) -> Iterator[str]:
             yield f"{name} has a difference without an interval, which no number of rows allows"
     for a in leakage.attacks:
         if a.decision != "informational" and a.blind != a.finds_nothing_before:
-            yield f"{_name(a)} is marked as blind or not against its numbers"
+            yield f"{a} is marked as blind or not against its numbers"
 
 
 def _too_sharp(leakage: LeakageRecord) -> Iterator[str]:
     """Yield what states more power than its interval allows."""
     stated = [
-        (_name(a), a.detectable, a.tolerance + (0 if a.before else a.difference.value - a.difference.low))
+        (str(a), a.detectable, a.tolerance + (0 if a.before else a.difference.value - a.difference.low))
         for a in leakage.attacks
         if a.difference and a.tolerance is not None
     ]
@@ -98,7 +98,7 @@ def _too_sharp(leakage: LeakageRecord) -> Iterator[str]:
 
 def _measured(leakage: LeakageRecord) -> Iterator[tuple[str, tuple[Interval | None, ...]]]:
     for a in leakage.attacks:
-        yield _name(a), (a.before, a.after, a.reference, a.difference)
+        yield str(a), (a.before, a.after, a.reference, a.difference)
     for u in leakage.utility:
         yield f"{u.metric} of {u.regime}", (u.before, u.after, u.reference, u.to_before, u.to_reference)
 
@@ -107,22 +107,18 @@ def _differences(leakage: LeakageRecord) -> Iterator[tuple[str, Interval, Interv
     """Yield every difference with the two values that it is of."""
     for a in leakage.attacks:
         if a.difference and a.after and a.reference:
-            yield _name(a), a.difference, a.after, a.reference
+            yield str(a), a.difference, a.after, a.reference
     for u in leakage.utility:
         yield f"{u.metric} of {u.regime}", u.to_reference, u.after, u.reference
         if u.to_before and u.before:
             yield f"{u.metric} of {u.regime}", u.to_before, u.after, u.before
 
 
-def _name(attack: AttackRecord) -> str:
-    return f"{attack.attack} ({attack.measure}, {attack.variant})"
-
-
 def _decided(leakage: LeakageRecord) -> Iterator[tuple[str, str, bool]]:
     """Yield what decides by numbers: name, decision, and whether the numbers let it pass."""
     for a in leakage.attacks:
         if a.decision != "informational":
-            yield _name(a), a.decision, a.passes
+            yield str(a), a.decision, a.passes
     for u in leakage.utility:
         if u.decision != "informational":
             yield f"{u.metric} of {u.regime}", u.decision, u.passes

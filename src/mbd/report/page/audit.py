@@ -11,6 +11,7 @@ from mbd.evaluation.metrics import ERRORS, TITLES
 from mbd.formats.leakage import AttackRecord, EarlierAudits, LeakageRecord, LowerBound
 from mbd.formats.predicate import Evidence
 from mbd.formats.strength import power_in_words
+from mbd.report.measures import measure_words
 from mbd.report.page.content import (
     Block,
     Fact,
@@ -185,7 +186,7 @@ def _earlier(found: EarlierAudits | None) -> str:
 
 def _measure(attack: AttackRecord) -> MeasureRow:
     fields = ("chance", "before", "after", "reference", "difference", "tolerance", "blind", "decision")
-    label = f"{attack.attack}: {attack.measure}{_VARIANTS[attack.variant]}"
+    label = measure_words(attack.id, attack.modality) + _VARIANTS[attack.variant]
     return MeasureRow(label=label, **{name: getattr(attack, name) for name in fields})
 
 
@@ -201,7 +202,7 @@ def _bound(bound: LowerBound) -> str:
     claimed = "no ε is claimed" if bound.claimed is None else f"the claim is ε = {bound.claimed:g}"
     return (
         f"ε: {bound.decision}. The attacks show ε ≥ {bound.epsilon:.4g} at δ = {bound.delta:g} with "
-        f"{100 * bound.confidence:g} % confidence ({bound.attack}); {claimed}."
+        f"{100 * bound.confidence:g} % confidence ({bound.measure}, by {bound.by}); {claimed}."
     )
 
 

@@ -25,8 +25,7 @@ def run(target_model: TargetModel, context: AttackContext) -> list[AttackEvidenc
     nearest = np.argsort(distances, axis=1, kind="stable")[:, : options.votes]
     guessed = context.attribute.values[context.fit][nearest].mean(1) > 0.5
     rows = np.column_stack([context.attribute.values[context.score], guessed]).astype(np.float64)
-    measure = f"accuracy of the nearest rows, {context.modality} fed"
-    return [AttackEvidence("neighbours", measure, 0.5, rows, balanced_accuracy, context.groups)]
+    return [AttackEvidence("neighbours", "accuracy_fed", 0.5, rows, balanced_accuracy, context.groups)]
 
 
 NEIGHBOURS = Attack(
