@@ -21,7 +21,7 @@ from components.purge.component import purge
 from components.registered_reference.component import registered_reference
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import resolved
-from pipelines.placement import place
+from pipelines.placement import Need, place
 
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
@@ -44,57 +44,64 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
         run = dsl.PIPELINE_JOB_ID_PLACEHOLDER
         named = {"params": params, "model": model, "overrides": overrides}
         end = notify(pipeline="delete", run=run, modalities=modalities, purged=purge_copies, **named)
-        place(end, platform, cached=False, opens=False)
+        place(end, platform, cached=False)
         with dsl.ExitHandler(end, name="delete-and-certify"):
             values = resolved(platform, method=method, epsilon=epsilon, **named)
             start = place(
                 fetch(params=values, modalities=modalities, subjects=subjects),
                 platform,
+                Need.DATA,
+                Need.LINEAGE_KEY,
                 cached=False,
-                names=True,
             ).outputs
             data = {"params": values, "dataset": start["dataset"]}
             asked = {"modalities": start["Output"], "subjects": subjects}
             never_exposed = place(
-                registered_reference(**data, **asked, model=start["model"]),
-                platform,
-                trains=True,
-                cached=False,
+                registered_reference(**data, **asked, model=start["model"]), platform, Need.DATA, Need.GPU, cached=False
             ).outputs["reference"]
             deleted = place(
                 delete(**data, **asked, model=start["model"], reference=never_exposed),
                 platform,
-                trains=True,
+                Need.DATA,
+                Need.GPU,
+                Need.LINEAGE_KEY,
                 cached=False,
-                names=True,
             ).outputs["deleted"]
             utility = place(
                 evaluate(**data, model=deleted, reference=never_exposed, subjects=subjects),
                 platform,
+                Need.DATA,
+                Need.LINEAGE_KEY,
                 cached=False,
-                names=True,
             ).outputs["evaluation"]
             leakage = place(
                 attack(**data, **asked, before=start["model"], after=deleted, reference=never_exposed),
                 platform,
+                Need.DATA,
                 cached=False,
             ).outputs["leakage"]
             certificate = place(
                 certify(**data, deleted=deleted, leakage=leakage, evaluation=utility, request=request, run=run),
                 platform,
+                Need.DATA,
+                Need.SIGNING_KEYS,
                 cached=False,
                 retried=False,
-                signs=True,
             ).outputs["certificate"]
             released = place(
-                publish(params=values, certificate=certificate, deleted=deleted), platform, cached=False, signs=True
+                publish(params=values, certificate=certificate, deleted=deleted),
+                platform,
+                Need.DATA,
+                Need.SIGNING_KEYS,
+                cached=False,
             ).outputs["published"]
             # Not in a dsl.If: a task that is skipped leaves a run that succeeded in the state RUNNING.
             place(
                 purge(params=values, published=released, deleted=deleted, requested=purge_copies),
                 platform,
+                Need.DATA,
+                Need.SIGNING_KEYS,
                 cached=False,
-                signs=True,
             )
 
     return mbd_delete

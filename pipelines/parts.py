@@ -7,19 +7,19 @@ from components.parameters.component import parameters
 from components.reference.component import reference
 from components.train.component import train
 from mbd.params.platform import PlatformSettings
-from pipelines.placement import place
+from pipelines.placement import Need, place
 
 
 def resolved(platform: PlatformSettings, **arguments: Any) -> Any:  # noqa: ANN401 -- kfp has no types
     """Check the arguments of a run; return the artifact with all its parameters, which every other task takes."""
-    return place(parameters(**arguments), platform, opens=False).outputs["written"]
+    return place(parameters(**arguments), platform).outputs["written"]
 
 
 def model_and_reference(params: Any, modalities: Any, platform: PlatformSettings) -> tuple[Any, Any, Any]:  # noqa: ANN401
     """Bring the data, train the model and the one that never sees the modalities; return all three."""
-    data = place(features(params=params), platform).outputs["dataset"]
-    model = place(train(params=params, dataset=data), platform, trains=True).outputs["model"]
-    never_exposed = place(reference(params=params, dataset=data, modalities=modalities), platform, trains=True).outputs[
-        "reference"
-    ]
+    data = place(features(params=params), platform, Need.DATA).outputs["dataset"]
+    model = place(train(params=params, dataset=data), platform, Need.DATA, Need.GPU).outputs["model"]
+    never_exposed = place(
+        reference(params=params, dataset=data, modalities=modalities), platform, Need.DATA, Need.GPU
+    ).outputs["reference"]
     return data, model, never_exposed

@@ -5,6 +5,7 @@ Nothing here depends on a task's work. A task that must not be answered from Kub
 """
 
 import re
+from enum import Enum
 from typing import Any
 
 from kfp import kubernetes
@@ -17,26 +18,25 @@ _PLAINTEXT, _TEMPORARY = "plaintext", "tmp"
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
+class Need(Enum):
+    """What a task needs besides its image."""
+
+    GPU = "a GPU, if there is one"
+    SIGNING_KEYS = "the signing keys, and the lineage key"
+    LINEAGE_KEY = "the lineage key, by which persons and deletion records are found"
+    STATE = "the volume for what outlives a task: budget ledgers, openings of commitments"
+    DATA = "models or feature data: that volume, keys of what is encrypted, and memory for its plain form"
+
+
 def place(
     task: Any,  # noqa: ANN401 -- kfp has no types
     platform: PlatformSettings,
-    *,
-    trains: bool = False,
+    *needs: Need,
     cached: bool = True,
     retried: bool = True,
-    signs: bool = False,
-    names: bool = False,
-    keeps: bool = False,
-    opens: bool = True,
 ) -> Any:  # noqa: ANN401
-    """Set image, resources, volumes and retries of a task.
-
-    `trains`: on a GPU if there is one; `signs`: with the signing keys; `names`: with the lineage key, by which persons
-    and deletion records are found; `keeps`: with the volume for what outlives a task (budget ledgers, openings of
-    commitments); `opens`: for models or feature data, so with that volume, because openings say whose recordings are
-    left out, with the keys of what is encrypted, and with memory for its plain form.
-    """
-    on_gpu = trains and platform.gpu.limit > 0
+    """Set image, resources, volumes and retries of a task."""
+    on_gpu = Need.GPU in needs and platform.gpu.limit > 0
     image = platform.gpu_image if on_gpu else platform.image
     task.set_container_image(image)
     if pinned := image.partition("@")[2]:
@@ -55,13 +55,14 @@ def place(
         kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=keys)
     if platform.trust_config:
         kubernetes.use_config_map_as_volume(task, config_map_name=platform.trust_config, mount_path=platform.trust_path)
-    if platform.keys_secret and (signs or (names and not platform.lineage_secret)):
+    signs, named = Need.SIGNING_KEYS in needs, Need.LINEAGE_KEY in needs
+    if platform.keys_secret and (signs or (named and not platform.lineage_secret)):
         kubernetes.use_secret_as_volume(task, secret_name=platform.keys_secret, mount_path=platform.keys_path)
-    if platform.lineage_secret and (signs or names):
+    if platform.lineage_secret and (signs or named):
         kubernetes.use_secret_as_volume(task, secret_name=platform.lineage_secret, mount_path=platform.lineage_path)
-    if (keeps or opens) and platform.state_claim:
+    if platform.state_claim and not {Need.STATE, Need.DATA}.isdisjoint(needs):
         kubernetes.mount_pvc(task, pvc_name=platform.state_claim, mount_path=platform.state_path)
-    if opens and platform.data_keys_claim:
+    if Need.DATA in needs and platform.data_keys_claim:
         _let_decrypt(task, platform)
     if on_gpu:
         _ask_for_gpu(task, platform)

@@ -17,7 +17,7 @@ from components.reaudit.component import reaudit
 from components.reference.component import reference
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import resolved
-from pipelines.placement import place
+from pipelines.placement import Need, place
 
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
@@ -32,13 +32,13 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
     ) -> None:
         run, named = dsl.PIPELINE_JOB_ID_PLACEHOLDER, {"params": params, "model": model, "overrides": overrides}
         end = notify(pipeline="reaudit", run=run, modality=modality, **named)
-        place(end, platform, cached=False, opens=False)
+        place(end, platform, cached=False)
         with dsl.ExitHandler(end, name="attack-again"):
             values = resolved(platform, **named)
-            released = place(published(params=values, modality=modality), platform, cached=False).outputs
-            data = place(features(params=values), platform).outputs["dataset"]
+            released = place(published(params=values, modality=modality), platform, Need.DATA, cached=False).outputs
+            data = place(features(params=values), platform, Need.DATA).outputs["dataset"]
             never_exposed = place(
-                reference(params=values, dataset=data, modalities=released["revoked"]), platform, trains=True
+                reference(params=values, dataset=data, modalities=released["revoked"]), platform, Need.DATA, Need.GPU
             ).outputs["reference"]
             leakage = place(
                 attack(
@@ -49,6 +49,7 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                     modalities=released["modalities"],
                 ),
                 platform,
+                Need.DATA,
                 cached=False,
             ).outputs["leakage"]
             place(
@@ -59,11 +60,10 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                     run=run,
                 ),
                 platform,
+                Need.STATE,
+                Need.SIGNING_KEYS,
                 cached=False,
                 retried=False,
-                signs=True,
-                keeps=True,
-                opens=False,
             )
 
     return mbd_reaudit

@@ -15,7 +15,7 @@ from components.evaluate.component import evaluate
 from components.settings.component import settings as overlay
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import model_and_reference, resolved
-from pipelines.placement import place
+from pipelines.placement import Need, place
 
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
@@ -26,7 +26,7 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
         values = resolved(platform, params=params)
         data, model, never_exposed = model_and_reference(values, modalities, platform)
         with dsl.ParallelFor(items=settings, name="each-setting") as setting:
-            own = place(overlay(params=values, setting=setting), platform, opens=False).outputs["written"]
+            own = place(overlay(params=values, setting=setting), platform).outputs["written"]
             deleted = place(
                 delete(
                     params=own,
@@ -37,10 +37,16 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                     subjects=[],
                 ),
                 platform,
-                trains=True,
+                Need.DATA,
+                Need.GPU,
                 cached=False,
             ).outputs["deleted"]
-            place(evaluate(params=own, dataset=data, model=deleted, reference=never_exposed), platform, cached=False)
+            place(
+                evaluate(params=own, dataset=data, model=deleted, reference=never_exposed),
+                platform,
+                Need.DATA,
+                cached=False,
+            )
             place(
                 attack(
                     params=own,
@@ -51,6 +57,7 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
                     modalities=modalities,
                 ),
                 platform,
+                Need.DATA,
                 cached=False,
             )
 

@@ -19,7 +19,7 @@ from components.train.component import train
 from components.train_part.component import train_part
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import resolved
-from pipelines.placement import place
+from pipelines.placement import Need, place
 
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
@@ -36,10 +36,10 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
     ) -> None:
         run, named = dsl.PIPELINE_JOB_ID_PLACEHOLDER, {"params": params, "model": model, "overrides": overrides}
         end = notify(pipeline="train", run=run, **named)
-        place(end, platform, cached=False, opens=False)
+        place(end, platform, cached=False)
         with dsl.ExitHandler(end, name="train-and-register"):
             values = resolved(platform, **named)
-            made = place(features(params=values), platform, cached=False).outputs
+            made = place(features(params=values), platform, Need.DATA, cached=False).outputs
             data = {"params": values, "dataset": made["dataset"]}
             parts = {}
             if len(numbers) > 1:
@@ -51,16 +51,17 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
             known = {"known": whole} if parts else {}
             with dsl.ParallelFor(items=made["Output"], name="each-modality") as modality:
                 never_exposed = _trained(reference(**data, **known, modality=modality), platform)
-            place(evaluate(**data, model=whole), platform, cached=False)
+            place(evaluate(**data, model=whole), platform, Need.DATA, cached=False)
             place(
                 register(**data, model=whole, references=dsl.Collected(never_exposed.outputs["reference"]), run=run),
                 platform,
+                Need.DATA,
+                Need.SIGNING_KEYS,
                 cached=False,
-                signs=True,
             )
 
     return mbd_train
 
 
 def _trained(task: Any, platform: PlatformSettings) -> Any:  # noqa: ANN401
-    return place(task, platform, trains=True, cached=False)
+    return place(task, platform, Need.DATA, Need.GPU, cached=False)

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from mbd.cli import group
 from mbd.errors import DataError, GateRefusedError, UsageError
-from mbd.steps.fetch import PUBLISHED, Published
+from mbd.steps.certificates import PUBLISHED, Published
 from tests.certificate.build import ModelWorkspace, make_home
 
 

@@ -16,7 +16,8 @@ from mbd.formats.guarantee import LineageBudget
 from mbd.formats.layout import certificate_name
 from mbd.formats.receipt import Receipt
 from mbd.params import Params
-from mbd.steps import certify, delete, evaluate, publish, restore_ledger
+from mbd.steps import certify, delete, evaluate, publish
+from mbd.steps.certificates import restore_ledger
 from mbd.storage import open_store
 from mbd.storage.store import StoredObject
 from tests.certificate.authority import CertificateAuthority
@@ -98,16 +99,16 @@ def check_a_lost_ledger_is_noticed_and_can_be_restored(releases: Releases, elsew
     with pytest.raises(DataError, match="does not count an earlier release"):
         releases.publish("second")
     # Entering the first release after the fact does not make the second one count it.
-    restore_ledger.run(releases.params(), releases.model, releases.url)
+    restore_ledger(releases.params(), releases.model, releases.url)
     shutil.rmtree(releases.folder / "second-bundle")
     with pytest.raises(DataError, match="does not count an earlier release"):
         releases.certify("second")
 
     releases.lose_ledger()
-    restored = restore_ledger.run(releases.params(), releases.model, releases.url)
+    restored = restore_ledger(releases.params(), releases.model, releases.url)
     assert restored.added == 1
     assert restored.rho == pytest.approx(first.rho_after)
-    assert restore_ledger.run(releases.params(), releases.model, releases.url).added == 0
+    assert restore_ledger(releases.params(), releases.model, releases.url).added == 0
     third = releases.delete("third")
     assert third.rho_before == pytest.approx(first.rho_after)
     assert third.epsilon_after > first.epsilon_after

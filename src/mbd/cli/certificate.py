@@ -149,9 +149,9 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
 
     Both are logged; exit code 3 if the certificate is refuted.
     """
-    from mbd.steps import reaudit as step
+    from mbd.steps.certificates import log_audit
 
-    statement = step.run(params, certificate, leakage, existing_store(params, store).url)
+    statement = log_audit(params, certificate, leakage, existing_store(params, store).url)
     digest, due = statement.subject[0].digest.sha256, statement.predicate.reaudit_by
     print_result(
         {"certificate": digest, "passed": True, "reaudit_by": due},
@@ -171,10 +171,10 @@ def fetch(
     params: "Params", certificate: str | None, modality: str | None, store: str | None, out: Path, as_json: bool
 ) -> None:
     """Fetch the model of a published certificate, to attack it again."""
-    from mbd.steps import fetch as step
+    from mbd.steps.certificates import fetch_certified
 
     url = existing_store(params, store).url
-    found = step.run(params, url, out, modality=modality or "", certificate=certificate or "")
+    found = fetch_certified(params, url, out, modality=modality or "", certificate=certificate or "")
     text = f"certificate {found.certificate}: {found.model} without {', '.join(found.revoked)}"
     print_result(found, text, as_json=as_json)
     report_written("model", out)
@@ -188,9 +188,9 @@ def fetch(
 @with_params
 def restore_ledger(params: "Params", model: Path, store: str | None, as_json: bool) -> None:
     """Enter what published certificates state into the budget ledger of their lineage, after it was lost."""
-    from mbd.steps import restore_ledger as step
+    from mbd.steps import certificates
 
-    done = step.run(params, model, existing_store(params, store).url)
+    done = certificates.restore_ledger(params, model, existing_store(params, store).url)
     print_result(done, f"{done.ledger}: {done.added} charges added; ρ = {done.rho:.4g} is spent", as_json=as_json)
 
 

@@ -266,10 +266,10 @@ def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[st
     Return what its certificate deleted, all that was ever revoked, and the certificate's digest.
     """
     from mbd.kubeflow.sealing import sealed
-    from mbd.steps import fetch
+    from mbd.steps.certificates import fetch_certified
 
     with running(params, "certificate-fetch") as values, sealed(values.shredding, model) as out:
-        found = fetch.run(values, values.store.url, out, modality=modality)
+        found = fetch_certified(values, values.store.url, out, modality=modality)
     model.metadata |= {"certificate": found.certificate, "revoked": ", ".join(found.revoked)}
     return list(found.modalities), list(found.revoked), found.certificate
 
@@ -277,10 +277,10 @@ def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[st
 @task
 def reaudit(params: Artifact, certificate: str, leakage: Artifact, run: str = "") -> None:
     """Log what new attacks found, in this run; where the gate refused, the certificate is refuted and the run fails."""
-    from mbd.steps import reaudit as step
+    from mbd.steps.certificates import log_audit
 
     with running(params, "certificate-reaudit") as values, environment({"MBD_RUN_ID": run}):
-        statement = step.run(values, certificate, Path(leakage.path), values.store.url)
+        statement = log_audit(values, certificate, Path(leakage.path), values.store.url)
     _LOG.info("certificate %s/certificates/%s", values.store.url, certificate)
     _LOG.info("passed; attack again by %s", statement.predicate.reaudit_by.date())
 

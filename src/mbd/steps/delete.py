@@ -144,24 +144,24 @@ def run(
         The result; None in all processes of torchrun but the first.
 
     """
-    audit = _open(params, features, model, modalities, subjects, reference)
+    case = _open(params, features, model, modalities, subjects, reference)
     method = METHODS.get(params.deletion.method)
     if int(os.environ.get("RANK", "0")) > 0:
         return None
     inputs = {"model": model, **({"reference": reference} if reference else {})}
-    with _accounted(audit, params, out) as account:
+    with _accounted(case, params, out) as account:
         if account.done:
             account.settle(account.done.after)
             return _result(account.done, out, settled=True)
         with step_run(NAME, out, {"deletion": params.deletion, "training": params.training}, **inputs) as step:
-            digest = canonical_digest(audit.original.data.digests())
+            digest = canonical_digest(case.original.data.digests())
             step.inputs["features"] = {"path": str(features), "digest": digest}
-            outcome = method.delete(audit.request, audit.original, params)
+            outcome = method.delete(case.request, case.original, params)
             claimed = outcome.record.guarantee.kind
             if claimed not in (method.kind, "empirical"):
                 raise PluginError(f"the method {params.deletion.method} is declared {method.kind} and claims {claimed}")
-            distances = _distances(audit, outcome, reference)
-            record = _write(step, audit, outcome, params, account.budget, distances)
+            distances = _distances(case, outcome, reference)
+            record = _write(step, case, outcome, params, account.budget, distances)
             step.phases |= outcome.phases.seconds
             step.look_at = DELETION
         account.settle(record.after)
@@ -227,23 +227,23 @@ class _Account:
 
 
 @contextmanager
-def _accounted(audit: _Case, params: Params, out: Path) -> Iterator[_Account]:
+def _accounted(case: _Case, params: Params, out: Path) -> Iterator[_Account]:
     """Within: the deletion is charged to its lineage, if it is one that costs something."""
-    settings, before = params.deletion, audit.original.record.sha256
+    settings, before = params.deletion, case.original.record.sha256
     cost = METHODS.get(settings.method).cost
     if cost is None or settings.noise_seed is not None:
         yield _Account(None, lambda _: None)
         return
     rho = cost(settings)
-    deletion = deletion_id(before, audit.request.modalities, params_digest(settings))
-    with open_ledger(Path(settings.ledgers), audit.lineage[0], known=audit.known_ledger_entries) as ledger:
+    deletion = deletion_id(before, case.request.modalities, params_digest(settings))
+    with open_ledger(Path(settings.ledgers), case.lineage[0], known=case.known_ledger_entries) as ledger:
         budget = ledger.charge(
             deletion,
             rho,
             settings.delta,
             settings.budget_limit,
             before=before,
-            modalities=audit.request.modalities,
+            modalities=case.request.modalities,
         )
         yield _Account(budget, lambda after: ledger.release(deletion, after), _done(out, budget.entry))
 
@@ -261,22 +261,22 @@ def _done(out: Path, charge: str) -> DeletionRecord | None:
     return record if whole else None
 
 
-def _distances(audit: _Case, outcome: DeletionOutcome, reference: Path | None) -> dict[str, Any] | None:
+def _distances(case: _Case, outcome: DeletionOutcome, reference: Path | None) -> dict[str, Any] | None:
     if reference is None:
         return None
-    if audit.request.subjects:
+    if case.request.subjects:
         raise UsageError(
             "a reference is for whole modalities, not for single subjects",
             key="--reference",
             value=reference,
         )
-    record, weights = audit.original.reference or load_model(reference)
-    return reference_distances(audit.original, outcome, record, weights, audit.request.modalities)
+    record, weights = case.original.reference or load_model(reference)
+    return reference_distances(case.original, outcome, record, weights, case.request.modalities)
 
 
 def _write(
     step: StepRun,
-    audit: _Case,
+    case: _Case,
     outcome: DeletionOutcome,
     params: Params,
     budget: LineageBudget | None,
@@ -286,20 +286,20 @@ def _write(
     indices = save_tensors(step.folder / INDICES, outcome.indices)
     step.known_digests |= {WEIGHTS: model.sha256, INDICES: indices}
     counts = {name: len(positions) for name, positions in outcome.indices.items()}
-    data = audit.original.data
+    data = case.original.data
     record = DeletionRecord(
         method=params.deletion.method,
-        request=audit.request,
+        request=case.request,
         parameters=params.deletion.model_dump(mode="json"),
         guarantee=model.guarantee,
-        lineage=audit.lineage,
-        before=audit.original.record.sha256,
+        lineage=case.lineage,
+        before=case.original.record.sha256,
         after=model.sha256,
         revoked=model.revoked,
         data={"name": data.manifest.name, "digest": canonical_digest(data.digests())},
         indices=IndexRecord(sha256=indices, count=sum(counts.values()), by_tensor=counts),
         budget=budget,
-        ledger_entries=(*audit.known_ledger_entries, *([budget.entry] if budget else [])),
+        ledger_entries=(*case.known_ledger_entries, *([budget.entry] if budget else [])),
         rounding=outcome.rounding,
         reference=distances,
         facts=dict(outcome.facts),
