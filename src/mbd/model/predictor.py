@@ -74,6 +74,7 @@ class TakesWeights(Protocol):
 
 _FRESH_START = lazy("mbd.deletion.certified:fresh_start", "deletion", "train")
 _BY_RECORD = lazy("mbd.deletion.cut:cut_arrays", "deletion", "train")
+_TRANSPLANT = lazy("mbd.model.transplant:transplant_by_record", "attacks", "train")
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,9 @@ class Backbone:
     counterparts: Callable[..., dict[str, Array]] = _BY_RECORD
     """`counterparts(record, tensors, gone)`: what of the tensors a model without `gone` has too; distances between
     models are over that"""
+    transplant: Callable[..., dict[str, Array]] = _TRANSPLANT
+    """`transplant((record, tensors), (record after, tensors after), modality)`: the tensors of the model after a
+    deletion with those that the modality had before"""
     separable: bool = False
     """whether the tensors that have not seen a modality make a model; otherwise `exact` trains one without it"""
     settings: type[BaseModel] | None = None
@@ -286,6 +290,7 @@ MODULE = Backbone(
     calibration=lazy("mbd.deletion.calibration:ModuleCalibration.of", "deletion", "train"),
     fresh_start=lazy("mbd.deletion.module:fresh_start", "deletion", "train"),
     counterparts=lazy("mbd.deletion.module:counterparts", "deletion", "train"),
+    transplant=lazy("mbd.model.transplant:transplant_in_module", "attacks", "train"),
     finetune=lazy("mbd.training.module:finetune", "training", "train"),
     recorded=lambda spec: ModuleSpec.model_validate(spec).recorded(),
 )

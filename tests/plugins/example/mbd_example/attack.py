@@ -2,11 +2,7 @@
 
 import numpy as np
 
-from mbd.attacks.attack import Attack, AttackEvidence
-from mbd.attacks.bootstrap import balanced_accuracy
-from mbd.attacks.context import AttackContext
-from mbd.attacks.target_model import TargetModel
-from mbd.params.base import Count, Settings
+from mbd.plugins import Attack, AttackContext, AttackEvidence, Count, Settings, TargetModel, balanced_accuracy
 
 
 class NeighboursSettings(Settings):

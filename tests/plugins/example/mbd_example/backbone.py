@@ -10,14 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.features.contract import FeatureSet
-from mbd.formats.model import ColumnRange, ModelRecord
-from mbd.model.checkpoint import describe
-from mbd.model.predictor import Backbone
-from mbd.params import Params
-from mbd.params.base import Positive, Settings
-from mbd.tensors import Array
-from mbd.training.trained import Trained, data_record
+from mbd.plugins import (
+    Array,
+    Backbone,
+    ColumnRange,
+    FeatureSet,
+    ModelRecord,
+    Params,
+    Positive,
+    Settings,
+    Trained,
+    data_record,
+    describe,
+)
 
 
 class AdditiveSettings(Settings):

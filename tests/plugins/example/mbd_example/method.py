@@ -3,13 +3,17 @@
 import tempfile
 from pathlib import Path
 
-from mbd.deletion.methods import Method
-from mbd.deletion.outcome import DeletionOutcome, ModelBefore, Phases
-from mbd.features.contract import FeatureSet
-from mbd.formats.deletion import DeletionTarget
-from mbd.formats.guarantee import Guarantee
-from mbd.params import Params
-from mbd.registry import BACKBONES
+from mbd.plugins import (
+    BACKBONES,
+    DeletionOutcome,
+    DeletionTarget,
+    FeatureSet,
+    Guarantee,
+    Method,
+    ModelBefore,
+    Params,
+    Phases,
+)
 
 ASSUMPTION = "Training is deterministic: with the same data and parameters anyone gets the same bytes."
 

@@ -5,11 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.errors import DataError
-from mbd.features.rows import Collection, Rows
-from mbd.features.sources import Source
-from mbd.params.base import Settings
-from mbd.params.features import FeaturesSettings
+from mbd.plugins import Collection, DataError, FeaturesSettings, Rows, Settings, Source
 
 
 class SheetSettings(Settings):

@@ -3,10 +3,7 @@
 import os
 from pathlib import Path
 
-from mbd.errors import UsageError
-from mbd.params.operations import StoreSettings
-from mbd.storage.folder import FolderStore
-from mbd.storage.store import StoreScheme
+from mbd.plugins import FolderStore, StoreScheme, StoreSettings, UsageError
 
 
 class ShareStore(FolderStore):
