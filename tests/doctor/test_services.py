@@ -74,7 +74,7 @@ def test_a_bucket_needs_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bucket_needs_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("s3", "s3_client", "s3_objects"):
+    for name in ("s3", "s3_bucket"):
         monkeypatch.delitem(sys.modules, f"mbd.storage.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "boto3", None)
     finding = _bucket("http://127.0.0.1:9")

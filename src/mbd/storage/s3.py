@@ -25,8 +25,7 @@ from botocore.exceptions import ClientError
 
 from mbd.errors import UsageError
 from mbd.params.operations import StoreSettings
-from mbd.storage.s3_client import MISSING, code_of, store_errors
-from mbd.storage.s3_objects import MOST_AT_ONCE, Bucket, Download, ObjectState
+from mbd.storage.s3_bucket import MISSING, MOST_AT_ONCE, Bucket, Download, ObjectState, code_of, store_errors
 from mbd.storage.store import (
     Lock,
     LockedError,
