@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from mbd.params import load_params
 from mbd.privacy.gaussian import analytic_sigma, classical_sigma, delta_of, epsilon_by_paper, zcdp
-from mbd.report.drawing import COLOURS, figure_png
+from mbd.report.figures import COLOURS, figure_png
 from studies import printed
 from studies.claims import judged
 from studies.layout import Layout

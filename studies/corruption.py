@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mbd.evaluation.metrics import TITLES
-from mbd.report.drawing import COLOURS, figure_png
+from mbd.report.figures import COLOURS, figure_png
 from studies import printed
 from studies.claims import judged, listed, text
 from studies.drawing import PRINTED, Series, dots

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mbd.evaluation.spread import Spread
-from mbd.report.drawing import COLOURS, figure_png
+from mbd.report.figures import COLOURS, figure_png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

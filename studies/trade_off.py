@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mbd.attacks.target_model import Role
 from mbd.evaluation.metrics import TITLES as METRICS
-from mbd.report.drawing import COLOURS, figure_png
+from mbd.report.figures import COLOURS, figure_png
 from studies import printed
 from studies.audits import WHITE_BOX, attacks_refuse, gives_away
 from studies.claims import judged, text

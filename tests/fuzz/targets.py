@@ -18,7 +18,7 @@ from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Event, Files, Lease
 from mbd.formats.statement import is_canonical, parse_payload
 from mbd.log.checkpoint import Inclusion, verify_checkpoint
-from mbd.monitoring.facts import facts_of_request
+from mbd.monitoring.store_scanner import facts_of_request
 from mbd.params import load_params
 from mbd.randomness import stream
 from mbd.records import now

@@ -8,8 +8,7 @@ from mbd.errors import DataError
 from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.request import Lease
 from mbd.log.tiles import CHECKPOINT
-from mbd.monitoring.facts import InvalidEntry, RequestFacts
-from mbd.monitoring.store_scanner import ScanStoppedError
+from mbd.monitoring.store_scanner import InvalidEntry, RequestFacts, ScanStoppedError
 from mbd.storage.store import StoreError
 from mbd.trust.keys import revoke_key
 from mbd.trust.trust_file import read_trust

@@ -14,7 +14,7 @@ from mbd.formats.leakage import (
     LowerBound,
     UtilityRecord,
 )
-from mbd.report.leakage_figures import draw_leakage, forest_plot
+from mbd.report.figures import draw_leakage, forest_plot
 from mbd.report.page.audit import audit_overview, audit_page, audit_plots, leakage_metrics, plot_of
 from mbd.report.page.content import Estimate
 from mbd.report.page.markdown import to_markdown

@@ -14,8 +14,7 @@ from mbd.errors import ExitCode
 if TYPE_CHECKING:
     from mbd.formats.purge import PurgeRecord
     from mbd.params import Params
-    from mbd.purge.inventory import PlaceInventory
-    from mbd.purge.scan import Scan
+    from mbd.purge.inventory import PlaceInventory, Scan
     from mbd.steps.purge import PurgePlan
 
 _SHOWN = 20

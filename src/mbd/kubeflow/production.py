@@ -18,8 +18,8 @@ def fetch(
     params: Artifact, modalities: Sequence[str], subjects: Sequence[str], model: Artifact, dataset: Artifact
 ) -> list[str]:
     """Fetch the current release of the model; hand on a reference to its data. Return what is deleted from it."""
+    from mbd.kubeflow.common import sealed, work_folder
     from mbd.kubeflow.reference import keep_shared, make_reference
-    from mbd.kubeflow.sealing import sealed, work_folder
     from mbd.production.answers import refuse_not_held
     from mbd.production.releases import fetch_release, not_taken
 
@@ -54,8 +54,8 @@ def registered_reference(
         reference.metadata["trained"] = False
         write_file(Path(reference.path) / _REPORT, _NO_REFERENCE)
         return
+    from mbd.kubeflow.common import sealed
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import sealed
     from mbd.model.checkpoint import load_model
     from mbd.production.releases import find_base, obtain_reference
     from mbd.steps.context import read_folder

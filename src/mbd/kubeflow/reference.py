@@ -18,7 +18,7 @@ from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, read_json
 from mbd.formats.features import FeatureReference
-from mbd.kubeflow.sealing import work_folder
+from mbd.kubeflow.common import work_folder
 from mbd.params import Params
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring

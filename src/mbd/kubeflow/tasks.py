@@ -2,7 +2,7 @@
 
 The first task of a run writes all parameters into an artifact, which the others read. What comes in is checked against
 the digests of its `step.json`, and so is what goes out: a task has succeeded when its output verifies, not when its
-process ended well. Models go in and out encrypted where crypto-shredding is enabled (:mod:`mbd.kubeflow.sealing`).
+process ended well. Models go in and out encrypted where crypto-shredding is enabled (:mod:`mbd.kubeflow.common`).
 """
 
 import logging
@@ -45,8 +45,8 @@ def _write(values: Params, written: Artifact) -> None:
 @task
 def features(params: Artifact, dataset: Artifact, metrics: Artifact) -> list[str]:
     """Make or fetch the FeatureSet; hand on a reference to it. Return the modalities to train references without."""
+    from mbd.kubeflow.common import work_folder
     from mbd.kubeflow.reference import keep_shared, make_reference
-    from mbd.kubeflow.sealing import work_folder
     from mbd.steps.revoked import read_revoked, revocable
 
     with running(params, "features") as values, work_folder(values.shredding, "mbd-features-") as work:
@@ -101,8 +101,8 @@ def _training(
 ) -> Iterator[tuple[Params, Path, Path]]:
     """Within: parameters, FeatureSet, and the folder for the model, which is then sealed."""
     from mbd.features.contract import FeatureSet
+    from mbd.kubeflow.common import have_keys, sealed
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import have_keys, sealed
 
     with running(params, "train") as values, feature_set(Path(dataset.path), values) as folder:
         data = FeatureSet.open(folder, without=tuple(without))
@@ -143,8 +143,8 @@ def delete(
     deleted: Artifact,
 ) -> None:
     """Carry out the request: for whole modalities, or for persons, by references into the private storage."""
+    from mbd.kubeflow.common import hide_persons, sealed
     from mbd.kubeflow.reference import feature_set
-    from mbd.kubeflow.sealing import hide_persons, sealed
     from mbd.production.answers import read_subjects
     from mbd.production.stages import Stages
 
@@ -265,7 +265,7 @@ def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[st
 
     Return what its certificate deleted, all that was ever revoked, and the certificate's digest.
     """
-    from mbd.kubeflow.sealing import sealed
+    from mbd.kubeflow.common import sealed
     from mbd.steps.certificates import fetch_certified
 
     with running(params, "certificate-fetch") as values, sealed(values.shredding, model) as out:

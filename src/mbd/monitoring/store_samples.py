@@ -15,9 +15,8 @@ from mbd.history.facts import CertificateFacts, RegistrationFacts, StatementFact
 from mbd.history.history import History
 from mbd.history.state import CERTIFICATE_STATES, reaudit_by, states_in
 from mbd.monitoring import metrics, record_samples
-from mbd.monitoring.facts import InvalidEntry, RequestFacts
 from mbd.monitoring.samples import SampleList, Samples
-from mbd.monitoring.store_scanner import StoreSnapshot
+from mbd.monitoring.store_scanner import InvalidEntry, RequestFacts, StoreSnapshot
 
 KINDS = ("empirical", "certified", "exact")
 

@@ -24,17 +24,55 @@ from mbd.errors import DataError, VerificationError
 from mbd.files import write_file
 from mbd.formats.layout import CERTIFICATES, certificate_name, object_name
 from mbd.formats.leakage import LeakageRecord
-from mbd.formats.request import REQUESTS, parse_request
+from mbd.formats.request import REQUESTS, DeletionRequest, State, parse_request
 from mbd.formats.statement import CERTIFICATE, DeletionStatement, ReauditStatement
 from mbd.history.facts import EntryFinding
 from mbd.history.history import MAX_AGE, History
 from mbd.history.memory import cache_file
 from mbd.history.replay import LogReplay
 from mbd.history.tombstones import read_list
-from mbd.monitoring.facts import InvalidEntry, RequestFacts, facts_of_request
 from mbd.storage import folder_of
 from mbd.storage.store import Store, StoredObject, StoreError
 from mbd.trust.trust_file import Trust, read_trust
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidEntry:
+    """An object that does not verify or cannot be parsed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """A request; times in seconds since the epoch."""
+
+    id: str
+    model: str
+    modalities: tuple[str, ...]
+    state: State
+    received: float
+    due: float
+    certificate: str | None
+    events: tuple[tuple[State, float], ...]
+    """every state that it entered, and when"""
+    of_person: bool = False
+
+
+def facts_of_request(request: DeletionRequest) -> RequestFacts:
+    """Return the facts of a request."""
+    return RequestFacts(
+        id=request.id,
+        model=request.model,
+        modalities=request.modalities,
+        state=request.state,
+        received=request.received.timestamp(),
+        due=request.due.timestamp(),
+        certificate=request.certificate,
+        events=tuple((event.state, event.at.timestamp()) for event in request.history),
+        of_person=request.of_person,
+    )
+
 
 _THREADS = 8
 _BATCH = 256

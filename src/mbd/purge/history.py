@@ -22,8 +22,8 @@ from mbd.formats.features import MANIFEST
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.git import git, read_objects
 from mbd.model.checkpoint import RECORD, WEIGHTS
+from mbd.purge.places import ReportObstacle, copy_of
 from mbd.purge.places.folders import files_below
-from mbd.purge.places.place import ReportObstacle, copy_of
 from mbd.purge.targets import Targets
 
 ReadObject = Callable[[str], bytes | None]
@@ -166,11 +166,11 @@ class GitObjects:
 
     @property
     def where(self) -> str:
-        """See :attr:`mbd.purge.places.place.Place.where`."""
+        """See :attr:`mbd.purge.places.Place.where`."""
         return str(self.root)
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        """See :meth:`mbd.purge.places.place.Place.find`."""
+        """See :meth:`mbd.purge.places.Place.find`."""
         listed = git(
             *("-C", str(self.root), "cat-file", "--batch-all-objects", "--unordered"),
             "--batch-check=%(objecttype) %(objectname) %(objectsize)",
@@ -191,7 +191,7 @@ class GitObjects:
                 yield copy_of(target, name, len(content))
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        """See :meth:`mbd.purge.places.Place.remove`."""
         return {
             copy: Obstacle(reason="git itself holds a file", detail=f"object {copy.name}", hint=_REWRITE)
             for copy in copies

@@ -1,16 +1,20 @@
-"""The inventory: the copies in each place, optionally removed in the same pass.
+"""The inventory: the copies in each place, optionally removed in the same pass; and the search for resurrections.
 
 A pass holds at most some thousand copies in memory. Copies are removed one batch behind the search, so that a paginated
 listing never continues from an object that was just removed.
+
+A clone that was offline during a purge can push old files back; a regular scan finds them.
 """
 
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from mbd.formats.purge import Copy, Obstacle
-from mbd.purge.places.place import Place
+from mbd.purge.places import Place
 from mbd.purge.targets import Targets
+from mbd.records import Record
 
 LISTED = 1000
 """number of copies that are listed; further ones are only counted"""
@@ -93,3 +97,73 @@ def _count_links(findings: list[PlaceInventory]) -> None:
                     hint=f"find them (`find / -inum {number}`), remove them, and add their folder to purge.folders",
                 )
             )
+
+
+_UNKNOWN = "restore the list from a backup of the private part of the store"
+
+
+class Resurrection(Record):
+    """A purged file that has reappeared."""
+
+    kind: str
+    """kind of the place"""
+    where: str
+    name: str
+    version: str | None
+    what: str
+    sha256: str | None
+
+
+class Blind(Record):
+    """A place, or a part of one, that could not be searched."""
+
+    kind: str
+    where: str
+    reason: str
+    hint: str
+
+
+class Scan(Record):
+    """The result of a scan, as `mbd purge scan --json` prints it."""
+
+    format: Literal["urn:missing-by-design:scan:v1"] = "urn:missing-by-design:scan:v1"
+    tombstones: int
+    places: tuple[str, ...]
+    """the kind of each place that was searched"""
+    resurrections: tuple[Resurrection, ...]
+    blind: tuple[Blind, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything was searched and nothing was found."""
+        return not self.resurrections and not self.blind
+
+
+def scan_all(places: Iterable[Place], tombstones: Targets, unknown: Iterable[str] = ()) -> Scan:
+    """Search all places for purged files; `unknown` says which lists of them could not be read."""
+    places = list(places)
+    findings = take_inventory(places, tombstones) if len(tombstones) else []
+    return Scan(
+        tombstones=len(tombstones),
+        places=tuple(place.kind for place in places),
+        resurrections=tuple(
+            Resurrection(
+                kind=finding.place.kind,
+                where=finding.place.where,
+                name=copy.name,
+                version=copy.version,
+                what=copy.what,
+                sha256=copy.sha256,
+            )
+            for finding in findings
+            for copy in finding.copies
+        ),
+        blind=(
+            *(Blind(kind="tombstones", where=where, reason=where, hint=_UNKNOWN) for where in unknown),
+            *(_blind(finding.place, obstacle) for finding in findings for obstacle in finding.obstacles),
+        ),
+    )
+
+
+def _blind(place: Place, obstacle: Obstacle) -> Blind:
+    return Blind(kind=place.kind, where=place.where, reason=obstacle.detail, hint=obstacle.hint)

@@ -8,11 +8,11 @@ from pathlib import Path
 from mbd.git import git
 from mbd.params import Params
 from mbd.purge.history import GitHistory, GitObjects, inside_git
-from mbd.purge.places.addresses import local_path, place_at
+from mbd.purge.places import Place, Unsearchable
+from mbd.purge.places.buckets import local_path, place_at
 from mbd.purge.places.dvc import DvcRepository, dvc_cache, dvc_remotes, dvc_repository, object_reader
 from mbd.purge.places.folders import Folder, WholeFolder, files_below
 from mbd.purge.places.mlflow import MlflowPlace
-from mbd.purge.places.place import Place, Unsearchable
 from mbd.storage import private_url
 from mbd.storage.mlflow import MlflowRegistry
 

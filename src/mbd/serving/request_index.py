@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 
 from mbd.formats.request import OPEN, DeletionRequest, State
 from mbd.history.history import History
-from mbd.monitoring.facts import RequestFacts, facts_of_request
-from mbd.monitoring.store_scanner import StoreSnapshot
+from mbd.monitoring.store_scanner import RequestFacts, StoreSnapshot, facts_of_request
 from mbd.serving.problems import ApiError
 
 _KEPT = 1000

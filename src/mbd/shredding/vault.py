@@ -3,23 +3,84 @@
 In an encrypted folder `X.safetensors` is replaced by `X.safetensors.mbdx`. Decrypted, the folder has the same name and
 the same bytes as the plain one, so digests, records and steps do not differ. Files of a modality whose key was
 destroyed are left out of a FeatureSet; a model with such a key cannot be opened.
+
+    FeatureSet   splits/SPLIT/MODALITY.safetensors   the key of MODALITY (`_rows`: ids, groups and labels)
+    model        *.safetensors                       the keys of all modalities that it takes
+
+Other files (manifest, records, metrics) hold no features and no weights and are not encrypted. A folder is a
+FeatureSet, a model, or contains several models (seeds).
 """
 
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from mbd.errors import DataError, UsageError
 from mbd.files import STEP_FILE, read_json, sync, whole_folder
+from mbd.formats.features import MANIFEST, Manifest
+from mbd.formats.model import ModelRecord
 from mbd.formats.shredding import KeyName
+from mbd.model.checkpoint import RECORD
 from mbd.params.shredding import ShreddingSettings
-from mbd.shredding.cipher import decrypt, encrypt, read_header
-from mbd.shredding.contents import SUFFIX, Unit, units
+from mbd.shredding.cipher import CipherSubject, decrypt, encrypt, read_header
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.private_folder import private_folder, refuse_without_room
+
+SUFFIX = ".mbdx"
+_TENSORS = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A FeatureSet or a model, encrypted or not."""
+
+    folder: Path
+    record: Manifest | ModelRecord
+    lineage: str
+
+    def plain(self) -> list[Path]:
+        """Return the plain files that would be encrypted."""
+        return sorted(self.folder.rglob(f"*{_TENSORS}"))
+
+    def encrypted(self) -> list[Path]:
+        """Return the encrypted files."""
+        return sorted(self.folder.rglob(f"*{SUFFIX}"))
+
+    def subject(self, file: Path) -> CipherSubject:
+        """Return the subject of a file, given its plain or encrypted path."""
+        name = file.relative_to(self.folder).as_posix().removesuffix(SUFFIX)
+        if isinstance(self.record, ModelRecord):
+            return CipherSubject(name=name, lineage=self.lineage, kind="models", modalities=tuple(self.record.inputs))
+        return CipherSubject(name=name, lineage=self.lineage, kind="features", modalities=(Path(name).stem,))
+
+
+def units(folder: Path, lineage: str | None = None) -> list[Unit]:
+    """Return the FeatureSets and models in a folder; `lineage` replaces the name of their data."""
+    found = sorted(_read(folder, lineage), key=lambda unit: unit.folder)
+    if not found:
+        raise DataError(
+            "this is neither a FeatureSet nor a model folder",
+            file=folder,
+            hint=f"give a folder with a {MANIFEST} or a {RECORD} in it",
+        )
+    for inner in found:
+        if outer := next((unit for unit in found if unit.folder in inner.folder.parents), None):
+            raise DataError("a FeatureSet or model is inside another one", file=inner.folder, value=outer.folder)
+    return found
+
+
+def _read(folder: Path, lineage: str | None) -> Iterator[Unit]:
+    for file in folder.rglob(MANIFEST):
+        manifest = Manifest.read(file, "manifest of a FeatureSet", "`mbd features --out DIR` makes one")
+        yield Unit(file.parent, manifest, lineage or manifest.name)
+    for file in folder.rglob(RECORD):
+        model = ModelRecord.read(file, "model record (model.json)", "`mbd train` makes a model folder")
+        yield Unit(file.parent, model, lineage or model.data.name)
+
 
 Warn = Callable[[str], object]
 """gets a message for the user about files that are left out"""

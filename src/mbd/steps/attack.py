@@ -23,7 +23,7 @@ from mbd.errors import MissingExtraError
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.formats.leakage import LEAKAGE, EarlierAudits, LeakageRecord
 from mbd.params import Params
-from mbd.report.leakage_figures import draw_leakage
+from mbd.report.figures import draw_leakage
 from mbd.report.page.audit import audit_overview, audit_page, leakage_metrics
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text

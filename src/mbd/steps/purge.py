@@ -29,13 +29,20 @@ from mbd.history.state import CertificateEntry, entry
 from mbd.history.tombstones import Tombstones, keep_list
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params
-from mbd.purge.discovery import complete, feature_files, feature_sets, imported_from, old_weights, snapshots
-from mbd.purge.inventory import PlaceInventory, remove_all, take_inventory
+from mbd.purge.discovery import (
+    complete,
+    feature_files,
+    feature_sets,
+    imported_from,
+    needed_by_others,
+    old_weights,
+    published_models,
+    snapshots,
+)
+from mbd.purge.inventory import PlaceInventory, Scan, remove_all, scan_all, take_inventory
+from mbd.purge.places import Place, Unsearchable
 from mbd.purge.places.data_keys import DataKeys, data_keys
-from mbd.purge.places.place import Place, Unsearchable
 from mbd.purge.proof import Purged, purge_record, purge_statement
-from mbd.purge.scan import Scan, scan_all
-from mbd.purge.still_needed import needed_by_others, published_models
 from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import begin, begun, store_tombstones, update_list
 from mbd.purge.workspace import workspace

@@ -2,14 +2,19 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle, Target
-from mbd.purge.places.folders import names_output
-from mbd.purge.places.place import ReportObstacle, copy_of, named_by
+from mbd.params.operations import StoreSettings
+from mbd.purge.places import Place, ReportObstacle, Unsearchable, copy_of, named_by
+from mbd.purge.places.folders import Folder, names_output
 from mbd.purge.targets import Targets
+from mbd.registry import STORES
+from mbd.storage import folder_of, open_store
 from mbd.storage.store import NotThereError, Store, StoredObject
 from mbd.storage.transfer import sha256_pieces
+from mbd.urls import without_credentials
 
 _RUNS = "runs/"
 
@@ -28,11 +33,11 @@ class BucketPlace:
 
     @property
     def where(self) -> str:
-        """See :attr:`mbd.purge.places.place.Place.where`."""
+        """See :attr:`mbd.purge.places.Place.where`."""
         return self.store.url
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        """See :meth:`mbd.purge.places.place.Place.find`."""
+        """See :meth:`mbd.purge.places.Place.find`."""
         known = Targets(t for t in targets if t.size is not None)
         nameless = targets.without_md5 if self.by_name else targets
         if unknown := [t.sha256 for t in nameless if t.size is None]:
@@ -51,7 +56,7 @@ class BucketPlace:
             )
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        """See :meth:`mbd.purge.places.Place.remove`."""
         stayed, copies = {}, list(copies)
         by_object = {StoredObject(c.name, c.size, "", c.version): c for c in copies if c.upload is None}
         uploads = [c for c in copies if c.upload is not None]
@@ -128,3 +133,35 @@ def _not_removed(where: str, name: str, reason: str) -> Obstacle:
         return Obstacle(reason="an object is under Object Lock", detail=f"{where}/{name}: {reason}", hint=hint)
     hint = "get the permissions s3:DeleteObject and s3:DeleteObjectVersion on it, or ask its owner; then purge again"
     return Obstacle(reason="an object could not be removed", detail=f"{where}/{name}: {reason}", hint=hint)
+
+
+def local_path(url: str) -> Path | None:
+    """Return the folder of a path or a `file://` URL; None for other URLs."""
+    if url.startswith("file://"):
+        return folder_of(url)
+    return None if "://" in url else Path(url)
+
+
+def place_at(
+    kind: str,
+    url: str,
+    settings: StoreSettings,
+    others: frozenset[Path],
+    *,
+    by_name: bool = False,
+    runs: bool = False,
+    prefixes: tuple[str, ...] = ("",),
+) -> Place:
+    """Return the place at a path or a URL."""
+    path = local_path(url)
+    if path is not None:
+        return Folder(kind, path, others, by_name=by_name, expected=True)
+    where = without_credentials(url)
+    if url.partition("://")[0] not in STORES.names():
+        return Unsearchable(
+            kind, where, "only folders and stores can be searched", "remove the old files there by hand, all versions"
+        )
+    try:
+        return BucketPlace(kind, open_store(url, settings), by_name=by_name, runs=runs, prefixes=prefixes)
+    except MbdError as error:
+        return Unsearchable(kind, where, error.problem, error.hint or "correct the address")

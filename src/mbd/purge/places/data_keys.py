@@ -16,7 +16,7 @@ from mbd.formats.purge import Copy, Obstacle
 from mbd.formats.shredding import KINDS, KeyEntry, Kind, ShreddingFacts, facts_of, read_shredding
 from mbd.formats.statement import DeletionStatement
 from mbd.params import Params
-from mbd.purge.places.place import ReportObstacle, Unsearchable
+from mbd.purge.places import ReportObstacle, Unsearchable
 from mbd.purge.targets import Targets
 from mbd.shredding.keys import Keyring
 
@@ -52,17 +52,17 @@ class DataKeys:
 
     @property
     def where(self) -> str:
-        """See :attr:`mbd.purge.places.place.Place.where`."""
+        """See :attr:`mbd.purge.places.Place.where`."""
         return str(self.folder)
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        """See :meth:`mbd.purge.places.place.Place.find`."""
+        """See :meth:`mbd.purge.places.Place.find`."""
         for key in self._keys(self.kinds):
             if key.destroyed is None or key.destroyed.done is None:
                 yield Copy(name=f"{key.name.kind}/{key.name.modality}/{key.name.lineage}", what="data key", sha256=None)
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        """See :meth:`mbd.purge.places.Place.remove`."""
         return {copy: obstacle for copy in copies if (obstacle := self._destroy(copy))}
 
     def facts(self) -> ShreddingFacts | None:

@@ -11,10 +11,9 @@ from typing import Any
 
 from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
 from mbd.params.operations import StoreSettings
-from mbd.purge.places.addresses import local_path, place_at
-from mbd.purge.places.buckets import BucketPlace
+from mbd.purge.places import Place
+from mbd.purge.places.buckets import BucketPlace, local_path, place_at
 from mbd.purge.places.folders import Folder, RunCache
-from mbd.purge.places.place import Place
 from mbd.storage.store import Store
 from mbd.urls import without_credentials
 

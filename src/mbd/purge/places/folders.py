@@ -2,7 +2,7 @@
 
 A workspace file may be a copy, a reflink, a hard link or a symbolic link of a cached file. Each is found and removed on
 its own, and so is the target of a symbolic link outside all places. Hard links outside all places cannot be found, but
-are counted (:attr:`mbd.purge.places.place.Copy.inode`).
+are counted (:attr:`mbd.purge.places.Copy.inode`).
 """
 
 import os
@@ -15,7 +15,7 @@ import yaml
 
 from mbd.files import sha256_file
 from mbd.formats.purge import Copy, Obstacle, Target
-from mbd.purge.places.place import ReportObstacle, copy_of, named_by
+from mbd.purge.places import ReportObstacle, copy_of, named_by
 from mbd.purge.targets import Targets
 
 _LARGEST_RUN_ENTRY = 1 << 20
@@ -38,11 +38,11 @@ class Folder:
 
     @property
     def where(self) -> str:
-        """See :attr:`mbd.purge.places.place.Place.where`."""
+        """See :attr:`mbd.purge.places.Place.where`."""
         return str(self.root)
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        """See :meth:`mbd.purge.places.place.Place.find`."""
+        """See :meth:`mbd.purge.places.Place.find`."""
         unnamed = targets.without_md5
         if self.expected and not self.root.is_dir():
             hint = "mount it; or remove it from the configuration if it no longer exists"
@@ -62,7 +62,7 @@ class Folder:
                 yield path
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        """See :meth:`mbd.purge.places.Place.remove`."""
         stayed = {}
         for copy in copies:
             if self.keep:
@@ -118,16 +118,16 @@ class WholeFolder:
 
     @property
     def where(self) -> str:
-        """See :attr:`mbd.purge.places.place.Place.where`."""
+        """See :attr:`mbd.purge.places.Place.where`."""
         return str(self.root)
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        """See :meth:`mbd.purge.places.place.Place.find`."""
+        """See :meth:`mbd.purge.places.Place.find`."""
         for path in files_below(self.root, frozenset(), report_obstacle):
             yield Copy(name=str(path), what="features", sha256=None, size=path.lstat().st_size)
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        """See :meth:`mbd.purge.places.Place.remove`."""
         return Folder(self.kind, self.root).remove(copies)
 
 
@@ -140,11 +140,11 @@ class RunCache:
 
     @property
     def where(self) -> str:
-        """See :attr:`mbd.purge.places.place.Place.where`."""
+        """See :attr:`mbd.purge.places.Place.where`."""
         return str(self.root)
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        """See :meth:`mbd.purge.places.place.Place.find`."""
+        """See :meth:`mbd.purge.places.Place.find`."""
         for path in files_below(self.root, frozenset(), report_obstacle):
             try:
                 size = path.stat().st_size
@@ -156,7 +156,7 @@ class RunCache:
                 yield Copy(name=str(path), what="run cache entry", sha256=None, size=size)
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        """See :meth:`mbd.purge.places.Place.remove`."""
         return Folder(self.kind, self.root).remove(copies)
 
 

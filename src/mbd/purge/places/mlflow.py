@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mbd.errors import MbdError
 from mbd.formats.purge import Copy, Obstacle
-from mbd.purge.places.place import ReportObstacle, copy_of
+from mbd.purge.places import ReportObstacle, copy_of
 from mbd.purge.targets import Targets
 from mbd.storage.mlflow import MlflowRegistry
 
@@ -25,11 +25,11 @@ class MlflowPlace:
 
     @property
     def where(self) -> str:
-        """See :attr:`mbd.purge.places.place.Place.where`."""
+        """See :attr:`mbd.purge.places.Place.where`."""
         return f"{self.registry.where} models:/{self.registry.settings.model}"
 
     def find(self, targets: Targets, report_obstacle: ReportObstacle) -> Iterator[Copy]:
-        """See :meth:`mbd.purge.places.place.Place.find`."""
+        """See :meth:`mbd.purge.places.Place.find`."""
         try:
             versions = self.registry.versions()
             places: dict[str, str | None] = {one.location.rstrip("/"): one.number for one in versions}
@@ -46,7 +46,7 @@ class MlflowPlace:
             report_obstacle(Obstacle(reason=reason, detail=f"{self.where}: {error.problem}", hint=error.hint or _HINT))
 
     def remove(self, copies: Iterable[Copy]) -> dict[Copy, Obstacle]:
-        """See :meth:`mbd.purge.places.place.Place.remove`."""
+        """See :meth:`mbd.purge.places.Place.remove`."""
         stayed: dict[Copy, Obstacle] = {}
         gone: set[str] = set()
         for copy in copies:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from mbd.errors import UsageError
 from mbd.formats.request import DeletionRequest, Reference, RequestId, State
 from mbd.history.history import History
-from mbd.monitoring.facts import RequestFacts, facts_of_request
+from mbd.monitoring.store_scanner import RequestFacts, facts_of_request
 from mbd.names import Name
 from mbd.production.request_store import refuse_several
 from mbd.serving.identity import Identity, role
