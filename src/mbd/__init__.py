@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mbd.steps.delete import DeletionResult
     from mbd.steps.evaluate import EvaluationResult
     from mbd.steps.features import FeaturesSummary
+    from mbd.steps.import_model import ImportResult
     from mbd.steps.publish import PublishResult
     from mbd.steps.train import TrainingResult
     from mbd.trust.trust_file import Trust
@@ -116,15 +117,23 @@ def train(
 
 
 def import_model(
-    weights: "Folder", features: "Folder", trained_on: Sequence[str], out: "Folder", *, params: "Parameters" = None
-) -> "TrainingResult":
+    weights: "Folder",
+    features: "Folder",
+    trained_on: Sequence[str],
+    out: "Folder",
+    *,
+    adapter: "Folder | None" = None,
+    params: "Parameters" = None,
+) -> "ImportResult":
     """Make a model folder of weights that were trained elsewhere.
 
     Args:
-        weights: a file with a `state_dict`: safetensors, or what `torch.save` wrote.
+        weights: a `state_dict`: safetensors, what `torch.save` wrote, a checkpoint of Lightning, or a folder of Hugging
+            Face.
         features: the FeatureSet folder that the weights were trained on.
         trained_on: the modalities that training saw.
         out: folder to write the model to.
+        adapter: folder of a LoRA adapter, which is merged into the weights.
         params: parameters; `model.backbone` names the factory of the module, PACKAGE.MODULE:FACTORY.
 
     Returns:
@@ -136,7 +145,8 @@ def import_model(
     from mbd.steps import import_model as step  # noqa: PLC0415
 
     with _running("import", params) as values:
-        return step.run(values, Path(weights), Path(features), trained_on, Path(out))
+        merged = None if adapter is None else Path(adapter)
+        return step.run(values, Path(weights), Path(features), trained_on, Path(out), adapter=merged)
 
 
 def load(folder: "Folder", *, params: "Parameters" = None) -> "Model":

@@ -52,7 +52,7 @@ def measure(data: FeatureSet, backbone: str) -> Saliency:
     """The saliency of audio in a module with random weights."""
     params = load_params(None, [f"model.backbone={backbone}", f"model.options={SIZES[backbone]}"])
     weights = to_tensor_dict(architecture_for(params.model, data.shapes, 1).build(seed=3))
-    model = imported(data, params, weights)
+    model = imported(data, params, lambda _: weights)
     return saliency(ModuleCalibration.of(model.record, model.tensors, data.split("calibration")), ["audio"])
 
 

@@ -30,9 +30,11 @@ def module(hidden: int = 8, dims: dict[str, int] | None = None) -> LateFusion:
     return LateFusion({m: Shape.vector(d) for m, d in (dims or DIMS).items()}, 1, hidden)
 
 
-def params(hidden: int = 8) -> Params:
-    backbone = "mbd.model.examples.late_fusion:LateFusion"
-    return load_params(None, [f"model.backbone={backbone}", f"model.options={{hidden: {hidden}}}"])
+SETTINGS = ("model.backbone=mbd.model.examples.late_fusion:LateFusion", "model.options={hidden: 8}")
+
+
+def params(*settings: str) -> Params:
+    return load_params(None, [*SETTINGS, *settings])
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
@@ -76,11 +78,33 @@ def test_code_in_a_pickle_is_never_run(data: Path, tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "model").exists()
 
 
-def test_a_whole_checkpoint_is_refused_with_the_key_of_the_weights(data: Path, tmp_path: Path) -> None:
-    torch.save({"epoch": 3, "state_dict": dict(module().state_dict())}, tmp_path / "w.pt")
-    with pytest.raises(DataError, match="not a state_dict") as refusal:
-        import_model.run(params(), tmp_path / "w.pt", data, ["text"], tmp_path / "model")
-    assert refusal.value.hint == "save what is under state_dict alone"
+def test_a_checkpoint_of_lightning_is_imported_and_a_table_says_what_became_of_its_tensors(
+    data: Path, tmp_path: Path
+) -> None:
+    state = {f"model.{name}": x for name, x in module().state_dict().items()} | {"loss.weight": torch.ones(3)}
+    checkpoint = {"epoch": 3, "state_dict": state, "optimizer_states": [{"state": {0: {"step": torch.ones(1)}}}]}
+    torch.save(checkpoint, tmp_path / "last.ckpt")
+    result = import_model.run(params(), tmp_path / "last.ckpt", data, ["text", "audio", "visual"], tmp_path / "model")
+    assert [line.split() for line in import_model.to_text(result).splitlines()[:4]] == [
+        ["in", "the", "file", "in", "the", "module", "tensors", "numbers"],
+        ["model.encoders.…", "encoders.…", "18", "496"],
+        ["model.head.…", "head.…", "2", "9"],
+        ["loss…", "not", "used", "1", "3"],
+    ]
+    own = load_model(tmp_path / "model")[1]
+    assert np.array_equal(own["head.weight"], state["model.head.weight"].numpy())
+
+
+def test_other_names_are_refused_with_the_line_to_write_which_then_works(data: Path, tmp_path: Path) -> None:
+    state = {name.replace("encoders.audio", "speech.net"): x for name, x in module().state_dict().items()}
+    torch.save(state, tmp_path / "w.pt")
+    with pytest.raises(DataError, match="do not fit the module") as refusal:
+        import_model.run(params(), tmp_path / "w.pt", data, ["text", "audio", "visual"], tmp_path / "model")
+    line = """--set 'model.rename={"speech.net.": "encoders.audio."}'"""
+    assert refusal.value.hint == f"if these are the same layers, write {line}"
+    renamed = params(line.removeprefix("--set ").strip("'"))
+    import_model.run(renamed, tmp_path / "w.pt", data, ["text", "audio", "visual"], tmp_path / "model")
+    assert "encoders.audio.0.weight" in load_model(tmp_path / "model")[1]
 
 
 @pytest.mark.parametrize("name", ["w.pt", "w.safetensors"])
@@ -100,7 +124,13 @@ def test_a_missing_file_is_an_error_that_says_what_to_give(data: Path, tmp_path:
 def test_a_state_dict_that_does_not_fit_is_refused_with_the_tensor(data: Path, tmp_path: Path) -> None:
     torch.save(module().state_dict(), tmp_path / "w.pt")
     with pytest.raises(DataError, match="do not fit the module") as refusal:
-        import_model.run(params(hidden=9), tmp_path / "w.pt", data, ["text", "audio", "visual"], tmp_path / "model")
+        import_model.run(
+            params("model.options={hidden: 9}"),
+            tmp_path / "w.pt",
+            data,
+            ["text", "audio", "visual"],
+            tmp_path / "model",
+        )
     assert refusal.value.key == "encoders.text.0.weight"
     assert not (tmp_path / "model").exists()
 

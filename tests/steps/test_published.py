@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import mbd
 from mbd.formats.model import ModuleSpec
-from tests.foreign_modules import foreign_set
+from mbd.model.checkpoint import load_model
+from tests.foreign_modules import SHAPES, PublishedTensorFusion, foreign_set
 from tests.steps.model_workspace import LOOP, ModelWorkspace
 
 POSITIONAL = {
@@ -77,6 +79,30 @@ def test_a_model_of_transformers_is_built_by_its_configuration(tmp_path: Path) -
         data, tmp_path / "model", ["visual"], tmp_path / "deleted", params={**params, "deletion.method": "surgery"}
     )
     assert list(mbd.load(tmp_path / "deleted").modalities) == ["text"]
+
+
+def test_an_adapter_is_merged_into_the_weights_of_a_folder(tmp_path: Path) -> None:
+    data = foreign_set(tmp_path / "data", "vectors")
+    torch.manual_seed(0)
+    shapes = SHAPES["vectors"]
+    published = PublishedTensorFusion(shapes["text"], shapes["audio"], shapes["visual"], 1)
+    for name in ("base", "adapter"):
+        (tmp_path / name).mkdir()
+    save_file(published.state_dict(), tmp_path / "base" / "model.safetensors")
+    a, b = torch.ones(2, 8), torch.ones(1, 2)
+    factors = {"base_model.model.out.lora_A.weight": a, "base_model.model.out.lora_B.weight": b}
+    save_file(factors, tmp_path / "adapter" / "adapter_model.safetensors")
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2, "lora_alpha": 4}')
+    mbd.import_model(
+        tmp_path / "base",
+        data,
+        ["text", "audio", "visual"],
+        tmp_path / "model",
+        adapter=tmp_path / "adapter",
+        params=POSITIONAL,
+    )
+    tensors = load_model(tmp_path / "model")[1]
+    assert np.allclose(tensors["out.weight"], published.out.weight.detach().numpy() + 2 * np.ones((1, 8)) * 2)
 
 
 def test_a_model_says_how_it_is_called_and_is_trained_again_in_the_same_way(tmp_path: Path) -> None:

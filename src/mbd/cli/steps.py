@@ -125,8 +125,14 @@ def predict_command(
 @click.command("import")
 @click.option(
     "--weights",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="state_dict: safetensors, or what torch.save wrote. With --from: its path among the files of the version.",
+    type=click.Path(path_type=Path),
+    help="state_dict: safetensors, what torch.save wrote, a checkpoint of Lightning, or a folder of Hugging Face. "
+    "With --from: its path among the files of the version.",
+)
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of a LoRA adapter of PEFT, which is merged into the weights.",
 )
 @click.option(
     "--from",
@@ -148,6 +154,7 @@ def predict_command(
 def import_command(
     params: "Params",
     weights: Path | None,
+    adapter: Path | None,
     source: str | None,
     features: Path,
     trained_on: tuple[str, ...],
@@ -157,18 +164,21 @@ def import_command(
     """Import a model that was trained elsewhere.
 
     model.backbone is the import path of its factory, PACKAGE.MODULE:FACTORY, and model.options its arguments
-    (docs/models.md). The FeatureSet is the data that it was trained on.
+    (docs/models.md). The FeatureSet is the data that it was trained on. Names in the file are those of the module, or
+    have something that a wrapper put before all of them; model.rename says what else they are.
     """
-    from mbd.steps import import_model, train
+    from mbd.steps import import_model
 
+    if source and adapter:
+        raise UsageError("an adapter is merged into a file or a folder", key="--adapter", hint="give --weights alone")
     if source:
         file = weights.as_posix() if weights else None
         result = import_model.run_from_registry(params, source, file, features, trained_on, out)
     elif weights:
-        result = import_model.run(params, weights, features, trained_on, out)
+        result = import_model.run(params, weights, features, trained_on, out, adapter=adapter)
     else:
         raise UsageError("the weights are not named", key="--weights", hint="give --weights FILE, or --from models:/…")
-    print_result([result], train.to_text([result]), as_json=as_json)
+    print_result([result], import_model.to_text(result), as_json=as_json)
     report_written("model", out)
     suggest("evaluate", "--features", features, "--model", out, "--out", "EVALUATION")
 

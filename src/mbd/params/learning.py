@@ -109,10 +109,13 @@ class ModelSettings(Settings):
     output: str | int | None = None
     """PACKAGE.MODULE:FACTORY of others: the key, attribute or position of the output, where forward returns several"""
 
+    rename: dict[str, str | None] = Field(default_factory=dict)
+    """mbd import: beginnings of names in the weights, and what they are in the module; {model.: ''} strips one"""
+
     @model_validator(mode="after")
     def _options_of_the_backbone(self) -> Self:
         BACKBONES.options(self.backbone, self.options, "model.options")
-        for name in ("branches", "inputs", "output"):
+        for name in ("branches", "inputs", "output", "rename"):
             if getattr(self, name) not in ((), {}, None) and not BACKBONES.is_path(self.backbone):
                 raise ValueError(f"only a model.backbone=PACKAGE.MODULE:FACTORY has {name}")
         return self

@@ -1,10 +1,12 @@
-"""Step `import`: a model folder from a `state_dict` that was trained elsewhere, in a file or in an MLflow registry.
+"""Step `import`: a model folder from weights that were trained elsewhere: a file, a folder, or an MLflow registry.
 
-The factory of the parameters builds the module. Which modalities training saw has to be said, because the weights do
-not show it, and all that deletion and certificate claim rests on it.
+The factory of the parameters builds the module, and the tensors of the file get the names that they have in it. Which
+modalities training saw has to be said, because the weights do not show it, and all that deletion and certificate claim
+rests on it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,23 +16,42 @@ from mbd.errors import DataError, MissingExtraError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest, to_json, write_file
 from mbd.model.checkpoint import WEIGHTS, save_model
+from mbd.model.matching import MatchedNames, match_names
 from mbd.model.predictor import load
 from mbd.params import Params
 from mbd.registry import BACKBONES
+from mbd.report.text import table
 from mbd.steps.context import reads
 from mbd.steps.step import step_run
 from mbd.steps.train import METRICS, TrainingResult, test_metrics
+from mbd.steps.train import to_text as metrics_to_text
 from mbd.storage.mlflow import Artifact, MlflowRegistry
+from mbd.tensors import Array
 
 NAME = "import"
-_SUFFIXES = ((".safetensors",), (".pt", ".pth", ".bin"))
+_SUFFIXES = ((".safetensors",), (".pt", ".pth", ".bin", ".ckpt"))
 """of files with weights, the better ones first"""
+
+
+@dataclass(frozen=True)
+class ImportResult(TrainingResult):
+    """A model that was imported."""
+
+    weights: tuple[MatchedNames, ...]
+    """which tensors of the file became which of the module"""
+
+
+def to_text(result: ImportResult) -> str:
+    """Return what became of the tensors of the file, and the metrics, for a terminal."""
+    rows = [(names.in_file, names.in_module, names.tensors, f"{names.numbers:,}") for names in result.weights]
+    names = table(["in the file", "in the module", "tensors", "numbers"], rows)
+    return f"{names}\n\n{metrics_to_text([result])}"
 
 
 @reads(data="features")
 def run_from_registry(
     params: Params, source: str, file: str | None, features: Path, trained_on: Sequence[str], out: Path
-) -> TrainingResult:
+) -> ImportResult:
     """Import a version of a model that is registered in MLflow; see :func:`run`.
 
     Args:
@@ -72,11 +93,20 @@ def run(
     trained_on: Sequence[str],
     out: Path,
     *,
+    adapter: Path | None = None,
     origin: str | None = None,
-) -> TrainingResult:
+) -> ImportResult:
     """Write the model with these weights, which training on some modalities of `features` gave, to `out`.
 
-    `origin` is where the file with the weights came from, if that is not its path.
+    Args:
+        params: all parameters.
+        weights: A file with weights, or a folder of Hugging Face.
+        features: The data that it was trained on.
+        trained_on: Modalities that training saw.
+        out: The model's folder.
+        adapter: Folder of an adapter to merge into the weights.
+        origin: Where the file with the weights came from, if that is not its path.
+
     """
     if not BACKBONES.is_path(params.model.backbone):
         raise UsageError(
@@ -85,7 +115,7 @@ def run(
             value=params.model.backbone,
             hint="--set model.backbone=PACKAGE.MODULE:FACTORY",
         )
-    if not weights.is_file():
+    if not weights.exists():
         raise DataError(
             "there is no such file with weights",
             file=weights,
@@ -100,20 +130,30 @@ def run(
     with step_run(NAME, out, {"model": params.model}) as step:
         step.read("weights", weights)
         step.inputs["weights"]["path"] = origin or str(weights)
+        if adapter:
+            step.read("adapter", adapter)
         step.inputs["features"] = {"path": str(features), "digest": canonical_digest(data.digests())}
         try:
-            from mbd.model.state_dict import read_state  # noqa: PLC0415 -- imports torch
+            from mbd.model.lora import merge_adapter  # noqa: PLC0415 -- imports torch
+            from mbd.model.state_dict import read_state  # noqa: PLC0415
             from mbd.training.module import imported  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise MissingExtraError("a model of one's own", "train", error.name or "torch") from error
-        model = imported(data, params, read_state(weights))
+        names: list[MatchedNames] = []
+
+        def fit(built: Mapping[str, Array]) -> Mapping[str, Array]:
+            matches = match_names(read_state(weights), built, params.model.rename, params.model.backbone)
+            names.extend(matches.table)
+            return merge_adapter(matches.tensors, adapter, params.model.rename) if adapter else matches.tensors
+
+        model = imported(data, params, fit)
         record = save_model(step.folder, model.record, model.tensors)
         step.known_digests[WEIGHTS] = record.sha256
         with threadpool_limits(1):
             metrics = test_metrics(load(step.folder, verify=False), data)
         write_file(step.folder / METRICS, to_json(metrics))
         step.look_at = METRICS
-    return TrainingResult(
+    return ImportResult(
         backbone=record.backbone,
         seed=record.seed,
         task=record.task,
@@ -122,4 +162,5 @@ def run(
         parameters=sum(tensor.size for tensor in model.tensors.values()),
         sha256=record.sha256,
         metrics=metrics,
+        weights=tuple(names),
     )

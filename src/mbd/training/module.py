@@ -5,7 +5,7 @@ labels as they are: scaling is its own affair. Whatever it draws from torch's ge
 and process alone, so a run that was killed ends with the same bytes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -49,8 +49,15 @@ def train_module(feature_set: FeatureSet, params: Params, *, work: Path, progres
         return Trained(_record(architecture, spec, tensors, feature_set, params), tensors, run.state.history)
 
 
-def imported(feature_set: FeatureSet, params: Params, state: Mapping[str, Array]) -> Trained:
+def imported(
+    feature_set: FeatureSet, params: Params, fit: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+) -> Trained:
     """Return the model with weights that were trained elsewhere, on the modalities of `feature_set`.
+
+    Args:
+        feature_set: The data.
+        params: Their section `model` describes the module.
+        fit: Gets the state of the module as it was built, and returns the weights under the same names.
 
     Raises:
         DataError: The weights do not fit the module that the factory builds.
@@ -59,7 +66,8 @@ def imported(feature_set: FeatureSet, params: Params, state: Mapping[str, Array]
     with reproducible(params.training.threads):
         architecture, _ = _architecture(feature_set, params)
         module = architecture.build()
-        load_state(module, state, architecture.name)
+        built = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
+        load_state(module, fit(built), architecture.name)
         tensors = to_tensor_dict(module)
         record = _record(architecture, spec_of(architecture, {}), tensors, feature_set, params)
         return Trained(record, tensors, [])
