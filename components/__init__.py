@@ -1,1 +1,1 @@
-"""Kubeflow components, a folder for each step. They hold no logic: each calls its task in :mod:`mbd.kubeflow`."""
+"""Kubeflow components: see :mod:`components.steps`."""

@@ -1,35 +1,34 @@
-"""The README of a component, from its compiled form: what it takes and gives, and its image.
+"""The README of the components, from their compiled form: what each takes and gives, and its image.
 
-`python -m components.readme` writes them all.
+`python -m components.readme` writes it.
 """
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent
-NAMES = tuple(sorted(path.parent.name for path in FOLDER.glob("*/component.py")))
+from kfp.dsl.base_component import BaseComponent
+
+from components import steps
+
+FILE = Path(__file__).parent / "README.md"
+COMPONENTS = {name: value for name, value in vars(steps).items() if isinstance(value, BaseComponent)}
 
 
-def load(name: str) -> Any:  # noqa: ANN401 -- kfp has no types
-    """Return the component `name`."""
-    return getattr(import_module(f"components.{name}.component"), name)
+def readme() -> str:
+    """Return the text of `components/README.md`."""
+    head = f"""<!-- written by `python -m components.readme` from the compiled components -->
+# Kubeflow components
 
-
-def readme(name: str) -> str:
-    """Return the text of `components/NAME/README.md`."""
-    spec = load(name).component_spec
-    image = spec.implementation.container.image
-    return f"""<!-- written by `python -m components.readme` from the compiled component -->
-# {name}
-
-{spec.description}
-
-{_table("Input", spec.inputs)}{_table("Output", spec.outputs)}
-Image: `{image}`, replaced by `platform.image` (or `platform.gpu_image`) in a pipeline.
-The same step on the command line: `mbd {_COMMANDS.get(name, name)} --help`.
+Each runs in the image `{steps.IMAGE}`, replaced by `platform.image` (or `platform.gpu_image`) in a pipeline.
 """
+    return head + "".join(_section(name, component.component_spec) for name, component in COMPONENTS.items())
+
+
+def _section(name: str, spec: Any) -> str:  # noqa: ANN401 -- kfp has no types
+    tables = _table("Input", spec.inputs) + _table("Output", spec.outputs)
+    command = f"The same step on the command line: `mbd {_COMMANDS.get(name, name)} --help`."
+    return f"\n## {name}\n\n{spec.description}\n\n{tables}{command}\n"
 
 
 _COMMANDS = {
@@ -63,5 +62,4 @@ def _needed(entry: Any) -> str:  # noqa: ANN401
 
 
 if __name__ == "__main__":
-    for name in NAMES:
-        (FOLDER / name / "README.md").write_text(readme(name), encoding="utf-8")
+    FILE.write_text(readme(), encoding="utf-8")

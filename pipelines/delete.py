@@ -10,15 +10,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.attack.component import attack
-from components.certify.component import certify
-from components.delete.component import delete
-from components.evaluate.component import evaluate
-from components.fetch.component import fetch
-from components.notify.component import notify
-from components.publish.component import publish
-from components.purge.component import purge
-from components.registered_reference.component import registered_reference
+from components.steps import attack, certify, delete, evaluate, fetch, notify, publish, purge, registered_reference
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import resolved
 from pipelines.placement import Need, place

@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from components.features.component import features
-from components.parameters.component import parameters
-from components.reference.component import reference
-from components.train.component import train
+from components.steps import features, parameters, reference, train
 from mbd.params.platform import PlatformSettings
 from pipelines.placement import Need, place
 

@@ -9,12 +9,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.attack.component import attack
-from components.features.component import features
-from components.notify.component import notify
-from components.published.component import published
-from components.reaudit.component import reaudit
-from components.reference.component import reference
+from components.steps import attack, features, notify, published, reaudit, reference
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import resolved
 from pipelines.placement import Need, place

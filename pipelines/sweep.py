@@ -9,10 +9,8 @@ from typing import Any
 
 from kfp import dsl
 
-from components.attack.component import attack
-from components.delete.component import delete
-from components.evaluate.component import evaluate
-from components.settings.component import settings as overlay
+from components.steps import attack, delete, evaluate
+from components.steps import settings as overlay
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import model_and_reference, resolved
 from pipelines.placement import Need, place

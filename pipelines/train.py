@@ -10,13 +10,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.evaluate.component import evaluate
-from components.features.component import features
-from components.notify.component import notify
-from components.reference.component import reference
-from components.register.component import register
-from components.train.component import train
-from components.train_part.component import train_part
+from components.steps import evaluate, features, notify, reference, register, train, train_part
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import resolved
 from pipelines.placement import Need, place

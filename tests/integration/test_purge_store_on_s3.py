@@ -162,13 +162,19 @@ def authority(
 
 def denied(bucket: str) -> str:
     """Return a policy under which no version below the store's `batches` can be removed."""
-    statement = {
+    all_else = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
+    }
+    batches = {
         "Effect": "Deny",
         "Principal": "*",
         "Action": ["s3:DeleteObject", "s3:DeleteObjectVersion"],
         "Resource": [f"arn:aws:s3:::{bucket}/mbd/private/batches/*"],
     }
-    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    return json.dumps({"Version": "2012-10-17", "Statement": [all_else, batches]})
 
 
 def test_a_purge_leaves_proof_and_tombstones_in_the_bucket_and_no_old_byte_in_any_version(
