@@ -11,7 +11,7 @@ from mbd.errors import VerificationError
 from mbd.formats.layout import certificate_name, proof_name
 from mbd.formats.statement import CERTIFICATE, MODEL, WEIGHTS, Reaudit, ReauditStatement, subjects_of, to_payload
 from mbd.history.replay import read_history
-from mbd.history.state import CertificateEntry, entries, entry, status_in
+from mbd.history.state import CertificateEntry, read_entries, read_entry, status_in
 from mbd.log.tiles import claim_name, old_checkpoint_name
 from mbd.params.operations import StoreSettings
 from mbd.records import now
@@ -108,8 +108,8 @@ def an_old_head_is_not_believed(golden_store: GoldenStore, monkeypatch: pytest.M
     store, trust, later = golden_store.store, golden_store.trust, now() + timedelta(days=8)
     history = read_history(store, trust, cached=False)
     assert status_in(history, history.certificates[digest], later).state == "unknown"
-    assert entry(store, digest, trust, later).status.state == "unknown"
-    ((found, *_),) = (list(entries(store, trust, later)),)
+    assert read_entry(store, digest, trust, later).status.state == "unknown"
+    ((found, *_),) = (list(read_entries(store, trust, later)),)
     assert isinstance(found, CertificateEntry)
     assert (found.status.state, found.undated.state) == ("unknown", "valid")
     monkeypatch.setattr("mbd.certificate.publish.now", lambda: later)
@@ -165,7 +165,7 @@ def an_audit_by_a_stranger_moves_no_date(golden_store: GoldenStore) -> None:
     store.create(certificate_name(envelope.digest), envelope.to_bytes())
     store.create(proof_name(envelope.digest), store.read(proof_name(digest)))
     store.create(claim_name(1), bytes.fromhex(envelope.digest))
-    found = entry(store, digest, trust, now())
+    found = read_entry(store, digest, trust, now())
     assert (found.status.state, found.status.reaudit_by) == ("overdue", due)
     assert verdict_on(golden_store, digest).check(REAUDIT).outcome == "failed"
     with pytest.raises(VerificationError, match="must not be logged"):

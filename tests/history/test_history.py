@@ -19,7 +19,7 @@ from mbd.formats.statement import ReinstatementStatement, subjects_of
 from mbd.history.history import History
 from mbd.history.memory import cache_file
 from mbd.history.replay import read_history
-from mbd.history.state import entry
+from mbd.history.state import read_entry
 from mbd.log.tiles import CHECKPOINT
 from mbd.params import load_params
 from mbd.params.operations import StoreSettings
@@ -255,7 +255,7 @@ def test_a_reinstated_modality_may_be_taken_again_until_it_is_deleted_again(gold
         "overruled",
         ("audio",),
     )
-    status = entry(golden_store.store, first, golden_store.trust, now()).status
+    status = read_entry(golden_store.store, first, golden_store.trust, now()).status
     assert status.state == "valid"
     assert "; audio reinstated " in status.reason
     golden_store.certificate("certified")

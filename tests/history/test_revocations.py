@@ -13,7 +13,7 @@ from mbd.certificate.verification import from_store, verify_bundle
 from mbd.errors import VerificationError
 from mbd.formats.leakage import Interval
 from mbd.history.replay import read_history
-from mbd.history.state import entry
+from mbd.history.state import read_entry
 from mbd.log.reader import Log
 from mbd.log.tiles import CHECKPOINT
 from mbd.params.operations import StoreSettings
@@ -171,11 +171,11 @@ def test_a_forged_audit_moves_no_date(golden_store: GoldenStore, forged: str) ->
     golden_store.files("surgery")
     digest = golden_store.certificate("surgery", issued=issued, reaudit_by=due)
     golden_store.audit(digest, **_forgery(forged))
-    found = entry(golden_store.store, digest, golden_store.trust, now())
+    found = read_entry(golden_store.store, digest, golden_store.trust, now())
     assert (found.status.state, found.status.reaudit_by) == ("overdue", due)
     assert verdict_on(golden_store, digest).check(REAUDIT).outcome == "failed"
     golden_store.audit(digest)
-    assert entry(golden_store.store, digest, golden_store.trust, now()).status.state == "valid"
+    assert read_entry(golden_store.store, digest, golden_store.trust, now()).status.state == "valid"
 
 
 def _forgery(forged: str) -> dict[str, Any]:

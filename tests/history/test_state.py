@@ -19,8 +19,8 @@ from mbd.history.state import (
     CertificateEntry,
     InvalidCertificate,
     Status,
-    entries,
-    entry,
+    read_entries,
+    read_entry,
     states_in,
     status_in,
     status_of,
@@ -56,7 +56,7 @@ class LifecycleStore:
 
     def entry(self, digest: str | None = None) -> CertificateEntry:
         """Return what the store says of a certificate."""
-        return entry(self.publisher.store, digest or self.digest, self.publisher.trust, now())
+        return read_entry(self.publisher.store, digest or self.digest, self.publisher.trust, now())
 
     def size(self) -> int:
         """Return how many entries the log has."""
@@ -184,7 +184,7 @@ def test_killed_anywhere_and_run_again_a_certificate_is_revoked_once(
     def revoke(store: Store) -> None:
         publisher = replace(golden_store.publisher, store=store)
         publisher.complete()
-        if entry(store, golden_store.digest, publisher.trust, now()).status.state != "revoked":
+        if read_entry(store, golden_store.digest, publisher.trust, now()).status.state != "revoked":
             announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, publisher)
 
     for operation in count(1):
@@ -238,10 +238,10 @@ def test_reasons_and_names_are_asked_for() -> None:
 def test_certificates_are_listed_and_so_is_what_does_not_count(golden_store: LifecycleStore) -> None:
     announce(revocation(golden_store.digest, "a reason", now()), golden_store.settings, golden_store.publisher)
     store, trust = golden_store.publisher.store, golden_store.publisher.trust
-    assert [e.digest for e in entries(store, trust, now())] == [golden_store.digest]
+    assert [e.digest for e in read_entries(store, trust, now())] == [golden_store.digest]
     forged = f"certificates/{OLD}/certificate.json"
     store.create(forged, b"{}")
-    found = {e.digest: e for e in entries(store, trust, now())}
+    found = {e.digest: e for e in read_entries(store, trust, now())}
     assert isinstance(found[OLD], InvalidCertificate)
     assert isinstance(found[golden_store.digest], CertificateEntry)
 

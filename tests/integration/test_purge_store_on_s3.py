@@ -16,7 +16,7 @@ from mbd.files import read_json, sha256_file
 from mbd.formats.layout import object_name
 from mbd.formats.receipt import Receipt
 from mbd.formats.statement import PurgeStatement
-from mbd.history.state import entry
+from mbd.history.state import read_entry
 from mbd.history.tombstones import read_tombstones
 from mbd.model.checkpoint import WEIGHTS
 from mbd.params.operations import StoreSettings
@@ -208,7 +208,7 @@ def test_a_purge_leaves_proof_and_tombstones_in_the_bucket_and_no_old_byte_in_an
 
     tombstones = read_tombstones(authority.store, authority.private, purge_workspace.authority.trust)
     assert {target.sha256 for target in tombstones.of(authority.certificate)} == {purge_workspace.old_weights()}
-    about = entry(
+    about = read_entry(
         authority.store, authority.certificate, purge_workspace.authority.trust, now()
     ).about  # signed, and in the log
     assert [type(one) for one in about] == [PurgeStatement, PurgeStatement]

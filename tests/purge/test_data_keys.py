@@ -9,7 +9,7 @@ import pytest
 from mbd.formats.purge import PlaceRecord
 from mbd.formats.shredding import read_shredding
 from mbd.formats.statement import DeletionStatement, PurgeStatement
-from mbd.history.state import entry
+from mbd.history.state import read_entry
 from mbd.params.shredding import ShreddingSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.data_keys import DataKeys, data_keys
@@ -86,7 +86,7 @@ def test_a_purge_destroys_the_keys_if_purge_keys_is_set(
         pass
     with opened(backup(purge_workspace) / "features", settings) as plain:
         assert {path.stem for path in plain.glob("splits/*/*")} == {"_rows", "text", "visual"}
-    (said,) = entry(
+    (said,) = read_entry(
         purge_workspace.authority.store, purge_workspace.certificate, purge_workspace.authority.trust, now()
     ).about
     assert isinstance(said, PurgeStatement)

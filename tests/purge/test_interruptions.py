@@ -14,7 +14,7 @@ import pytest
 
 from mbd.cli import main
 from mbd.formats.statement import PurgeStatement
-from mbd.history.state import entry
+from mbd.history.state import read_entry
 from mbd.purge.tombstone_store import begin
 from mbd.records import now
 from mbd.steps import publish, purge
@@ -81,7 +81,7 @@ def check_complete(purge_workspace: PurgeWorkspace) -> None:
         )
         == []
     )
-    about = entry(
+    about = read_entry(
         purge_workspace.authority.store, purge_workspace.certificate, purge_workspace.authority.trust, now()
     ).about
     assert about

@@ -8,7 +8,7 @@ import pytest
 from mbd.errors import UsageError
 from mbd.files import sha256_file
 from mbd.formats.statement import PurgeStatement, to_payload
-from mbd.history.state import entry
+from mbd.history.state import read_entry
 from mbd.purge.tombstone_store import store_tombstones
 from mbd.records import now
 from tests.purge.workspace import PurgeWorkspace, digests_below, holding
@@ -49,7 +49,9 @@ def test_the_statement_is_signed_and_logged_and_discloses_no_digest_and_no_addre
     purge_workspace: PurgeWorkspace, tmp_path: Path
 ) -> None:
     done = purge_workspace.purge()
-    found = entry(purge_workspace.authority.store, purge_workspace.certificate, purge_workspace.authority.trust, now())
+    found = read_entry(
+        purge_workspace.authority.store, purge_workspace.certificate, purge_workspace.authority.trust, now()
+    )
     (said,) = found.about
     assert isinstance(said, PurgeStatement)
     assert said.predicate.erasure.claim == "complete"

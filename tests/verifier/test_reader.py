@@ -20,7 +20,7 @@ from mbd.errors import VerificationError
 from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.formats.receipt import LatestPointer
 from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, to_payload
-from mbd.history.state import entry
+from mbd.history.state import read_entry
 from mbd.log.append import append
 from mbd.log.checkpoint import leaf_of
 from mbd.params import load_params
@@ -164,7 +164,9 @@ class ForgedStore:
 
     def request_and_purge(self) -> bool:
         try:
-            return entry(self.golden_store.store, self.digest, self.golden_store.trust, now()).status.state == "valid"
+            return (
+                read_entry(self.golden_store.store, self.digest, self.golden_store.trust, now()).status.state == "valid"
+            )
         except VerificationError:
             return False
 

@@ -182,10 +182,10 @@ def _parameters(deletion: DeletionRecord) -> dict[str, Any]:
 
 def _findings(deletion: DeletionRecord) -> dict[str, Any]:
     left_out = _ELSEWHERE | _COMPUTED if deletion.guarantee.kind == "certified" else _ELSEWHERE
-    found = {key: value for key, value in deletion.facts.items() if key not in left_out}
+    facts = {key: value for key, value in deletion.facts.items() if key not in left_out}
     if deletion.reference:
-        found["reference"] = deletion.reference
-    return found
+        facts["reference"] = deletion.reference
+    return facts
 
 
 def _edit(deletion: DeletionRecord) -> Edit:

@@ -111,8 +111,8 @@ def admit(
 def _releases(history: History, weights: str, name: str | None) -> list[Release]:
     """Return the certificates and then the registrations of these weights (under a name), the latest first."""
     kinds: tuple[Iterable[Release], ...] = (history.certificates.values(), history.registrations.values())
-    of_name = (one for releases in kinds for one in reversed(tuple(releases)) if name in (None, one.model))
-    return [one for one in of_name if one.weights == weights]
+    of_name = (r for releases in kinds for r in reversed(tuple(releases)) if name in (None, r.model))
+    return [r for r in of_name if r.weights == weights]
 
 
 def _problem(
@@ -126,7 +126,7 @@ def _problem(
 ) -> tuple[str | None, Verdict | None]:
     """Return why a release does not admit the model in a folder (None: it does), and the verdict on a certificate."""
     if isinstance(release, RegistrationFacts):
-        revoked = next((one for one in history.about(release.digest) if one.effect == "revoked"), None)
+        revoked = next((s for s in history.about(release.digest) if s.effect == "revoked"), None)
         if revoked:
             return f"its registration was revoked {revoked.issued:%Y-%m-%d}: {revoked.reason}", None
         if digests.get(RECORD) != release.record:

@@ -86,10 +86,10 @@ def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecor
         )
     if folder is None:
         return None
-    found = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
-    _refuse_weak(found, deletion.guarantee.kind, folder)
-    _refuse_gate(found, folder)
-    return found
+    leakage = LeakageRecord.read(folder / LEAKAGE, "leakage record", "`mbd attack` writes it")
+    _refuse_weak(leakage, deletion.guarantee.kind, folder)
+    _refuse_gate(leakage, folder)
+    return leakage
 
 
 def _refuse_weak(leakage: LeakageRecord, kind: Kind, folder: Path) -> None:
@@ -155,8 +155,8 @@ def _refuse_other_model(deletion: DeletionRecord, model: ModelRecord, digests: d
         WEIGHTS: {deletion.after, model.sha256, digests[WEIGHTS]},
         INDICES: {deletion.indices.sha256, digests[INDICES]},
     }
-    for name, found in pairs.items():
-        if len(found) > 1:
+    for name, values in pairs.items():
+        if len(values) > 1:
             raise _not_together(f"{name} is not what the deletion record describes", folder / name, "delete again")
     if model.revoked != deletion.revoked or model.guarantee.kind != deletion.guarantee.kind:
         raise _not_together("the model is not what the deletion record describes", folder / MODEL, "delete again")
@@ -188,7 +188,7 @@ def _evaluation(folder: Path, step: dict[str, Any], deleted: str, model: ModelRe
         judged = [
             i["digest"] for name, i in step["inputs"].items() if name.startswith(f"model {metrics['model']} seed ")
         ]
-        found = EvaluationEvidence(
+        evidence = EvaluationEvidence(
             metrics_sha256=step["outputs"]["files"][METRICS],
             modalities=tuple(metrics["modalities"]),
             rows=metrics["rows"],
@@ -196,14 +196,14 @@ def _evaluation(folder: Path, step: dict[str, Any], deleted: str, model: ModelRe
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError("the evaluation is not valid", file=file, hint="run `mbd evaluate` again") from error
-    if judged != [deleted] or not set(found.modalities) <= set(model.inputs):
+    if judged != [deleted] or not set(evidence.modalities) <= set(model.inputs):
         raise _not_together(
             "what was evaluated first is not the deleted model",
             file,
             "evaluate the deleted model: --model DELETED",
             "model",
         )
-    return found
+    return evidence
 
 
 def _not_together(problem: str, file: Path, hint: str, key: str | None = None) -> GateRefusedError:

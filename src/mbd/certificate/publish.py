@@ -32,7 +32,7 @@ from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS, AboutCe
 from mbd.history.history import MAX_AGE, ModelHistory, trained_on_revoked
 from mbd.history.memory import check_memory, is_remembered
 from mbd.history.replay import read_history
-from mbd.history.state import unlogged
+from mbd.history.state import find_unlogged
 from mbd.log.append import append, complete
 from mbd.log.checkpoint import Checkpoint, Inclusion, check_log_signer, leaf_of
 from mbd.log.reader import Log, read_head
@@ -115,7 +115,7 @@ class Publisher:
         """
         self.complete()
         history = read_history(self.store, self.trust)
-        for digest in unlogged(history):
+        for digest in find_unlogged(history):
             try:
                 proof, envelope = (self.store.read(name(digest)) for name in (proof_name, certificate_name))
             except DataError:
@@ -220,12 +220,12 @@ def _refuse_revoked_persons(
     """
     predicate, weights = statement.predicate, statement.digests[WEIGHTS]
     taken = set(predicate.structure.inputs)
-    gone = [one for one in model.persons if predicate.guarantee.kind != "exact" or taken.intersection(one.modalities)]
+    gone = [c for c in model.persons if predicate.guarantee.kind != "exact" or taken.intersection(c.modalities)]
     before = _weights_before(publisher, digest, statement) if gone else None
-    for one in gone:
-        if weights != one.weights and not (before and model.respects(before, one)):
+    for deletion in gone:
+        if weights != deletion.weights and not (before and model.respects(before, deletion)):
             raise VerificationError(
-                trained_on_revoked(one) if before else "it is not known whether " + trained_on_revoked(one),
+                trained_on_revoked(deletion) if before else "it is not known whether " + trained_on_revoked(deletion),
                 key="lineage.before" if before else "certificate.private",
                 value=digest,
                 hint="delete from the current release (`mbd request run`), or register the model first; `mbd train` "
@@ -244,7 +244,7 @@ def _weights_before(publisher: Publisher, digest: str, statement: DeletionStatem
         openings = read_private(publisher.private / f"{digest}.json").openings
     except MbdError:
         return None
-    return next((one.value for one in openings if one.commitment == before.commitment), None)
+    return next((o.value for o in openings if o.commitment == before.commitment), None)
 
 
 def _create_proof(

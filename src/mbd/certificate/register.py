@@ -73,11 +73,11 @@ class Registrar:
             UsageError: A modality is not revoked for the name, nor one of a person's.
         """
         history, wanted = self.history(), tuple(sorted(set(modalities)))
-        named = [one for one in history.model(model).persons if one.digest == person]
+        named = [c for c in history.model(model).persons if c.digest == person]
         gone = bool(named) if person else bool(history.model(model).revoked.intersection(wanted))
         if not gone and (done := _stated(history, model, wanted, reason)):
             return done
-        overruled = {one.digest for m in wanted for one in _revoking(history, model, m, named if person else None)}
+        overruled = {c.digest for m in wanted for c in _revoking(history, model, m, named if person else None)}
         statement = ReinstatementStatement(
             subject=subjects_of({digest: digest for digest in overruled}),
             predicate=Reinstatement(model=model, modalities=wanted, reason=reason, issued=now()),
@@ -105,11 +105,11 @@ class Registrar:
 
     def _states_the_same(self, draft: bytes, statement: Signed) -> bool:
         try:
-            found = verify_envelope(draft, None, self.publisher.trust, unpublished=True).require()
+            drafted = verify_envelope(draft, None, self.publisher.trust, unpublished=True).require()
         except VerificationError as error:
             _LOG.warning("a draft in the private part of the store is ignored: %s", error)
             return False
-        return isinstance(found, type(statement)) and _content(found) == _content(statement)
+        return isinstance(drafted, type(statement)) and _content(drafted) == _content(statement)
 
 
 def refuse_revoked(history: History, release: RegistrationFacts) -> None:
@@ -127,10 +127,10 @@ def _stated(
     history: History, name: str, modalities: tuple[str, ...], reason: str
 ) -> tuple[str, tuple[str, ...]] | None:
     """Return the reinstatement of these modalities for this reason that the log has, and what it overrules, if any."""
-    about = [one for certificate in history.model(name).certificates for one in history.about(certificate.digest)]
-    same = [one for one in about if (one.kind, one.modalities, one.reason) == ("reinstatement", modalities, reason)]
-    last = max(same, key=lambda one: one.index, default=None)
-    return (last.digest, tuple(sorted(one.about for one in same if one.digest == last.digest))) if last else None
+    about = [s for certificate in history.model(name).certificates for s in history.about(certificate.digest)]
+    same = [s for s in about if (s.kind, s.modalities, s.reason) == ("reinstatement", modalities, reason)]
+    last = max(same, key=lambda s: s.index, default=None)
+    return (last.digest, tuple(sorted(s.about for s in same if s.digest == last.digest))) if last else None
 
 
 def _revoking(
@@ -138,17 +138,17 @@ def _revoking(
 ) -> list[CertificateFacts]:
     """Return the certificates by which a modality is revoked for a name, or those of `persons` in it."""
     model = history.model(name)
-    standing = [one for one in model.certificates if "revoked" not in history.effects(one.digest)]
-    of_all = [one for one in standing if modality in one.revoked] if modality in model.revoked else []
-    found = of_all if persons is None else [one for one in persons if modality in one.modalities]
-    if not found:
+    standing = [c for c in model.certificates if "revoked" not in history.effects(c.digest)]
+    of_all = [c for c in standing if modality in c.revoked] if modality in model.revoked else []
+    revoking = of_all if persons is None else [c for c in persons if modality in c.modalities]
+    if not revoking:
         raise UsageError(
             f"{modality} is not revoked for {name}" + ("" if persons is None else " by such a person's deletion"),
             key="--modality",
             value=modality,
             hint=f"revoked: {', '.join(sorted(model.revoked)) or 'nothing'}; `mbd models show {name}`",
         )
-    return found
+    return revoking
 
 
 def _content(statement: Any) -> dict[str, Any]:  # noqa: ANN401 -- of either kind

@@ -77,7 +77,7 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 def show(params: "Params", certificate: str, store: str | None, trust: Path | None, as_json: bool) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
     from mbd.formats.statement import to_payload
-    from mbd.history.state import entry
+    from mbd.history.state import read_entry
     from mbd.log.reader import Log
     from mbd.records import now
     from mbd.report.text import to_text
@@ -91,7 +91,7 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
         note = "Nothing was verified: use `mbd verify`."
     else:
         opened, trusted = existing_store(params, store), trusted_keys(trust)
-        found = entry(opened, certificate, trusted, now(), max_age=params.certificate.checkpoint_age)
+        found = read_entry(opened, certificate, trusted, now(), max_age=params.certificate.checkpoint_age)
         page, statement = store_page(Log(opened, trusted), opened.url, found), found.statement
     click.echo(logs.visible(to_payload(statement).decode() if as_json else f"{to_text(page)}{note}"))
 
@@ -204,10 +204,10 @@ def _publisher(params: "Params", url: str | None) -> "Publisher":
 
 
 def _entry(publisher: "Publisher", certificate: str) -> "CertificateEntry":
-    from mbd.history.state import entry
+    from mbd.history.state import read_entry
     from mbd.records import now
 
-    return entry(publisher.store, certificate, publisher.trust, now())
+    return read_entry(publisher.store, certificate, publisher.trust, now())
 
 
 def _row(certificate: "CertificateFacts", status: "Status") -> dict[str, str]:

@@ -186,8 +186,8 @@ def registration_facts(index: int, digest: str, statement: RegistrationStatement
         dvc_revision=predicate.data.dvc_revision,
         left_out=predicate.left_out,
         references=tuple(
-            ReferenceFacts(tuple(m for m in inputs if m not in one.without), one.weights, one.record)
-            for one in predicate.references
+            ReferenceFacts(tuple(m for m in inputs if m not in reference.without), reference.weights, reference.record)
+            for reference in predicate.references
         ),
         promoted=predicate.promoted,
         previous=predicate.previous,

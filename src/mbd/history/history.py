@@ -81,7 +81,7 @@ class ModelHistory:
     def reference(self, inputs: Iterable[str]) -> ReferenceFacts | None:
         """Return the registered reference that takes, and has seen, these modalities alone; None: there is none."""
         wanted = set(inputs)
-        return next((one for one in self.ready if set(one.inputs) == wanted), None)
+        return next((r for r in self.ready if set(r.inputs) == wanted), None)
 
     @property
     def respected(self) -> tuple[CertificateFacts, ...]:
@@ -90,18 +90,18 @@ class ModelHistory:
             return ()
         start, current = self.base.index if self.base else -1, self.current
         before = self.base.left_out if self.base else ()
-        later = [one for one in self.certificates if one.scope == "subjects"]
-        return tuple(one for one in later if one.digest in before or start < one.index <= current.index)
+        later = [c for c in self.certificates if c.scope == "subjects"]
+        return tuple(c for c in later if c.digest in before or start < c.index <= current.index)
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """All certificates and registrations, in the log's order."""
         releases: list[Release] = [*self.certificates, *self.registrations]
-        return tuple(sorted(releases, key=lambda one: one.index))
+        return tuple(sorted(releases, key=lambda r: r.index))
 
     def latest(self, modality: str) -> CertificateFacts | None:
         """Return the certificate of a modality's deletion that was logged last."""
-        return next((one for one in reversed(self.certificates) if modality in one.modalities), None)
+        return next((c for c in reversed(self.certificates) if modality in c.modalities), None)
 
     def returned(self, inputs: Iterable[str]) -> tuple[str, ...]:
         """Return the revoked modalities among the inputs of a model of this name."""
@@ -119,15 +119,15 @@ class ModelHistory:
             returned, how = self.returned(release.inputs), "takes it"
         if returned:
             return f"{', '.join(returned)} is revoked for {self.name}, and this model {how}"
-        for one in self.persons:
-            if one.weights != release.weights and not _respects(release, one):
-                return trained_on_revoked(one)
+        for deletion in self.persons:
+            if deletion.weights != release.weights and not _respects(release, deletion):
+                return trained_on_revoked(deletion)
         return None
 
     def respects(self, weights: str, person: CertificateFacts) -> bool:
         """Return whether weights are those of a release without the recordings that a person's deletion is about."""
-        same = (one for one in self.releases if one.weights == weights)
-        return weights == person.weights or any(_respects(one, person) for one in same)
+        same = (r for r in self.releases if r.weights == weights)
+        return weights == person.weights or any(_respects(r, person) for r in same)
 
 
 def trained_on_revoked(person: CertificateFacts) -> str:
@@ -144,9 +144,9 @@ def _respects(release: Release, person: CertificateFacts) -> bool:
 
 def _ready(base: RegistrationFacts, persons: Iterable[CertificateFacts]) -> tuple[ReferenceFacts, ...]:
     """Return the references of a registration that have seen none of the recordings which were deleted since."""
-    gone = [one for one in persons if one.digest not in base.left_out and one.weights != base.weights]
-    deleted = {modality for one in gone for modality in one.modalities}
-    return tuple(one for one in base.references if not deleted.intersection(one.inputs))
+    gone = [c for c in persons if c.digest not in base.left_out and c.weights != base.weights]
+    deleted = {modality for c in gone for modality in c.modalities}
+    return tuple(r for r in base.references if not deleted.intersection(r.inputs))
 
 
 @dataclass(frozen=True)
@@ -184,26 +184,26 @@ class History:
     @property
     def models(self) -> tuple[str, ...]:
         """The names under which models were registered or certified."""
-        return tuple(sorted({*self._by_name, *(one.model for one in self.registrations.values())}))
+        return tuple(sorted({*self._by_name, *(r.model for r in self.registrations.values())}))
 
     def _model(self, name: str) -> ModelHistory:
         certificates = self._by_name.get(name, [])
-        registrations = [one for one in self.registrations.values() if one.model == name]
-        standing = [one for one in certificates if "revoked" not in self.effects(one.digest)]
-        released: list[Release] = [*certificates, *(one for one in registrations if one.promoted)]
-        in_force = [one for one in released if not self.effects(one.digest) & WITHDRAWN]
-        current = max(in_force, key=lambda one: one.index, default=None)
+        registrations = [r for r in self.registrations.values() if r.model == name]
+        standing = [c for c in certificates if "revoked" not in self.effects(c.digest)]
+        released: list[Release] = [*certificates, *(r for r in registrations if r.promoted)]
+        in_force = [r for r in released if not self.effects(r.digest) & WITHDRAWN]
+        current = max(in_force, key=lambda r: r.index, default=None)
         reinstated = self._first_reinstatements(certificates)
-        before = [one for one in registrations if one.promoted and current and one.index <= current.index]
+        before = [r for r in registrations if r.promoted and current and r.index <= current.index]
         base = before[-1] if before else None
-        of_persons = [one for one in standing if one.scope == "subjects"]
-        persons = [one for one in of_persons if not self.reinstated(one).issuperset(one.modalities)]
+        of_persons = [c for c in standing if c.scope == "subjects"]
+        persons = [c for c in of_persons if not self.reinstated(c).issuperset(c.modalities)]
         return ModelHistory(
             name=name,
             certificates=tuple(certificates),
             registrations=tuple(registrations),
             current=current,
-            revoked=frozenset[str]().union(*(self._revoked_by(one, reinstated) for one in standing)),
+            revoked=frozenset[str]().union(*(self._revoked_by(c, reinstated) for c in standing)),
             persons=tuple(persons),
             base=base,
             ready=_ready(base, persons) if base else (),
@@ -211,7 +211,7 @@ class History:
 
     def reinstated(self, certificate: CertificateFacts) -> set[str]:
         """Return the modalities that may be taken again, by statements that list the certificate."""
-        return {m for one in self._about.get(certificate.digest, ()) for m in one.modalities}
+        return {m for s in self._about.get(certificate.digest, ()) for m in s.modalities}
 
     def _revoked_by(self, certificate: CertificateFacts, reinstated: Mapping[str, int]) -> frozenset[str]:
         """Return what a certificate revokes for its name; `reinstated`: index of the first reinstatement of a modality.
@@ -225,25 +225,25 @@ class History:
 
     def _first_reinstatements(self, certificates: Iterable[CertificateFacts]) -> dict[str, int]:
         """Return for each modality the index of the first statement that overrules one of these certificates in it."""
-        found: dict[str, int] = {}
-        for one in (about for certificate in certificates for about in self._about.get(certificate.digest, ())):
-            found |= {m: min(one.index, found.get(m, one.index)) for m in one.modalities}
-        return found
+        first: dict[str, int] = {}
+        for statement in (about for certificate in certificates for about in self._about.get(certificate.digest, ())):
+            first |= {m: min(statement.index, first.get(m, statement.index)) for m in statement.modalities}
+        return first
 
     def effects(self, digest: str) -> set[Effect]:
         """Return what the statements about a certificate do to it."""
-        return {one.effect for one in self._about.get(digest, ())}
+        return {s.effect for s in self._about.get(digest, ())}
 
     def shows(self, digest: str | None, model: str, modalities: Iterable[str], *, person: bool = False) -> bool:
         """Return whether a statement in the log answers a request: these modalities of a model were deleted.
 
         That of a person is also answered by a deletion of persons in them, or by the statement that nothing was held.
         """
-        found, wanted = self.certificates.get(digest or ""), set(modalities)
-        if found is None:
-            return person and any(one.digest == digest and one.kind == "nothing-held" for one in self.statements)
-        of_persons = person and found.scope == "subjects" and wanted <= set(found.modalities)
-        return found.model == model and (of_persons or wanted <= set(found.revoked))
+        certificate, wanted = self.certificates.get(digest or ""), set(modalities)
+        if certificate is None:
+            return person and any(s.digest == digest and s.kind == "nothing-held" for s in self.statements)
+        of_persons = person and certificate.scope == "subjects" and wanted <= set(certificate.modalities)
+        return certificate.model == model and (of_persons or wanted <= set(certificate.revoked))
 
     def statement(self, digest: str) -> AnyStatement:
         """Return a statement of the log as it was signed, out of the store.
@@ -275,18 +275,18 @@ class History:
     @property
     def digests(self) -> frozenset[str]:
         """Digests of all entries of the log."""
-        return frozenset((*self.indices, *(one.digest for one in self.findings)))
+        return frozenset((*self.indices, *(f.digest for f in self.findings)))
 
     @cached_property
     def indices(self) -> Mapping[str, int]:
         """The index in the log of every statement that counts, by digest."""
         releases: tuple[Release, ...] = (*self.certificates.values(), *self.registrations.values())
-        return {one.digest: one.index for one in releases} | {one.digest: one.index for one in self.statements}
+        return {e.digest: e.index for e in releases} | {e.digest: e.index for e in self.statements}
 
     @cached_property
     def blocking(self) -> tuple[EntryFinding, ...]:
         """The entries because of which no state can be known."""
-        return tuple(one for one in self.findings if one.blocks)
+        return tuple(f for f in self.findings if f.blocks)
 
     def problem(self, at: datetime, max_age: timedelta | None = None) -> str | None:
         """Say why the state of a certificate cannot be known at a time; None: it can.
@@ -322,13 +322,13 @@ class History:
     @cached_property
     def _about(self) -> Mapping[str, list[StatementFacts]]:
         about = defaultdict[str, list[StatementFacts]](list)
-        for one in self.statements:
-            about[one.about].append(one)
+        for statement in self.statements:
+            about[statement.about].append(statement)
         return about
 
     @cached_property
     def _by_name(self) -> Mapping[str, list[CertificateFacts]]:
         models = defaultdict[str, list[CertificateFacts]](list)
-        for one in self.certificates.values():
-            models[one.model].append(one)
+        for certificate in self.certificates.values():
+            models[certificate.model].append(certificate)
         return models

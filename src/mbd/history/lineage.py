@@ -92,13 +92,13 @@ def read_subject(private: Store, reference: str, key: LineageKey) -> str:
 
 def stated_charges(history: History, lineage: str) -> list[StatedCharge]:
     """Return what the certificates of a lineage (by its id) state of its budget, in the log's order."""
-    found = []
+    charges = []
     for facts in history.certificates.values():
         if facts.spent is not None:
             predicate = history.certificate(facts.digest).predicate
             if predicate.lineage.id == lineage and (charge := _charge(predicate)):
-                found.append(charge)
-    return found
+                charges.append(charge)
+    return charges
 
 
 def refuse_lost_key(history: History, model: str, key: LineageKey) -> None:
@@ -145,7 +145,7 @@ def refuse_short_ledger(ledgers: Path, deletion: DeletionRecord, stated: Iterabl
 def restore(ledger: Ledger, stated: Iterable[StatedCharge]) -> int:
     """Enter into a ledger what certificates state and it lacks; return how many entries were added."""
     before = len(ledger.entries)
-    for charge in sorted(stated, key=lambda one: one.rho_after):
+    for charge in sorted(stated, key=lambda c: c.rho_after):
         ledger.restore(charge)
     return len(ledger.entries) - before
 

@@ -97,8 +97,8 @@ class _Entries:
         self._seen, self._digest = known.seen, canonical_digest(trust.to_plain())
         start = known if known.trust == self._digest else Memory()
         self._edge = Edge(start.size, start.edge)
-        self._certificates = {one.digest: one for one in start.certificates}
-        self._registrations = {one.digest: one for one in start.registrations}
+        self._certificates = {c.digest: c for c in start.certificates}
+        self._registrations = {r.digest: r for r in start.registrations}
         self._statements, self._findings = list(start.statements), list(start.findings)
         self.read = 0
 
@@ -129,7 +129,7 @@ class _Entries:
     def to_cache(self, known: Memory) -> Memory:
         """Return what to keep for the next time; where entries could not be read, what was known before."""
         seen = SeenHead(self._edge.size, self._edge.root)
-        if any(one.blocks for one in self._findings):
+        if any(f.blocks for f in self._findings):
             return replace(known, seen=seen)
         return Memory(
             seen=seen,
@@ -197,11 +197,11 @@ def _judge(trust: Trust, entry: _Fetched) -> _Judged:
     index, digest, logged = entry.index, entry.digest, entry.logged
     if isinstance(entry.data, EntryFinding) or logged is None:
         return _Judged(index, digest, entry.data if isinstance(entry.data, EntryFinding) else None)
-    found = verify_logged(entry.data, trust, logged)
-    if problem := next(iter(problems_of(found.checks)), None):
+    verified = verify_logged(entry.data, trust, logged)
+    if problem := next(iter(problems_of(verified.checks)), None):
         reason = f"{problem.name}: {problem.reason}"
-        return _Judged(index, digest, EntryFinding(index, digest, reason, blocks=not is_void(found, trust, index)))
-    statement = found.require()
+        return _Judged(index, digest, EntryFinding(index, digest, reason, blocks=not is_void(verified, trust, index)))
+    statement = verified.require()
     said: CertificateFacts | RegistrationFacts | None = None
     if isinstance(statement, DeletionStatement):
         said = certificate_facts(index, digest, statement)

@@ -83,7 +83,7 @@ class InvalidCertificate:
 
 def reaudit_by(certificate: CertificateFacts, about: Iterable[StatementFacts]) -> datetime:
     """Return when the next audit is due, as set by the certificate or the last audit that passed."""
-    audits = [one.reaudit_by for one in about if one.effect == "passed" and one.reaudit_by is not None]
+    audits = [s.reaudit_by for s in about if s.effect == "passed" and s.reaudit_by is not None]
     return max([certificate.reaudit_by, *audits])
 
 
@@ -120,9 +120,9 @@ def _states(
 ) -> Iterator[tuple[CertificateState, str, datetime, str]]:
     """Yield the states that apply, the gravest first, and why: words, with the time and the reason to put into them."""
     for state, words in _WORDS.items():
-        for one in about:
-            if one.effect == state:
-                yield state, words, one.issued, one.reason
+        for statement in about:
+            if statement.effect == state:
+                yield state, words, statement.issued, statement.reason
     if outdated:
         yield "outdated", "{reason}", at, outdated
     if certificate.issued > at + CLOCKS_DIFFER_BY:
@@ -139,7 +139,7 @@ def _states(
 
 def _overruled(about: Iterable[StatementFacts]) -> str:
     """Say what of a certificate was overruled: what it revoked may be taken again by other releases of the name."""
-    again = (f"; {', '.join(one.modalities)} reinstated {one.issued:%Y-%m-%d}" for one in about if one.modalities)
+    again = (f"; {', '.join(s.modalities)} reinstated {s.issued:%Y-%m-%d}" for s in about if s.modalities)
     return "".join(again)
 
 
@@ -175,17 +175,19 @@ def states_in(history: History, at: datetime, problem: str | None) -> dict[str, 
         problem: Why there may be more statements than are known.
 
     """
-    found = {}
-    for one in history.certificates.values():
-        about, outdated = history.about(one.digest), history.model(one.model).problem(one)
-        found[one.digest] = next(_states(one, about, reaudit_by(one, about), at, problem, outdated))[0]
-    return found
+    states = {}
+    for certificate in history.certificates.values():
+        about, outdated = history.about(certificate.digest), history.model(certificate.model).problem(certificate)
+        states[certificate.digest] = next(
+            _states(certificate, about, reaudit_by(certificate, about), at, problem, outdated)
+        )[0]
+    return states
 
 
 # The certificates of a store
 
 
-def entries(
+def read_entries(
     store: Store,
     trust: Trust,
     at: datetime,
@@ -197,7 +199,7 @@ def entries(
     history = history or read_history(store, trust)
     for facts in history.certificates.values():
         try:
-            yield entry_in(history, facts, at, max_age)
+            yield entry_of(history, facts, at, max_age)
         except (VerificationError, DataError) as error:
             yield InvalidCertificate(facts.digest, error.problem)
     yield from invalid_entries(history)
@@ -207,10 +209,10 @@ def invalid_entries(history: History) -> Iterator[InvalidCertificate]:
     """Yield the entries of the log that do not count or cannot be read, and envelopes that are not in the log."""
     for finding in history.findings:
         yield InvalidCertificate(finding.digest, f"entry {finding.index} of the log: {finding.reason}")
-    yield from (InvalidCertificate(digest, "it is not in the log") for digest in unlogged(history))
+    yield from (InvalidCertificate(digest, "it is not in the log") for digest in find_unlogged(history))
 
 
-def unlogged(history: History) -> Iterator[str]:
+def find_unlogged(history: History) -> Iterator[str]:
     """Yield the digests of the envelopes in the store that are not in the log; other names there mean nothing."""
     logged = history.digests
     for stored in history.store.list(f"{CERTIFICATES}/"):
@@ -219,37 +221,37 @@ def unlogged(history: History) -> Iterator[str]:
             yield digest
 
 
-def entry(
+def read_entry(
     store: Store, start: str, trust: Trust, at: datetime, *, max_age: timedelta | None = MAX_AGE
 ) -> CertificateEntry:
     """Return one certificate, named by its digest or the start of it; `max_age`: see :func:`status_in`."""
     history = read_history(store, trust)
-    digest = find(history, start)
-    if finding := next((one for one in history.findings if one.digest == digest), None):
+    digest = find_digest(history, start)
+    if finding := next((f for f in history.findings if f.digest == digest), None):
         raise VerificationError(f"this entry of the log does not count: {finding.reason}", value=digest)
     if digest not in history.certificates:
         raise UsageError("this is not a certificate, but a statement about one", value=digest)
-    return entry_in(history, history.certificates[digest], at, max_age)
+    return entry_of(history, history.certificates[digest], at, max_age)
 
 
-def entry_in(history: History, facts: CertificateFacts, at: datetime, max_age: timedelta | None) -> CertificateEntry:
+def entry_of(history: History, facts: CertificateFacts, at: datetime, max_age: timedelta | None) -> CertificateEntry:
     """Return a certificate of a history, with what was said about it and its state at a time."""
-    about = tuple(history.statement(one.digest) for one in history.about(facts.digest))
+    about = tuple(history.statement(s.digest) for s in history.about(facts.digest))
     status = status_in(history, facts, at, max_age=max_age)
     undated = status_in(history, facts, facts.issued, max_age=None)
     return CertificateEntry(facts, history.certificate(facts.digest), status, undated, about)
 
 
-def find(history: History, start: str) -> str:
+def find_digest(history: History, start: str) -> str:
     """Return the one entry of the log whose digest begins with `start`."""
-    found = [digest for digest in history.digests if digest.startswith(start)] if len(start) >= _SHORTEST else []
-    if len(found) != 1:
+    matches = [digest for digest in history.digests if digest.startswith(start)] if len(start) >= _SHORTEST else []
+    if len(matches) != 1:
         raise DataError(
-            "there is no such certificate in this store" if not found else "several certificates begin like this",
+            "there is no such certificate in this store" if not matches else "several certificates begin like this",
             value=start,
             hint=f"`mbd certificate list` lists them; give a unique prefix of at least {_SHORTEST} digits",
         )
-    return found[0]
+    return matches[0]
 
 
 # Checks of `mbd verify` that need the store
@@ -328,7 +330,7 @@ def _returned(history: History, certificate: CertificateFacts, problem: str | No
 
 def _last_erasure(history: History, digest: str) -> Erasure | None:
     """Return the claim of the last purge of a certificate's old weights; None if there was none."""
-    purges = [one.digest for one in history.about(digest) if one.kind == "purge"]
+    purges = [s.digest for s in history.about(digest) if s.kind == "purge"]
     if not purges:
         return None
     try:

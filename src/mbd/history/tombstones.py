@@ -40,12 +40,12 @@ class Tombstones:
 
     def of(self, certificate: str) -> Iterator[Target]:
         """Yield the files that purges of this certificate have removed."""
-        return iter(replace(self, lists=tuple(one for one in self.lists if one.certificate == certificate)))
+        return iter(replace(self, lists=tuple(p for p in self.lists if p.certificate == certificate)))
 
     def __iter__(self) -> Iterator[Target]:
         """Yield all purged files; none of a current release, and none that may exist again."""
         allowed = self.released | self.lifted
-        return (target for one in self.lists for target in one.targets if target.sha256 not in allowed)
+        return (target for p in self.lists for target in p.targets if target.sha256 not in allowed)
 
 
 def keep_list(private: Store, tombstones: TombstoneList) -> str:
@@ -82,8 +82,8 @@ def read_tombstones(store: Store, private: Store, trust: Trust) -> Tombstones:
     """
     history = read_history(store, trust)
     lists = list[TombstoneList]()
-    problems = [f"entry {one.index} of the log: {one.reason}" for one in history.blocking]
-    for purge in (one for one in history.statements if one.kind == "purge"):
+    problems = [f"entry {f.index} of the log: {f.reason}" for f in history.blocking]
+    for purge in (s for s in history.statements if s.kind == "purge"):
         try:
             lists.append(read_list(private, str(purge.tombstones), purge.about))
         except MbdError as error:
@@ -94,23 +94,23 @@ def read_tombstones(store: Store, private: Store, trust: Trust) -> Tombstones:
 def _lifted(history: History, lists: list[TombstoneList]) -> frozenset[str]:
     """Return what only reinstated deletions have listed, without the weights of releases that may not be used."""
     binding, lifted = set[str](), set[str]()
-    for one in lists:
-        certificate = history.certificates.get(one.certificate)
+    for purged in lists:
+        certificate = history.certificates.get(purged.certificate)
         again = certificate is not None and history.reinstated(certificate).issuperset(certificate.modalities)
-        (lifted if again else binding).update(target.sha256 for target in one.targets)
+        (lifted if again else binding).update(target.sha256 for target in purged.targets)
     releases = (release for name in history.models for release in history.model(name).releases)
-    revoked = {one.weights for one in releases if one.weights in lifted and history.model(one.model).problem(one)}
+    revoked = {r.weights for r in releases if r.weights in lifted and history.model(r.model).problem(r)}
     return frozenset(lifted - binding - revoked)
 
 
 def _released(history: History) -> frozenset[str]:
     """Return the SHA-256 of every file of a current release, and of its references."""
-    found = set[str]()
+    digests = set[str]()
     for model in map(history.model, history.models):
         if current := model.current:
-            found.add(current.weights)
+            digests.add(current.weights)
             with suppress(MbdError):  # the statement's object was removed; `mbd log check` reports it
-                found.update(history.statement(current.digest).digests.values())
+                digests.update(history.statement(current.digest).digests.values())
         for reference in model.references.values():
-            found.update((reference.weights, reference.record) if reference else ())
-    return frozenset(found)
+            digests.update((reference.weights, reference.record) if reference else ())
+    return frozenset(digests)

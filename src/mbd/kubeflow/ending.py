@@ -69,12 +69,12 @@ def has_published(params: Params, pipeline: str, run: str, modalities: Sequence[
     history = read_history(store, trust)
     model = history.model(params.certificate.model)
     if pipeline == "train":
-        return any(one.run_id == run for one in model.registrations)
+        return any(r.run_id == run for r in model.registrations)
     latest = model.latest(modalities[0])
     if latest is None:
         return False
     about = history.about(latest.digest)
     if pipeline == "reaudit":
-        return any(one.effect == "passed" and one.run_id == run for one in about)
-    claims = [one.reason for one in about if one.kind == "purge"]
+        return any(s.effect == "passed" and s.run_id == run for s in about)
+    claims = [s.reason for s in about if s.kind == "purge"]
     return latest.run_id == run and (not purged or "complete" in claims)

@@ -269,9 +269,9 @@ def published(params: Artifact, modality: str, model: Artifact) -> tuple[list[st
     from mbd.steps.certificates import fetch_certified
 
     with running(params, "certificate-fetch") as values, sealed(values.shredding, model) as out:
-        found = fetch_certified(values, values.store.url, out, modality=modality)
-    model.metadata |= {"certificate": found.certificate, "revoked": ", ".join(found.revoked)}
-    return list(found.modalities), list(found.revoked), found.certificate
+        certified = fetch_certified(values, values.store.url, out, modality=modality)
+    model.metadata |= {"certificate": certified.certificate, "revoked": ", ".join(certified.revoked)}
+    return list(certified.modalities), list(certified.revoked), certified.certificate
 
 
 @task

@@ -135,8 +135,8 @@ def advance(
         work += [pool.submit(create_same, store, tile.name, content) for tile, content in tiles]
         work += [pool.submit(create_same, store, name, content) for name, content in _bundles(log, leaves)]
         work += [pool.submit(keep_head, store, head)] if head else []
-        for one in work:
-            one.result()
+        for upload in work:
+            upload.result()
     time = max(now(), head.time) if head else now()
     note = sign_checkpoint(edge.size, edge.root, time, signer, trust)
     try:

@@ -49,10 +49,10 @@ def check_log(
     try:
         for entries in _walk(log, heads, report):
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                for found in pool.map(partial(_check_entry, store, certificate_name), entries):
-                    report.problems += found.problems
-                    report.certificates += found.certificates
-                    report.elsewhere += found.elsewhere
+                for checked in pool.map(partial(_check_entry, store, certificate_name), entries):
+                    report.problems += checked.problems
+                    report.certificates += checked.certificates
+                    report.elsewhere += checked.elsewhere
     except MbdError as error:
         report.problems.append(_description(error))
     report.pending = len(pending(store, log.size))
@@ -106,17 +106,17 @@ def _compare(log: Log, tile: Tile, content: bytes, report: LogReport) -> None:
 
 def _check_entry(store: Store, certificate_name: Callable[[str], str] | None, entry: tuple[int, bytes]) -> LogReport:
     place, leaf = entry
-    found = LogReport(0, None)
-    found.problems += _lines(_claim_and_index(store, place, leaf))
+    report = LogReport(0, None)
+    report.problems += _lines(_claim_and_index(store, place, leaf))
     if certificate_name is not None:
         try:
             store.read(certificate_name(leaf.hex()), sha256=leaf.hex())
-            found.certificates = 1
+            report.certificates = 1
         except NotThereError:
-            found.elsewhere = 1
+            report.elsewhere = 1
         except MbdError as error:
-            found.problems.append(f"certificate of entry {place}: {_description(error)}")
-    return found
+            report.problems.append(f"certificate of entry {place}: {_description(error)}")
+    return report
 
 
 def _claim_and_index(store: Store, place: int, leaf: bytes) -> Iterator[str]:

@@ -95,7 +95,7 @@ class Log:
             raise DataError("there is no such entry in the log", value=place, hint="`mbd log list` lists them")
         head = self.first_checkpoint_with(place)
         view = Log(self._store, self._trust, head)
-        hashes = tuple(one.hex() for one in inclusion_proof(node_in(view.hashes), place, head.size))
+        hashes = tuple(sibling.hex() for sibling in inclusion_proof(node_in(view.hashes), place, head.size))
         inclusion = Inclusion(index=place, tree_size=head.size, hashes=hashes, checkpoint=head.text)
         inclusion.verify(leaf or view.entry(place), self._trust)
         return inclusion
@@ -109,8 +109,8 @@ class Log:
         """Return the checkpoint that was kept of a size, read once; None if there is none that can be trusted."""
         if size not in self._kept:
             try:
-                found = verify_checkpoint(_decoded(self._store.read(old_checkpoint_name(size))), self._trust)
-                self._kept[size] = found if found.size == size else None
+                kept = verify_checkpoint(_decoded(self._store.read(old_checkpoint_name(size))), self._trust)
+                self._kept[size] = kept if kept.size == size else None
             except (NotThereError, VerificationError):
                 self._kept[size] = None  # its key may be revoked by now: a later checkpoint has the entries as well
         return self._kept[size]

@@ -12,7 +12,7 @@ from mbd.files import write_file
 from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.history.facts import ReferenceFacts, RegistrationFacts, Release
 from mbd.history.history import WITHDRAWN, History, ModelHistory
-from mbd.history.state import find
+from mbd.history.state import find_digest
 from mbd.params import Params
 from mbd.production.register import open_registrar
 from mbd.production.releases import fetch_model
@@ -74,8 +74,8 @@ def summary(history: History, name: str) -> ModelSummary:
         problem=model.problem(model.current) if model.current else None,
         revoked=tuple(sorted(model.revoked)),
         persons=len(model.persons),
-        references={m: one.weights if one else None for m, one in model.references.items()},
-        releases=tuple(_summary(history, model, one) for one in model.releases),
+        references={m: r.weights if r else None for m, r in model.references.items()},
+        releases=tuple(_summary(history, model, r) for r in model.releases),
     )
 
 
@@ -124,22 +124,22 @@ def fetch(params: Params, history: History, name: str, out: Path, *, without: Se
         raise UsageError("no release of this model is current", value=name, hint=f"`mbd models show {name}`")
     if problem := model.problem(model.current):
         raise VerificationError(problem, value=model.current.digest, hint="`mbd request run` deletes it again")
-    found, digests = _summary(history, model, model.current), history.statement(model.current.digest).digests
+    fetched, digests = _summary(history, model, model.current), history.statement(model.current.digest).digests
     if without:
         reference = _reference(model, without)
         digests = {WEIGHTS: reference.weights, MODEL: reference.record}
-        found = found.model_copy(
+        fetched = fetched.model_copy(
             update={"weights": reference.weights, "inputs": reference.inputs, "state": "reference"}
         )
     with step_run(NAME, out, {"store": params.store}) as step:
-        fetch_model(history, found.release, digests, step)
-        write_file(step.folder / CURRENT, found.to_json())
+        fetch_model(history, fetched.release, digests, step)
+        write_file(step.folder / CURRENT, fetched.to_json())
         step.look_at = CURRENT
-    return found
+    return fetched
 
 
 def _reference(model: ModelHistory, without: Sequence[str]) -> ReferenceFacts:
-    ready = {m: one for m, one in model.references.items() if one}
+    ready = {m: r for m, r in model.references.items() if r}
     if len(without) != 1 or without[0] not in ready:
         raise UsageError(
             "there is no registered reference without it",
@@ -218,7 +218,7 @@ def reinstate(
     if not reason.strip():
         raise UsageError("the reason for the reinstatement is missing", key="--reason")
     registrar = open_registrar(params, store)
-    certificate = find(registrar.history(), person) if person else None
+    certificate = find_digest(registrar.history(), person) if person else None
     digest, overruled = registrar.reinstate(name, modalities, reason, certificate)
     lift(params, store)
     return ReinstateResult(digest, name, tuple(sorted(set(modalities))), overruled)

@@ -108,7 +108,7 @@ def run(
         weights=statement.digests[WEIGHTS],
         promoted=predicate.promoted,
         reason=predicate.reason,
-        references={"+".join(one.without): one.weights for one in predicate.references},
+        references={"+".join(r.without): r.weights for r in predicate.references},
     )
 
 
@@ -135,20 +135,20 @@ def _seen(record: ModelRecord) -> tuple[str, ...]:
 
 def _reference(folder: Path, model: ModelRecord, model_folder: Path) -> RegisteredReference:
     """Return a reference as it is registered; DataError unless it was trained like the model."""
-    found = load_model(folder)[0]
-    without = tuple(m for m in model.inputs if m not in found.inputs)
-    same = (found.backbone, found.seed, found.data.name) == (model.backbone, model.seed, model.data.name)
-    data = set(found.data.files.items()) <= set(model.data.files.items())
+    record = load_model(folder)[0]
+    without = tuple(m for m in model.inputs if m not in record.inputs)
+    same = (record.backbone, record.seed, record.data.name) == (model.backbone, model.seed, model.data.name)
+    data = set(record.data.files.items()) <= set(model.data.files.items())
     respects = _left_out(folder) == _left_out(model_folder)
-    if not (same and data and respects and without and set(_seen(found)) < set(model.inputs)):
+    if not (same and data and respects and without and set(_seen(record)) < set(model.inputs)):
         raise DataError(
             "this is not a reference of the model: one is trained on the same data, with the same parameters and "
             "seed, and without some modalities",
             file=folder / MODEL,
-            value=f"it has seen {', '.join(_seen(found))}; the model takes {', '.join(model.inputs)}",
+            value=f"it has seen {', '.join(_seen(record))}; the model takes {', '.join(model.inputs)}",
             hint="`mbd train --without MODALITY` on the data of the model makes one",
         )
-    return RegisteredReference(without=without, weights=found.sha256, record=sha256_file(folder / MODEL))
+    return RegisteredReference(without=without, weights=record.sha256, record=sha256_file(folder / MODEL))
 
 
 def _digests(reference: RegisteredReference) -> dict[str, str]:
@@ -163,8 +163,8 @@ def _left_out(model: Path) -> tuple[str, ...]:
 def _training(model: Path) -> dict[str, Any]:
     """Return what the record of the step `train` says of the data; nothing for a model that was made elsewhere."""
     file = model / STEP_FILE
-    found: dict[str, Any] = read_json(file)["inputs"].get("features", {}) if file.is_file() else {}
-    return found
+    source: dict[str, Any] = read_json(file)["inputs"].get("features", {}) if file.is_file() else {}
+    return source
 
 
 def _statement(
@@ -190,7 +190,7 @@ def _statement(
             sees=_seen(record),
             data=RegisteredData(name=record.data.name, content=content, dvc_revision=revision),
             left_out=_left_out(model),
-            references=tuple(sorted(references, key=lambda one: one.without)),
+            references=tuple(sorted(references, key=lambda r: r.without)),
             evaluation=None,
             promoted=True,
             reason="",
@@ -206,11 +206,13 @@ def _statement(
 def _known(history: History, wanted: RegistrationFacts) -> RegistrationFacts | None:
     """Return the registration of the same files that is current, or that was not promoted; None: there is none."""
     model = history.model(wanted.model)
-    for one in reversed(model.registrations):
-        same = all(getattr(one, part) == getattr(wanted, part) for part in ("weights", "record", "data", "references"))
-        decided = one is model.current or not one.promoted
-        if same and decided and not history.effects(one.digest) & WITHDRAWN:
-            return one
+    for registration in reversed(model.registrations):
+        same = all(
+            getattr(registration, part) == getattr(wanted, part) for part in ("weights", "record", "data", "references")
+        )
+        decided = registration is model.current or not registration.promoted
+        if same and decided and not history.effects(registration.digest) & WITHDRAWN:
+            return registration
     return None
 
 
@@ -249,18 +251,18 @@ def _compared(params: Params, new: Model, current: Model | None, features: Path)
     data = open_for(new.record, features)
     if not shared:
         return {"reason": "it takes no modality that the current release takes, so there is nothing to compare"}
-    found, rows = valid_metrics(new, data, shared)
-    if metric not in found:
+    metrics, rows = valid_metrics(new, data, shared)
+    if metric not in metrics:
         raise UsageError(
-            "there is no such metric", key="registration.metric", value=metric, hint=f"there is {', '.join(found)}"
+            "there is no such metric", key="registration.metric", value=metric, hint=f"there is {', '.join(metrics)}"
         )
-    evaluation = RegisteredEvaluation(modalities=tuple(shared), rows=rows, metrics=found)
+    evaluation = RegisteredEvaluation(modalities=tuple(shared), rows=rows, metrics=metrics)
     if current is None:
         return {"evaluation": evaluation, "reason": "there is no current release to compare with"}
     other, _ = valid_metrics(current, data, shared)
     sign = -1 if metric in LOWER_IS_BETTER else 1
-    promoted = sign * (found[metric] - other[metric]) >= -params.registration.margin
-    words = f"{metric} {found[metric]:.2f} on the valid split, the current release has {other[metric]:.2f}"
+    promoted = sign * (metrics[metric] - other[metric]) >= -params.registration.margin
+    words = f"{metric} {metrics[metric]:.2f} on the valid split, the current release has {other[metric]:.2f}"
     fitted = [name for name, model in {"new": new, "current": current}.items() if "valid" in model.record.fitted_to]
     words += f" (fitted to rows of this split: {' and '.join(fitted)})" if fitted else ""
     return {"evaluation": evaluation, "promoted": promoted, "reason": words}

@@ -137,8 +137,10 @@ class RequestStore:
         Only the holder of the model's lease may call this, so a request that is running belongs to a dead batch.
         """
 
-        def claimed(found: DeletionRequest) -> DeletionRequest:
-            return found.moved("running", lease.worker, self.clock(), lease=lease) if found.state in OPEN else found
+        def claimed(current: DeletionRequest) -> DeletionRequest:
+            return (
+                current.moved("running", lease.worker, self.clock(), lease=lease) if current.state in OPEN else current
+            )
 
         taken = self.change(request.id, claimed)
         return taken if taken.lease == lease else None

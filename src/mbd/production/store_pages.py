@@ -10,7 +10,7 @@ from mbd.errors import DataError, VerificationError
 from mbd.formats.request import OPEN, DeletionRequest
 from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.history.state import InvalidCertificate, entries
+from mbd.history.state import InvalidCertificate, read_entries
 from mbd.log.reader import Log
 from mbd.params import Params
 from mbd.production.request_store import RequestStore
@@ -49,17 +49,17 @@ def write_store_pages(
     rows: list[IndexRow] = []
     invalid: list[InvalidCertificate] = []
     with step_run(NAME, out, {"store": params.store}) as step:
-        for found in entries(store, trusted, at, history, max_age=params.certificate.checkpoint_age):
-            if isinstance(found, InvalidCertificate):
-                invalid.append(found)
+        for entry in read_entries(store, trusted, at, history, max_age=params.certificate.checkpoint_age):
+            if isinstance(entry, InvalidCertificate):
+                invalid.append(entry)
                 continue
             try:
-                page = store_page(log, store.url, found, tuple(answered[found.digest]))
+                page = store_page(log, store.url, entry, tuple(answered[entry.digest]))
             except (VerificationError, DataError) as error:
-                invalid.append(InvalidCertificate(found.digest, error.problem))
+                invalid.append(InvalidCertificate(entry.digest, error.problem))
                 continue
-            write_page(step.folder / page_name(found.digest), page)
-            rows.append(IndexRow.of(found))
+            write_page(step.folder / page_name(entry.digest), page)
+            rows.append(IndexRow.of(entry))
         write_page(
             step.folder / "index",
             index_page(store.url, rows, invalid, [_request_row(request, history) for request in requests], at),

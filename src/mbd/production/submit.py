@@ -75,7 +75,10 @@ def submit(
     key = read_lineage_key(params.certificate)
     references = {keep_subject(requests.store, subject, key) for subject in subjects}
     several = f"{token}/{{}}".format if token and len(references) > 1 else lambda _: token
-    return [entered(subject=one, reason=reason, requester=requester, token=several(one)) for one in sorted(references)]
+    return [
+        entered(subject=reference, reason=reason, requester=requester, token=several(reference))
+        for reference in sorted(references)
+    ]
 
 
 def _known_history(params: Params, url: str, *, required: bool) -> History | None:

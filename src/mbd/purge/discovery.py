@@ -34,7 +34,7 @@ from mbd.formats.predicate import DigestOrCommitment
 from mbd.formats.purge import Needed, Target
 from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement
 from mbd.history.replay import read_history
-from mbd.history.state import CertificateEntry, InvalidCertificate, entries
+from mbd.history.state import CertificateEntry, InvalidCertificate, read_entries
 from mbd.model.checkpoint import RECORD
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
@@ -255,7 +255,7 @@ def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple
         VerificationError: The same of a certificate, or of another entry of the log.
     """
     history = read_history(store, trust).require()
-    for entry in entries(store, trust, at, history):
+    for entry in read_entries(store, trust, at, history):
         if isinstance(entry, InvalidCertificate) and entry.digest in history.certificates:
             raise DataError(
                 f"it is not known which files a published model needs: {entry.reason}",

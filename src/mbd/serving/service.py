@@ -16,7 +16,7 @@ from mbd.formats.statement import MODEL
 from mbd.history.facts import CertificateFacts
 from mbd.history.history import History
 from mbd.history.lineage import keep_subject
-from mbd.history.state import Status, entry_in, status_in
+from mbd.history.state import Status, entry_of, status_in
 from mbd.log.reader import Log
 from mbd.monitoring import metrics
 from mbd.monitoring.samples import Samples
@@ -161,7 +161,7 @@ class Service:
         from mbd.steps.report import store_page  # noqa: PLC0415 -- only where a page is asked for
 
         history, age = self.history, self.params.certificate.checkpoint_age
-        entry = entry_in(history, self.certificate(digest)[0], self.clock(), age)
+        entry = entry_of(history, self.certificate(digest)[0], self.clock(), age)
         log = Log(self.store, read_trust(self.trust_file), history.head)
         return store_page(log, f"{self.url}/store", entry, back="/")
 

@@ -31,7 +31,7 @@ from mbd.formats.statement import MODEL, WEIGHTS, ReauditStatement
 from mbd.history.facts import audit_effect
 from mbd.history.lineage import restore, stated_charges
 from mbd.history.replay import read_history
-from mbd.history.state import entry
+from mbd.history.state import read_entry
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.privacy.ledger import open_ledger
@@ -67,7 +67,7 @@ def fetch_certified(params: Params, store: str, out: Path, *, modality: str = ""
     """Fetch the model of a certificate, or of the latest one for a modality of `certificate.model`, to `out`."""
     opened, trust = open_store(store, params.store), read_trust(Path(params.certificate.trust))
     digest = certificate or _latest(opened, trust, params.certificate.model, modality)
-    certified = entry(opened, digest, trust, now(), max_age=params.certificate.checkpoint_age)
+    certified = read_entry(opened, digest, trust, now(), max_age=params.certificate.checkpoint_age)
     predicate, digests = certified.statement.predicate, certified.statement.digests
     if certified.status.state not in ("valid", "overdue"):
         raise UsageError(
@@ -122,7 +122,7 @@ def log_audit(params: Params, certificate: str, leakage: Path, store: str) -> Re
     """
     publisher, commitments = open_publisher(params, store), Commitments()
     publisher.complete()
-    certified = entry(publisher.store, certificate, publisher.trust, now())
+    certified = read_entry(publisher.store, certificate, publisher.trust, now())
     days = params.certificate.reaudit_days
     run_id = os.environ.get(RUN_ID) or None
     statement = reaudit(certified.digest, certified.statement, leakage, now(), days, commitments, run_id)

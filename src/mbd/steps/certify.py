@@ -146,15 +146,15 @@ def _refuse_in_experiment(environment: Mapping[str, str]) -> None:
 
 def provenance(environment: Mapping[str, str]) -> dict[str, str | None]:
     """Return where this runs, from the environment and git; None for what is not known."""
-    found = {key: environment.get(name) or None for key, name in _PROVENANCE.items()}
-    for key, value in found.items():
+    stated = {key: environment.get(name) or None for key, name in _PROVENANCE.items()}
+    for key, value in stated.items():
         if value is not None and not _PLAIN.fullmatch(value):
             raise UsageError(
                 "an environment variable holds a value that cannot be published in a certificate",
                 key=_PROVENANCE[key],
                 hint="letters, digits and @ . _ : / + - only",
             )
-    return found | {"git_commit": found["git_commit"] or _commit_here()}
+    return stated | {"git_commit": stated["git_commit"] or _commit_here()}
 
 
 def _commit_here() -> str | None:

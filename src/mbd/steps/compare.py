@@ -206,7 +206,7 @@ def _column(record: DeletionRecord, leakage: Path, deleted: Path, *, released: b
     audit = LeakageRecord.read(leakage / LEAKAGE, "audit", "`mbd attack` writes one")
     if audit.models["after"] != record.after:
         raise UsageError("the audit is of another model", file=leakage / LEAKAGE, value=audit.models["after"])
-    found = leaks(audit)
+    measured = leaks(audit)
     utility = next(u for u in audit.utility if u.decision != "informational")
     before = f", before {utility.before.value:.4g}" if utility.before else ""
     phases: dict[str, Any] = read_json(deleted / STEP_FILE)["phases_seconds"]
@@ -218,7 +218,7 @@ def _column(record: DeletionRecord, leakage: Path, deleted: Path, *, released: b
         proven=_in_one_piece(proven(record.guarantee, ", ".join(record.request.modalities))) or "nothing",
         utility=f"{utility.metric} {utility.after.value:.4g} (reference {utility.reference.value:.4g}{before})",
         seconds=round(sum(phases.values()), 6),
-        found_before=found.before,
-        found_after=found.after,
-        measures=found.measures,
+        found_before=measured.before,
+        found_after=measured.after,
+        measures=measured.measures,
     )

@@ -86,8 +86,8 @@ class DeletionResult:
             lines.append(f"variant: {variant}")
         if spent := record.budget:
             lines.append(f"budget: ε = {spent.epsilon_before:.3g} → {spent.epsilon_after:.3g} of {spent.limit:g}")
-        if found := record.reference:
-            lines += _distance(found, record.indices.count)
+        if distances := record.reference:
+            lines += _distance(distances, record.indices.count)
         seconds = ", ".join(f"{phase} {value:.3f}" for phase, value in self.seconds.items())
         return "\n".join([*lines, f"seconds: {sum(self.seconds.values()):.3f} ({seconds})"])
 
@@ -109,13 +109,17 @@ def _cut_out(facts: Mapping[str, Any], edited: int) -> list[str]:
     return lines
 
 
-def _distance(found: Mapping[str, Any], edited: int) -> list[str]:
+def _distance(distances: Mapping[str, Any], edited: int) -> list[str]:
     """Return the distance to the reference, inside and outside the edited positions if there are any."""
-    when = [moment for moment in ("before", "after") if moment in found]
+    when = [moment for moment in ("before", "after") if moment in distances]
     if not edited:
-        total = (f"{sum(value**2 for value in found[moment].values()) ** 0.5:.2f} {moment}" for moment in when)
+        total = (f"{sum(value**2 for value in distances[moment].values()) ** 0.5:.2f} {moment}" for moment in when)
         return [f"distance to the reference: {', '.join(total)}; no parameter that both have was edited"]
-    return ["", table(["distance to the reference", *found["after"]], [[m, *found[m].values()] for m in when]), ""]
+    return [
+        "",
+        table(["distance to the reference", *distances["after"]], [[m, *distances[m].values()] for m in when]),
+        "",
+    ]
 
 
 def _rounded(rounding: Rounding | None) -> list[str]:

@@ -71,18 +71,18 @@ def run_from_registry(
 
 def _weights(files: Sequence[Artifact], wanted: str | None, version: str) -> Artifact:
     """Return the file with the weights of a version."""
-    found = [one for one in files if one.path == wanted]
+    chosen = [file for file in files if file.path == wanted]
     if wanted is None:
-        kinds = ([one for one in files if one.path.endswith(suffixes)] for suffixes in _SUFFIXES)
-        found = next((one for one in kinds if one), [])
-    if len(found) != 1:
+        kinds = ([file for file in files if file.path.endswith(suffixes)] for suffixes in _SUFFIXES)
+        chosen = next((kind for kind in kinds if kind), [])
+    if len(chosen) != 1:
         raise UsageError(
-            "this version has no such file" if wanted else f"{len(found)} files of this version can be its weights",
+            "this version has no such file" if wanted else f"{len(chosen)} files of this version can be its weights",
             key="--weights" if wanted else "--from",
             value=wanted or version,
-            hint=f"name the file with --weights: {', '.join(one.path for one in files) or 'there is none'}",
+            hint=f"name the file with --weights: {', '.join(file.path for file in files) or 'there is none'}",
         )
-    return found[0]
+    return chosen[0]
 
 
 @reads(data="features")

@@ -66,11 +66,11 @@ class Report:
     def saw(self, folder: Path) -> None:
         """Take note of a folder that a step has written."""
         try:
-            step, found, reason = read_output(folder, self._model)
+            step, samples, reason = read_output(folder, self._model)
         except Exception as error:  # a step that is done does not fail for its metrics
             _LOG.warning("%s could not be read for metrics: %s", folder, error)
             return
-        self.samples(step).update(found)
+        self.samples(step).update(samples)
         self.ended(step, reason)
 
     def ended(self, step: str, reason: str | None) -> None:

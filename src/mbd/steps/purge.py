@@ -25,7 +25,7 @@ from mbd.formats.shredding import ShreddingFacts
 from mbd.formats.statement import WEIGHTS, DeletionStatement
 from mbd.history.history import History
 from mbd.history.replay import read_history
-from mbd.history.state import CertificateEntry, entry
+from mbd.history.state import CertificateEntry, read_entry
 from mbd.history.tombstones import Tombstones, keep_list
 from mbd.monitoring.record_samples import add_purge_scan
 from mbd.params import Params
@@ -117,48 +117,51 @@ def plan(
         certificate = Receipt.read(receipt, "receipt", "`mbd publish --out` writes it").certificate
     elif certificate is None:
         raise UsageError("it is not known what to purge", key="--certificate", hint="or give --receipt")
-    found = entry(opened, certificate, trust, now())
-    modalities = found.statement.predicate.deleted.modalities
+    certified = read_entry(opened, certificate, trust, now())
+    modalities = certified.statement.predicate.deleted.modalities
     whole = modalities if params.purge.features else ()
     purge_workspace = workspace(params, store, root=root, modalities=whole)
     before = store_tombstones(params, store)
-    targets = Targets(old_weights(found.digest, found.statement, deletion, Path(params.certificate.private)))
+    targets = Targets(old_weights(certified.digest, certified.statement, deletion, Path(params.certificate.private)))
     further = [
-        *before.of(found.digest),
-        *begun(params, found.digest),
+        *before.of(certified.digest),
+        *begun(params, certified.digest),
         *(Target(sha256=digest, what="export") for digest in params.purge.also),
     ]
     sets = feature_sets(purge_workspace) if whole else []
-    further += feature_files(found.statement, opened, sets) if whole else []
+    further += feature_files(certified.statement, opened, sets) if whole else []
     further += snapshots(purge_workspace, modalities)
-    further += _registered(read_history(opened, trust), found)
+    further += _registered(read_history(opened, trust), certified)
     for target in (*further, *(known for known in before if targets.by_sha256(known.sha256))):
         targets.add(target)
     for target in list(imported_from(purge_workspace, targets)):
         targets.add(target)
-    _refuse_released(targets, before, found.statement)
+    _refuse_released(targets, before, certified.statement)
     complete(targets, purge_workspace)
     excepted = needed_by_others(targets, Targets(before), purge_workspace, sets, published_models(opened, trust, now()))
     targets = targets.without(needed.sha256 for needed in excepted)
     refs = purge_workspace.history.refs_naming(targets)
     # Feature files that another model needs must stay readable where they are encrypted, too.
-    keys = data_keys(params, found.digest, found.statement, features=bool(whole) and not excepted)
+    keys = data_keys(params, certified.digest, certified.statement, features=bool(whole) and not excepted)
     places = (*purge_workspace.places, *_source(params, purge_workspace.root), *([keys] if keys else []))
-    return PurgePlan(Purged(found.digest, whole, targets, excepted, refs), places)
+    return PurgePlan(Purged(certified.digest, whole, targets, excepted, refs), places)
 
 
-def _registered(history: History, found: CertificateEntry) -> Iterator[Target]:
+def _registered(history: History, certified: CertificateEntry) -> Iterator[Target]:
     """Yield the weights, registered under the name before, that have seen what was deleted: models and references.
 
     Those of a registration that was trained without the persons' recordings, or whose weights never depended on them,
     have not.
     """
-    gone, kept = set(found.facts.modalities), found.statement.digests[WEIGHTS]
-    of_persons = found.facts.scope == "subjects"
-    for one in history.model(found.facts.model).registrations:
-        free = of_persons and (found.digest in one.left_out or one.weights == kept)
-        if one.index < found.facts.index and not free:
-            seen = [(one.sees, one.weights), *((reference.inputs, reference.weights) for reference in one.references)]
+    gone, kept = set(certified.facts.modalities), certified.statement.digests[WEIGHTS]
+    of_persons = certified.facts.scope == "subjects"
+    for registration in history.model(certified.facts.model).registrations:
+        free = of_persons and (certified.digest in registration.left_out or registration.weights == kept)
+        if registration.index < certified.facts.index and not free:
+            seen = [
+                (registration.sees, registration.weights),
+                *((reference.inputs, reference.weights) for reference in registration.references),
+            ]
             weights = {digest for modalities, digest in seen if gone.intersection(modalities)} - {kept}
             yield from (Target(sha256=digest, what="weights") for digest in sorted(weights))
 
@@ -188,18 +191,18 @@ def scan(params: Params, store: str, *, root: Path | None = None) -> Scan:
     targets = Targets(tombstones)
     update_list(params, targets)
     places = workspace(params, store, root=root).places
-    found = scan_all(places, targets, tombstones.problems)
+    scanned = scan_all(places, targets, tombstones.problems)
     add_samples(
         lambda samples: add_purge_scan(
             samples,
             now(),
-            tombstones=found.tombstones,
+            tombstones=scanned.tombstones,
             searched=[place.kind for place in places],
-            resurrected=[copy.kind for copy in found.resurrections],
-            blind=[place.kind for place in found.blind],
+            resurrected=[copy.kind for copy in scanned.resurrections],
+            blind=[place.kind for place in scanned.blind],
         )
     )
-    return found
+    return scanned
 
 
 def remove_resurrections(params: Params, store: str, *, root: Path | None = None) -> Scan:

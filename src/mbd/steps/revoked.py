@@ -41,10 +41,10 @@ class Revoked:
 
     def in_data(self, features: Path) -> tuple[str, ...]:
         """Return the revoked modalities that a FeatureSet has; say so."""
-        found = tuple(m for m in FeatureSet.open(features).modalities if m in self.modalities)
-        if found:
-            _LOG.warning("%s is revoked for %s: training leaves it out", ", ".join(found), self.name)
-        return found
+        revoked = tuple(m for m in FeatureSet.open(features).modalities if m in self.modalities)
+        if revoked:
+            _LOG.warning("%s is revoked for %s: training leaves it out", ", ".join(revoked), self.name)
+        return revoked
 
     @contextmanager
     def left_out(self, features: Path, without: tuple[str, ...] = ()) -> Iterator[Path]:
@@ -129,7 +129,7 @@ def _of(
         subjects = frozenset(open_subjects(certificate.subjects, certificate.digest, private))
         for modality in certificate.modalities:
             persons[modality] = persons.get(modality, frozenset()) | subjects
-    digests = tuple(sorted(one.digest for one in certificates))
+    digests = tuple(sorted(certificate.digest for certificate in certificates))
     return Revoked(params.certificate.model, modalities, digests, persons)
 
 
@@ -146,12 +146,12 @@ def open_subjects(commitments: Iterable[str], digest: str, private: Path) -> lis
     """
     file = private / f"{digest}.json"
     try:
-        openings = [one for one in read_private(file).openings if one.kind == "subject"]
+        openings = [o for o in read_private(file).openings if o.kind == "subject"]
     except MbdError:
         openings = []
-    found = []
+    subjects = []
     for commitment in commitments:
-        opening = next((one for one in openings if one.commitment == commitment), None)
+        opening = next((o for o in openings if o.commitment == commitment), None)
         if opening is None:
             raise DataError(
                 "a certificate is about persons, and it is not known whose recordings were deleted: the openings of "
@@ -160,5 +160,5 @@ def open_subjects(commitments: Iterable[str], digest: str, private: Path) -> lis
                 key="certificate.private",
                 hint="restore the file from its backup; without it nothing is trained under this name",
             )
-        found.append(opening.value)
-    return found
+        subjects.append(opening.value)
+    return subjects

@@ -90,10 +90,10 @@ def step_run(name: str, out: Path, params: Mapping[str, BaseModel], **inputs: Pa
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of this package and of those that results depend on."""
-    found = {"mbd": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    installed = {"mbd": __version__, "python": platform.python_version(), "platform": platform.platform()}
     for package in _VERSIONED:
         try:
-            found[package] = _version(package)
+            installed[package] = _version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed

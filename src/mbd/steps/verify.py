@@ -119,25 +119,25 @@ def _latest(store: Store, trust: Trust | None, named: str | None) -> str:
     if trust is None:
         raise VerificationError(f"which certificate is the latest cannot be known: {NO_TRUST}", file=store.url)
     certificates = read_history(store, trust).certificates.values()
-    found = {latest_name(one.model, modality): one.digest for one in certificates for modality in one.modalities}
-    if not found:
+    pointers = {latest_name(c.model, modality): c.digest for c in certificates for modality in c.modalities}
+    if not pointers:
         raise NotThereError(
             "no certificate has been published in this store", file=store.url, hint="check the URL; `mbd publish`"
         )
     if named is not None:
         name = latest_name(*map(unquote, named.split("/")))
-        if name not in found:
+        if name not in pointers:
             raise NotThereError(
                 "the log has no certificate for this model and modality",
                 file=store.url,
                 value=name,
-                hint=f"it has {', '.join(list(found)[:_SHOWN])}",
+                hint=f"it has {', '.join(list(pointers)[:_SHOWN])}",
             )
-        return found[name]
-    if len(set(found.values())) > 1:
+        return pointers[name]
+    if len(set(pointers.values())) > 1:
         raise UsageError(
-            f"the store holds {len(set(found.values()))} certificates",
-            value=", ".join(list(found)[:_SHOWN]),
-            hint=f"say which one: {store.url}/{next(iter(found))}",
+            f"the store holds {len(set(pointers.values()))} certificates",
+            value=", ".join(list(pointers)[:_SHOWN]),
+            hint=f"say which one: {store.url}/{next(iter(pointers))}",
         )
-    return next(iter(found.values()))
+    return next(iter(pointers.values()))

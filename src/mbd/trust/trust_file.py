@@ -120,8 +120,8 @@ class Trust(Record):
 
     def find(self, name_or_id: str) -> TrustedKey:
         """Return the key of this id (or its start), or the one key of this holder that still signs."""
-        if len(name_or_id) >= 8 and (found := [key for key in self.keys if key.id.startswith(name_or_id)]):
-            return _only(found, name_or_id)
+        if len(name_or_id) >= 8 and (candidates := [key for key in self.keys if key.id.startswith(name_or_id)]):
+            return _only(candidates, name_or_id)
         return _only([key for key in self.keys if key.name == name_or_id and signs(key, now())], name_or_id)
 
     def as_if_none_revoked(self) -> Self:
@@ -232,8 +232,8 @@ def _text(trust: Trust) -> str:
     return to_json({"trust": plain, "sha256": trust.digest})
 
 
-def _only(found: Iterable[TrustedKey], asked: str) -> TrustedKey:
-    keys = list(found)
+def _only(candidates: Iterable[TrustedKey], asked: str) -> TrustedKey:
+    keys = list(candidates)
     if len(keys) != 1:
         raise UsageError(
             "no valid key has this name or id" if not keys else f"{len(keys)} keys match this name or id",

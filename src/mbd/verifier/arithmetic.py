@@ -80,5 +80,5 @@ def _lineage(lineage: LineageBudget, rho: float, delta: float) -> str | None:
     return None
 
 
-def _equal(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=1e-12)
+def _equal(stated: float, computed: float) -> bool:
+    return math.isclose(stated, computed, rel_tol=_RELATIVE, abs_tol=1e-12)

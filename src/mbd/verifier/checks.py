@@ -48,11 +48,11 @@ def _digest_check(verification_input: VerificationInput, name: str, wanted: str)
         return not_checkable(check, "no model was given, so nothing is said about any weights (--model DIR)")
     for place in places:
         try:
-            found = sha256_file(place)
+            digest = sha256_file(place)
         except OSError as error:
             return failed(check, f"{place} cannot be read: {error.strerror}")
-        if found != wanted:
-            return failed(check, f"{place} has sha256 {found}, certified is {wanted}")
+        if digest != wanted:
+            return failed(check, f"{place} has sha256 {digest}, certified is {wanted}")
     return passed(check, f"sha256 {wanted}")
 
 

@@ -136,7 +136,7 @@ def is_void(parsed: ParsedEnvelope, trust: Trust, index: int) -> bool:
     """
     if parsed.envelope is None or parsed.statement is None:
         return False
-    if not {one.keyid for one in parsed.envelope.signatures} <= {key.id for key in trust.keys}:
+    if not {s.keyid for s in parsed.envelope.signatures} <= {key.id for key in trust.keys}:
         return False
     issued = parsed.statement.predicate.issued
     favourable = Logged(index, issued)
@@ -247,10 +247,10 @@ def signature_checks(
         signatures, validity = (not_checkable(name, NO_TRUST, required=True) for name in (SIGNATURES, VALIDITY))
         return signatures, validity
     known = {key.id: key for key in trust.keys}
-    found = [_signature(one, known.get(one.keyid), envelope.signed, issued, logged) for one in envelope.signatures]
-    holders, needed = _holders(one for one in found if not one.wrong), trust.threshold
+    findings = [_signature(s, known.get(s.keyid), envelope.signed, issued, logged) for s in envelope.signatures]
+    holders, needed = _holders(f for f in findings if not f.wrong), trust.threshold
     if len(holders) < needed:
-        reason = f"{len(holders)} of the {needed} signatures that are needed are right ({_reasons(found)})"
+        reason = f"{len(holders)} of the {needed} signatures that are needed are right ({_reasons(findings)})"
         return (
             failed(SIGNATURES, reason, required=True),
             not_checkable(VALIDITY, "there are too few right signatures", required=True),
@@ -258,9 +258,9 @@ def signature_checks(
     signatures = passed(SIGNATURES, f"signed by {', '.join(holders)}; {needed} needed", required=True)
     if issued > at + CLOCKS_DIFFER_BY:
         return signatures, failed(VALIDITY, f"its signing time is in the future, {_day(issued)}", required=True)
-    valid = _holders(one for one in found if not one.wrong and not one.invalid)
+    valid = _holders(f for f in findings if not f.wrong and not f.invalid)
     if len(valid) < needed:
-        reason = f"{len(valid)} of the {needed} keys that are needed were valid ({_reasons(found)})"
+        reason = f"{len(valid)} of the {needed} keys that are needed were valid ({_reasons(findings)})"
         return signatures, failed(VALIDITY, reason, required=True)
     return signatures, passed(
         VALIDITY, f"the keys of {', '.join(valid)} were valid at the signing time, {_day(issued)}", required=True
@@ -280,12 +280,12 @@ def _signature(
     return SignatureFinding(signature.keyid, key, wrong, refusal(key, issued, logged))
 
 
-def _holders(found: Iterable[SignatureFinding]) -> list[str]:
-    return sorted({one.key.name for one in found if one.key})
+def _holders(findings: Iterable[SignatureFinding]) -> list[str]:
+    return sorted({f.key.name for f in findings if f.key})
 
 
-def _reasons(found: Iterable[SignatureFinding]) -> str:
-    return "; ".join(str(one) for one in found if one.wrong or one.invalid)
+def _reasons(findings: Iterable[SignatureFinding]) -> str:
+    return "; ".join(str(f) for f in findings if f.wrong or f.invalid)
 
 
 def _day(time: datetime) -> str:

@@ -92,9 +92,9 @@ def _same_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> str:
         where = "the weights" if different[0] in tensors else "model.json"
         raise _Broken(f"only {where} has the tensor {different[0]!r}")
     for name, entry in record.tensors.items():
-        found = tensors[name]
-        if found.shape != entry.shape or str(found.dtype) != entry.dtype:
-            raise _Broken(f"{name} is {found.shape} {found.dtype}, and model.json says {entry.shape} {entry.dtype}")
+        tensor = tensors[name]
+        if tensor.shape != entry.shape or str(tensor.dtype) != entry.dtype:
+            raise _Broken(f"{name} is {tensor.shape} {tensor.dtype}, and model.json says {entry.shape} {entry.dtype}")
     return f"{len(tensors)} tensors, as model.json lists them"
 
 
@@ -119,16 +119,16 @@ def _refuse_trace(modality: str, name: str, entry: TensorRecord, exact: bool) ->
 
 
 def _shapes(record: ModelRecord, tensors: Mapping[str, Array]) -> str:
-    found = {name: tensor.shape for name, tensor in tensors.items()}
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
     try:
-        wanted = blueprint(record, found)
+        wanted = blueprint(record, shapes)
     except ValidationError as error:
         raise _Broken(f"the specification in model.json is not that of a {record.backbone} model") from error
     names = ", ".join(record.modalities)
-    for name in sorted(set(found) | set(wanted)):
-        if found.get(name) != wanted.get(name):
+    for name in sorted(set(shapes) | set(wanted)):
+        if shapes.get(name) != wanted.get(name):
             raise _Broken(
-                f"{name} is {found.get(name, 'missing')}, and in a {record.backbone} model for {names} it is "
+                f"{name} is {shapes.get(name, 'missing')}, and in a {record.backbone} model for {names} it is "
                 f"{wanted.get(name, 'not there')}"
             )
     for name, entry in record.tensors.items():
@@ -156,7 +156,7 @@ def _check_columns(name: str, entry: TensorRecord, record: ModelRecord) -> None:
         if record.modalities.get(span.reads) != span.stop - span.start:
             raise _Broken(f"{name}: columns {span.start} … {span.stop - 1} cannot be all of {span.reads}")
     inside = not spans or (spans[0].start >= 0 and spans[-1].stop <= (entry.shape or (0,))[-1])
-    if not inside or any(other.start < one.stop for one, other in pairwise(spans)):
+    if not inside or any(following.start < span.stop for span, following in pairwise(spans)):
         raise _Broken(f"{name}: the listed columns overlap or lie outside the tensor")
 
 
