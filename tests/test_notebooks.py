@@ -41,7 +41,7 @@ SAID = {
         "zeroed: refused",
         "input shapes: passed",
         "reproduction: passed",
-        "Name its submodules in model.branches",
+        "set model.branches.audio=[text_with_audio]",
         "warnings: []",
         "the temporary folder is gone: True",
     ),

@@ -10,7 +10,7 @@ from mbd.deletion.cut import cut
 from mbd.deletion.module import ONLY_INPUTS
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore
 from mbd.deletion.surgery import _under_all_names
-from mbd.errors import DataError
+from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.model import ModuleSpec
@@ -181,13 +181,22 @@ def test_modalities_can_go_one_after_the_other_or_both_at_once(before: ModelBefo
 
 
 def test_a_fixed_shape_without_branches_is_warned_about(data: Path) -> None:
-    params = load_params(None, ["model.backbone=tests.model.modules:FixedVectors", "training.epochs=1"])
+    params = load_params(None, ["model.backbone=tests.foreign_modules:EarlyFusion", "training.epochs=1"])
     trained = train_module(FeatureSet.open(data), params, work=data / "none", progress=False)
     outcome = surgery.delete(AUDIO, ModelBefore(trained.record, trained.tensors, FeatureSet.open(data)), params)
     warning = ONLY_INPUTS.format(modality="audio")
     assert outcome.facts["cut"]["warnings"] == [warning]
     assert outcome.record.guarantee.assumptions[0] == warning
     assert "audio" in ModuleSpec.model_validate(outcome.record.spec).shapes
+
+
+def test_a_fixed_shape_whose_branches_can_be_found_is_refused_until_they_are_named(data: Path) -> None:
+    params = load_params(None, ["model.backbone=tests.model.modules:FixedVectors", "training.epochs=1"])
+    trained = train_module(FeatureSet.open(data), params, work=data / "none", progress=False)
+    with pytest.raises(UsageError) as refusal:
+        surgery.delete(AUDIO, ModelBefore(trained.record, trained.tensors, FeatureSet.open(data)), params)
+    assert refusal.value.key == "model.branches.audio"
+    assert "model.branches.audio=[encoders.audio]" in str(refusal.value.hint)
 
 
 @late_fusion

@@ -15,6 +15,7 @@ from mbd.formats.deletion import read_deletion
 from mbd.formats.features import Shape
 from mbd.model.examples.late_fusion import LateFusion
 from tests.certificate.build import leakage_record, write_leakage
+from tests.command import run_mbd
 from tests.features.build import synthetic_set
 from tests.model.modules import SIX_STREAMS_BRANCHES, Tensors
 from tests.steps.model_workspace import LOOP, ModelWorkspace
@@ -124,14 +125,14 @@ def test_a_lattice_of_networks_ends_in_a_reproduced_certificate(
     assert verdict.check("reproduction").outcome == "passed", verdict.check("reproduction").reason
 
 
-def test_a_fixed_shape_without_branches_is_warned_about_in_record_report_and_certificate(
+def test_a_fixed_shape_without_branches_is_warned_about_in_record_report_certificate_and_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     params = {
         **LOOP,
         "training.epochs": 1,
-        "model.backbone": "tests.model.modules:FixedVectors",
+        "model.backbone": "tests.foreign_modules:EarlyFusion",
         "certificate.model": "own",
     }
     synthetic_set(tmp_path / "data")
@@ -145,7 +146,16 @@ def test_a_fixed_shape_without_branches_is_warned_about_in_record_report_and_cer
     write_leakage(tmp_path / "leakage", leakage_record(result.record))
     certified = mbd.certify("deleted", "leakage", "evaluation", "bundle", params=params)
     assert warning in certified.statement.predicate.guarantee.assumptions
-    assert warning.split(":")[0] in Path("bundle/report.md").read_text()
+    assert warning.split(":")[1] in Path("bundle/report.md").read_text()
+    assert warning in result.to_text()
+    mbd.publish("bundle", "deleted", "file://store", out="published", params=params)
+    verify = ("verify", "published", "--model", "deleted", "--offline", "--trust", "build/keys/trust.json")
+    assert warning in run_mbd(*verify).stdout
+    mbd.train("data", "reference", without=["audio"], params=params)
+    attack = ("attack", "--features", "data", "--after", "deleted", "--reference", "reference", "--modality", "audio")
+    quick = ("attacks.figures=false", "attacks.resamples=100", "attacks.relearn_rows=[32]", "attacks.variants=[]")
+    settings = (part for setting in quick for part in ("--set", setting))
+    assert warning in run_mbd(*attack, "--out", "leaks", *settings).stdout
 
 
 class Unbuildable(LateFusion):

@@ -19,6 +19,7 @@ SECTIONS = {
         "features",
         "train",
         "import",
+        "branches",
         "evaluate",
         "predict",
         "delete",
@@ -34,7 +35,7 @@ SECTIONS = {
     "To find your way": ("params", "show", "doctor"),
 }
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
-_STEPS = ["features", "evaluate", "predict", "import", "delete", "attack", "compare", "certify", "publish", "register"]
+_STEPS = [name for name in SECTIONS["The steps, in order"] if name not in ("train", "purge")]
 _MODULES = dict.fromkeys(_STEPS, "steps") | {
     "guard": "verify",
     "report": "verify",

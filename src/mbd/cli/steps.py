@@ -180,7 +180,34 @@ def import_command(
         raise UsageError("the weights are not named", key="--weights", hint="give --weights FILE, or --from models:/…")
     print_result([result], import_model.to_text(result), as_json=as_json)
     report_written("model", out)
+    _propose_branches(out)
     suggest("evaluate", "--features", features, "--model", out, "--out", "EVALUATION")
+
+
+def _propose_branches(model: Path) -> None:
+    """Log the branches that a module of fixed shape seems to have and that are not named."""
+    from mbd.steps import branches
+
+    proposals = {m: proposal for m, proposal in branches.run(model).items() if proposal and proposal.missing}
+    if proposals:
+        _LOG.warning("%s", branches.to_text(proposals))
+
+
+@click.command()
+@click.argument("model", type=FOLDER)
+@click.option("--modality", "modalities", multiple=True, metavar="MODALITY", help="Only of this one; repeatable.")
+@JSON
+@with_params
+def branches_command(params: "Params", model: Path, modalities: tuple[str, ...], as_json: bool) -> None:
+    """Propose model.branches: which submodules of a module of fixed shape belong to a modality.
+
+    No data is read: the module runs on random rows, with random weights. The proposal is compared with what
+    model.branches of the parameters names, else with what the model's record names.
+    """
+    from mbd.steps import branches
+
+    proposals = branches.run(model, modalities, params.model.branches)
+    print_result(branches.to_plain(proposals), branches.to_text(proposals), as_json=as_json)
 
 
 @click.command()

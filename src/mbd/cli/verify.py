@@ -68,6 +68,8 @@ def _headline(verdict: "Verdict") -> list[str]:
     if not verdict.authentic:
         reasons = [f"  {check.name}: {check.reason}" for check in verdict.problems]
         return [verdict.summary, *reasons, "  Do not rely on this certificate.", _trust(verdict)]
+    from mbd.formats.guarantee import WARNING
+
     claims, guarantee = verdict.claims, verdict.claims["guarantee"]
     proven = "" if guarantee["epsilon"] is None else f", ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}"
     what = ", ".join(claims["modalities"]) + (" of some subjects" if claims["scope"] == "subjects" else "")
@@ -83,6 +85,7 @@ def _headline(verdict: "Verdict") -> list[str]:
         ),
         f"  {asked}",
         f"  {what} deleted from {claims['model']} by the method {claims['method']}: {guarantee['kind']}{proven}",
+        *(f"  {assumption}" for assumption in guarantee["assumptions"] if assumption.startswith(WARNING)),
         f"  issued by {_issuer(claims['issuer'])}",
         f"  weights {claims['weights']}",
         f"  copies of the old weights erased: {claims['erasure']['claim']}",

@@ -15,7 +15,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from mbd.deletion.cut import Cut
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import Split
+from mbd.formats.guarantee import WARNING
 from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
+from mbd.model.branches import describe_missing, refuse_unbranched
 from mbd.model.checkpoint import describe
 from mbd.model.joint import to_tensor_dict
 from mbd.model.module import (
@@ -32,8 +34,8 @@ from mbd.model.probing import Provenance, probe
 from mbd.tensors import Array
 
 ONLY_INPUTS = (
-    "Nothing of {modality} is dead but what multiplies its input: its other layers are still in use and were left as "
-    "they are. Name its submodules in model.branches."
+    f"{WARNING}nothing of {{modality}} is dead but what multiplies its input: its other layers are still in use and "
+    "were left as they are. Where it has submodules of its own, name them in model.branches."
 )
 _ROWS = 1024
 _CLOSE = 1e-3  # relative difference of predictions that rounding may explain
@@ -45,14 +47,17 @@ def cut_module(
     """Return the model without the modalities `gone`; for `rows`, see :func:`mbd.deletion.cut.cut_model`.
 
     Raises:
-        UsageError: The module cannot be probed, or does not agree with the factory's smaller model; or another layer
-            than BatchNorm has filled a buffer in training.
+        UsageError: The module cannot be probed, or does not agree with the factory's smaller model; another layer than
+            BatchNorm has filled a buffer in training; or branches are not named that can be found.
         DataError: The cut changes predictions for `rows` without the modalities.
 
     """
     architecture, plain = architecture_of(record), to_plain(architecture_of(record), tensors)
     original, warnings, same, filled, probes = dict(plain), [], True, set[str](), []
     for modality in gone:
+        if rows is not None:
+            refuse_unbranched(architecture, modality)
+            warnings += describe_missing(architecture, modality)
         found = probe(architecture, modality)
         probes.append(found)
         warnings += [ONLY_INPUTS.format(modality=modality)] if found.only_inputs else []
@@ -91,6 +96,7 @@ def cut_module(
             "found_by": "probing",
             "same_predictions_without_it": same,
             "recomputed_statistics": statistics,
+            "unused_by_all": {name: count for each in probes for name, count in each.unused.items()},
             "warnings": warnings,
         },
     )

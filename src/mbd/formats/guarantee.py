@@ -14,6 +14,8 @@ Kind = Literal["none", "empirical", "certified", "exact"]
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Delta = Annotated[float, Field(gt=0, lt=1)]
+WARNING = "Warning: "
+"""how an assumption begins that every command prints beside its result"""
 
 
 class Guarantee(Record):
@@ -23,6 +25,11 @@ class Guarantee(Record):
     epsilon: float | None = None
     delta: float | None = None
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The assumptions that weaken the guarantee most."""
+        return tuple(text for text in self.assumptions if text.startswith(WARNING))
 
     @model_validator(mode="after")
     def _no_epsilon_without_proof(self) -> Self:

@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
+from mbd.formats.guarantee import WARNING
 from mbd.model.contract import Architecture, Features, evaluating, example, output_shapes, row_axis, seeded
 from mbd.model.probing import Provenance, Question, probe, randomise, silenced
 
@@ -104,6 +105,11 @@ def _propose(asked: Question) -> Proposal | None:
     )
 
 
+def with_branches(architecture: Architecture, named: Mapping[str, Sequence[str]]) -> Architecture:
+    """Return the architecture with other branches of some modalities."""
+    return replace(architecture, branches={**architecture.branches, **named}) if named else architecture
+
+
 def refuse_unbranched(architecture: Architecture, modality: str) -> None:
     """Refuse a cut that would close an input and leave the layers behind it, where branches can be named.
 
@@ -131,8 +137,8 @@ def describe_missing(architecture: Architecture, modality: str) -> list[str]:
     if not proposal or not proposal.named or not proposal.missing or proposal.cut_with_proposal <= proposal.cut:
         return []
     return [
-        f"model.branches.{modality} does not name {_listed(proposal.missing)}: {proposal.cut:,} numbers are cut, with "
-        f"the proposed branches {proposal.cut_with_proposal:,}."
+        f"{WARNING}model.branches.{modality} does not name {_listed(proposal.missing)}: {proposal.cut:,} numbers are "
+        f"cut, with the proposed branches {proposal.cut_with_proposal:,}."
     ]
 
 

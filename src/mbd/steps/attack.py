@@ -92,7 +92,8 @@ def run(
         audit = run_suite(audit_input, params.attacks, progress=progress)
         audit = replace(audit, record=counted(audit.record, history))
         write(step, audit)
-    show(to_text(audit_overview(audit.record)))
+    warnings = audit_input.after.record.guarantee.warnings
+    show("\n".join([to_text(audit_overview(audit.record)), *warnings]))
     refuse(audit.record, out / REPORT)
     return audit.record
 

@@ -76,6 +76,7 @@ class DeletionResult:
         lines = [
             f"deleted {', '.join(request.modalities)}{of} by {record.method}; left: {', '.join(self.modalities)}",
             f"guarantee: {claim}",
+            *guarantee.warnings,
             *_cut_out(record.facts, record.indices.count),
             *_rounded(record.rounding),
             f"weights: {record.before[:16]}… → {record.after[:16]}…",
@@ -101,6 +102,8 @@ def _cut_out(facts: Mapping[str, Any], edited: int) -> list[str]:
         lines.append(
             f"cut out: {tensors} tensors, and input columns of {len(columns)} others ({parameters:,} parameters)"
         )
+        if unused := cut.get("unused_by_all"):
+            lines.append(f"left, because no modality uses it: {sum(unused.values()):,} of {', '.join(unused)}")
     selection = facts.get("selection")
     if cut and selection and not selection["salient"]:
         lines.append("Algorithm 1: the cut has removed all that is salient, so nothing is left to edit")
