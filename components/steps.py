@@ -124,7 +124,7 @@ def fetch(
     dataset: dsl.Output[dsl.Dataset],
     subjects: list[str] = [],
 ) -> list[str]:
-    """Fetch the current release of the model from the log, and a reference to its data; return what is deleted."""
+    """Fetch the current release of the model from the log, and where its data are; return what is deleted."""
     from mbd.kubeflow import production
 
     return production.fetch(params, modalities, subjects, model, dataset)

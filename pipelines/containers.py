@@ -17,7 +17,7 @@ from kfp import local
 from kfp.local import docker_task_handler
 
 from mbd.errors import MbdError, UsageError
-from mbd.kubeflow.reference import SHARED_FOLDER
+from mbd.kubeflow.data import SHARED_FOLDER
 from mbd.params.platform import PlatformSettings
 
 docker = docker_task_handler.docker  # here, a folder of this repository has the same name

@@ -17,7 +17,7 @@ from kfp import local
 
 from mbd.errors import MbdError
 from mbd.kubeflow.common import environment
-from mbd.kubeflow.reference import SHARED_FOLDER
+from mbd.kubeflow.data import SHARED_FOLDER
 from mbd.params.platform import PlatformSettings, RetriesSettings
 from pipelines.compiling import build
 

@@ -9,14 +9,14 @@ import pytest
 from mbd.errors import ExitCode
 from mbd.features.contract import FeatureSet
 from mbd.files import read_json, sha256_file
-from mbd.formats.features import FeatureReference
+from mbd.formats.features import FeatureLocation
 from mbd.formats.statement import WEIGHTS
 from mbd.history.lineage import keep_subject
 from mbd.kubeflow import production as tasks
 from mbd.kubeflow import tasks as steps
 from mbd.kubeflow.common import write_params
+from mbd.kubeflow.data import feature_set
 from mbd.kubeflow.ending import has_published
-from mbd.kubeflow.reference import feature_set
 from mbd.params import load_params
 from mbd.trust.lineage_key import read_lineage_key
 from tests.kubeflow.workspace import PlainArtifact
@@ -188,16 +188,16 @@ def test_a_person_is_deleted_by_reference_and_stays_left_out(
     assert failing(again.fetch, "audio", subjects=(reference,)) == ExitCode.USAGE
     assert "of 1 of 1 persons no recording of audio is held" in capfd.readouterr().err
     again.fetch("visual")
-    assert FeatureReference.read(again.artifact("data").folder, "reference").left_out == (certificate,)
+    assert FeatureLocation.read(again.artifact("data").folder, "reference").left_out == (certificate,)
     with feature_set(again.artifact("data").folder, run.production.params) as folder:
         split = FeatureSet.open(folder).split("train")
         assert not split.available["audio"][split.groups == name].any()
     assert again.reference("visual").metadata == {"trained": True}  # the registered one has heard them
     steps.features(again.params, again.artifact("all"), again.artifact("metrics"))  # of a retraining
-    assert FeatureReference.read(again.artifact("all").folder, "reference").left_out == (certificate,)
+    assert FeatureLocation.read(again.artifact("all").folder, "reference").left_out == (certificate,)
 
 
-def test_an_unknown_reference_to_a_person_is_an_error(run: Run) -> None:
+def test_an_unknown_pseudonym_is_an_error(run: Run) -> None:
     run.production.register("audio")
     assert failing(run.fetch, "audio", subjects=("0" * 64,)) == ExitCode.BAD_DATA
 

@@ -8,7 +8,7 @@ import pytest
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.kubeflow import tasks
-from mbd.kubeflow.reference import SHARED_FOLDER, feature_set
+from mbd.kubeflow.data import SHARED_FOLDER, feature_set
 from mbd.shredding.keys import KeyDestroyedError, Keyring
 from mbd.shredding.vault import encrypt_folder
 from tests.digests import path_digest

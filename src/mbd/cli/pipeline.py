@@ -26,7 +26,7 @@ _SUBJECT = click.option(
     "subjects",
     multiple=True,
     metavar="REFERENCE",
-    help="Delete it of this person only: the reference in their request (`mbd request show`), no id; repeatable.",
+    help="Delete it of this person only: the pseudonym in their request (`mbd request show`), no id; repeatable.",
 )
 _ARGUMENT = click.option(
     "--argument", "arguments", multiple=True, metavar="KEY=JSON", help="Argument of the pipeline; repeatable."

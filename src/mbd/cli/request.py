@@ -59,7 +59,7 @@ def _requests(params: "Params", store: str | None) -> "RequestStore":
 @features(required=False, help="FeatureSet to look persons up in [default: that of the current release].")
 @click.option("--nothing-held", is_flag=True, help="A person may be unknown: the answer is a signed statement of that.")
 @click.option("--reason", default="", help="Why, in a few words; no names of persons.")
-@click.option("--requester", default="", help="A reference to the requester; no personal data.")
+@click.option("--requester", default="", help="A case number; no personal data.")
 @click.option("--token", help="Idempotency token: the same one again submits nothing new.")
 @JSON
 @with_params

@@ -1,4 +1,4 @@
-"""`manifest.json` of a FeatureSet, and the reference by which Kubeflow steps pass a FeatureSet on."""
+"""`manifest.json` of a FeatureSet, and the location by which Kubeflow steps pass a FeatureSet on."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -131,7 +131,7 @@ class Manifest(Record):
     provenance: dict[str, Any]
 
 
-class FeatureReference(Record):
+class FeatureLocation(Record):
     """Where a FeatureSet comes from, and what it must be."""
 
     format: Literal["urn:missing-by-design:feature-reference:v1"] = "urn:missing-by-design:feature-reference:v1"

@@ -3,7 +3,7 @@
     received → running → certified | refused | failed
     received → cancelled;  failed → running;  running (lease over) → running
 
-Nothing personal is in a request: the requester is a reference that only the people who took the request can resolve.
+Nothing personal is in a request: the requester is a case number that only the people who took the request can resolve.
 """
 
 from datetime import datetime
@@ -26,11 +26,11 @@ REQUESTS = "requests/"
 
 def _impersonal(text: str) -> str:
     if "@" in text:
-        raise ValueError("this looks like an e-mail address; give a reference that says nothing about the person")
+        raise ValueError("this looks like an e-mail address; give a case number that says nothing about the person")
     return text
 
 
-Reference = Annotated[str, Field(max_length=100, pattern=r"^[^\n\r]*$"), AfterValidator(_impersonal)]
+Impersonal = Annotated[str, Field(max_length=100, pattern=r"^[^\n\r]*$"), AfterValidator(_impersonal)]
 
 
 BatchId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -65,10 +65,10 @@ class DeletionRequest(Record):
     """name under which the model is published (certificate.model)"""
     modalities: Annotated[tuple[Name, ...], Field(min_length=1)]
     subject: Digest | None = None
-    """reference to the person whose recordings are to be deleted, never an id; null: the modalities of all"""
-    reason: Reference = ""
-    requester: Reference = ""
-    """a reference, never personal data"""
+    """pseudonym of the person whose recordings are to be deleted, never an id; null: the modalities of all"""
+    reason: Impersonal = ""
+    requester: Impersonal = ""
+    """a case number, never personal data"""
     received: Time
     due: Time
     state: State = "received"

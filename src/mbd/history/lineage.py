@@ -69,24 +69,24 @@ def refuse_other_record(
 
 
 def keep_subject(private: Store, value: str, key: LineageKey) -> str:
-    """Keep a person's id in the private part of the store, encrypted; return the reference that a request names."""
-    reference = key.subject(value)
-    content = key.seal(reference, value.encode())
-    update(private, SUBJECTS + reference, lambda there: None if there == content else content)
-    return reference
+    """Keep a person's id in the private part of the store, encrypted; return the pseudonym that a request names."""
+    pseudonym = key.subject(value)
+    content = key.seal(pseudonym, value.encode())
+    update(private, SUBJECTS + pseudonym, lambda there: None if there == content else content)
+    return pseudonym
 
 
-def read_subject(private: Store, reference: str, key: LineageKey) -> str:
-    """Return the person's id that a reference stands for; DataError if it is missing or not the right one."""
-    name, hint = SUBJECTS + reference, "submit the request again"
+def read_subject(private: Store, pseudonym: str, key: LineageKey) -> str:
+    """Return the person's id that a pseudonym stands for; DataError if it is missing or not the right one."""
+    name, hint = SUBJECTS + pseudonym, "submit the request again"
     try:
-        value = key.unseal(reference, private.read(name)).decode()
+        value = key.unseal(pseudonym, private.read(name)).decode()
     except NotThereError as error:
         raise DataError("the person that a request is about is not known", file=name, hint=hint) from error
     except (InvalidTag, ValueError) as error:
-        raise DataError("the reference to a person is damaged", file=name, hint=hint) from error
-    if key.subject(value) != reference:
-        raise DataError("the reference to a person is that of another one", file=name, hint=hint)
+        raise DataError("the id behind a pseudonym is damaged", file=name, hint=hint) from error
+    if key.subject(value) != pseudonym:
+        raise DataError("the id behind a pseudonym is that of another person", file=name, hint=hint)
     return value
 
 

@@ -29,7 +29,7 @@ from mbd import __version__, logs
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.files import read_step, write_file
 from mbd.formats.deletion import DELETION
-from mbd.formats.features import FeatureReference
+from mbd.formats.features import FeatureLocation
 from mbd.formats.shredding import KeyName
 from mbd.params import Params, load_params, params_digest, to_yaml
 from mbd.params.certificate import CertificateSettings
@@ -123,7 +123,7 @@ def running(params: Artifact, command: str) -> Iterator[Params]:
 
 def origin(dataset: Artifact, run: str) -> dict[str, str]:
     """Return what signed statements say of where they come from: the data's revision and the run."""
-    reference = FeatureReference.read(Path(dataset.path), "reference to a FeatureSet")
+    reference = FeatureLocation.read(Path(dataset.path), "location of a FeatureSet")
     return {"MBD_DVC_REVISION": reference.commit or "", "MBD_RUN_ID": run}
 
 

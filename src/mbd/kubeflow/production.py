@@ -17,9 +17,9 @@ _LOG = logging.getLogger(__name__)
 def fetch(
     params: Artifact, modalities: Sequence[str], subjects: Sequence[str], model: Artifact, dataset: Artifact
 ) -> list[str]:
-    """Fetch the current release of the model; hand on a reference to its data. Return what is deleted from it."""
+    """Fetch the current release of the model; hand on where its data are. Return what is deleted from it."""
     from mbd.kubeflow.common import sealed, work_folder
-    from mbd.kubeflow.reference import keep_shared, make_reference
+    from mbd.kubeflow.data import bring_features, keep_shared
     from mbd.production.answers import refuse_not_held
     from mbd.production.releases import fetch_release, not_taken
 
@@ -27,7 +27,7 @@ def fetch(
         url, folder = values.store.url, work / "features"
         with sealed(values.shredding, model) as out:
             start = fetch_release(values, url, out, modalities, person=bool(subjects))
-        made, _ = make_reference(values, folder, start.base.revision)
+        made, _ = bring_features(values, folder, start.base.revision)
         left_out = {"left_out": start.respected.certificates, "without": not_taken(start.record, folder)}
         reference = made.model_copy(update=left_out)
         if subjects:
@@ -55,7 +55,7 @@ def registered_reference(
         write_file(Path(reference.path) / _REPORT, _NO_REFERENCE)
         return
     from mbd.kubeflow.common import sealed
-    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.data import feature_set
     from mbd.model.checkpoint import load_model
     from mbd.production.releases import find_base, obtain_reference
     from mbd.steps.context import read_folder
@@ -78,7 +78,7 @@ def register(
     run: str = "",
 ) -> None:
     """Register a model and its references in the log; it becomes current unless it is worse than what is."""
-    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.data import feature_set
     from mbd.production import register as step
 
     with running(params, "register") as values, environment(origin(dataset, run)):

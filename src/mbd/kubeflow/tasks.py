@@ -44,14 +44,14 @@ def _write(values: Params, written: Artifact) -> None:
 
 @task
 def features(params: Artifact, dataset: Artifact, metrics: Artifact) -> list[str]:
-    """Make or fetch the FeatureSet; hand on a reference to it. Return the modalities to train references without."""
+    """Make or fetch the FeatureSet; hand on where it is. Return the modalities to train references without."""
     from mbd.kubeflow.common import work_folder
-    from mbd.kubeflow.reference import keep_shared, make_reference
+    from mbd.kubeflow.data import bring_features, keep_shared
     from mbd.steps.revoked import read_revoked, revocable
 
     with running(params, "features") as values, work_folder(values.shredding, "mbd-features-") as work:
         folder = work / "features"
-        made, summary = make_reference(values, folder)
+        made, summary = bring_features(values, folder)
         reference = made.model_copy(update={"left_out": read_revoked(values).certificates})
         dataset.metadata |= {"name": reference.name, "digest": reference.digest, "commit": reference.commit or ""}
         metrics.metadata |= numbers(summary.ridge)
@@ -102,7 +102,7 @@ def _training(
     """Within: parameters, FeatureSet, and the folder for the model, which is then sealed."""
     from mbd.features.contract import FeatureSet
     from mbd.kubeflow.common import have_keys, sealed
-    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.data import feature_set
 
     with running(params, "train") as values, feature_set(Path(dataset.path), values) as folder:
         data = FeatureSet.open(folder, without=tuple(without))
@@ -123,7 +123,7 @@ def evaluate(
     subjects: Sequence[str] = (),
 ) -> None:
     """Evaluate a model beside its reference; after a deletion from persons alone, without their recordings."""
-    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.data import feature_set
     from mbd.production.stages import Stages
 
     out = Path(evaluation.path)
@@ -142,9 +142,9 @@ def delete(
     subjects: Sequence[str],
     deleted: Artifact,
 ) -> None:
-    """Carry out the request: for whole modalities, or for persons, by references into the private storage."""
+    """Carry out the request: for whole modalities, or for persons, by their pseudonyms."""
     from mbd.kubeflow.common import hide_persons, sealed
-    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.data import feature_set
     from mbd.production.answers import read_subjects
     from mbd.production.stages import Stages
 
@@ -180,7 +180,7 @@ def attack(
         for file in (out / _REPORT, Path(page.path)):
             write_file(file, NOT_ATTACKED)
         return
-    from mbd.kubeflow.reference import feature_set
+    from mbd.kubeflow.data import feature_set
     from mbd.production.stages import Stages
 
     models = (Path(before.path) if before else None, Path(after.path), Path(reference.path))

@@ -6,7 +6,7 @@
 Requests are objects that anyone with access to the private part of the store can change, and certificates name persons
 by commitments. So a request of a person that is marked with a certificate is compared with its openings: that of
 another person does not answer it. The ids of persons are in no published or logged byte: requests name them by
-references, certificates and statements by salted commitments.
+pseudonyms, certificates and statements by salted commitments.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,12 +54,12 @@ class Answers:
         if not request.subject or (certificate and set(request.modalities) <= set(certificate.revoked)):
             return True
         if certificate:
-            return request.subject in self._references(certificate.subjects, digest)
+            return request.subject in self._pseudonyms(certificate.subjects, digest)
         held = history.statement(digest)
         return (
             isinstance(held, NothingHeldStatement)
             and (held.predicate.model, held.predicate.modalities) == (request.model, request.modalities)
-            and request.subject in self._references(held.predicate.subjects, digest)
+            and request.subject in self._pseudonyms(held.predicate.subjects, digest)
         )
 
     def answered_by(self, statement: DeletionStatement, digest: str, requests: Iterable[DeletionRequest]) -> set[str]:
@@ -67,10 +67,10 @@ class Answers:
         deleted = statement.predicate.deleted
         if deleted.scope == "modalities":
             return {r.id for r in requests if not r.subject and set(r.modalities) <= set(deleted.revoked)}
-        references = self._references(deleted.subjects, digest)
-        return {r.id for r in requests if r.subject in references and r.modalities == deleted.modalities}
+        pseudonyms = self._pseudonyms(deleted.subjects, digest)
+        return {r.id for r in requests if r.subject in pseudonyms and r.modalities == deleted.modalities}
 
-    def _references(self, commitments: Iterable[str], digest: str) -> set[str]:
+    def _pseudonyms(self, commitments: Iterable[str], digest: str) -> set[str]:
         return {self.key.subject(person) for person in open_subjects(commitments, digest, self.private)}
 
 
@@ -101,22 +101,22 @@ def holds_recordings(features: Path, modalities: Sequence[str], subject: str) ->
     )
 
 
-def read_subjects(params: Params, url: str, references: Sequence[str]) -> list[str]:
-    """Return the ids of the persons that references into the private part of the store stand for, without repetition.
+def read_subjects(params: Params, url: str, pseudonyms: Sequence[str]) -> list[str]:
+    """Return the ids of the persons that pseudonyms stand for, from the private part of the store, without repetition.
 
     Raises:
         DataError: A reference is unknown or damaged.
     """
     private, key = open_private(url, params.store), read_lineage_key(params.certificate)
-    return sorted({read_subject(private, reference, key) for reference in references})
+    return sorted({read_subject(private, pseudonym, key) for pseudonym in pseudonyms})
 
 
 def refuse_not_held(
-    params: Params, url: str, features: Path, modalities: Sequence[str], references: Sequence[str]
+    params: Params, url: str, features: Path, modalities: Sequence[str], pseudonyms: Sequence[str]
 ) -> None:
     """Refuse to delete from persons of whom the data has nothing in a modality; a request gets a statement of that."""
     refuse_several(modalities)
-    persons = read_subjects(params, url, references)
+    persons = read_subjects(params, url, pseudonyms)
     if unknown := [subject for subject in persons if not holds_recordings(features, modalities, subject)]:
         raise UsageError(
             f"of {len(unknown)} of {len(persons)} persons no recording of {modalities[0]} is held",

@@ -40,7 +40,7 @@ class RequestStore:
         requester: str = "",
         token: str | None = None,
     ) -> DeletionRequest:
-        """Create a request, or return the existing one with the same `token`; `subject` is a reference to a person.
+        """Create a request, or return the existing one with the same `token`; `subject` is the pseudonym of a person.
 
         Raises:
             UsageError: A value is not valid, or the token belongs to another request.

@@ -35,7 +35,7 @@ class Stages:
     params: Params
     modalities: Sequence[str] = ()
     subjects: Sequence[str] = ()
-    """persons whose recordings are deleted: their ids, or after `delete` references to them; of all if empty"""
+    """persons whose recordings are deleted: their ids, or after `delete` their pseudonyms; of all if empty"""
 
     def run(self, features: Path, model: Path, reference: Path | None, request: Path, work: Path) -> CertifyResult:
         """Run all stages up to the certificate. Each writes a folder of its own in `work`.

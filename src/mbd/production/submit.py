@@ -1,7 +1,7 @@
 """Step `request submit`: a request for whole modalities, or one for each person, is entered in the store.
 
 What the log knows of the model is asked first: an unknown model, modality or person is an error here, and not when the
-request is carried out. A person's id is kept encrypted under the lineage key, and the request names a reference to it.
+request is carried out. A person's id is kept encrypted under the lineage key, and the request names their pseudonym.
 """
 
 import logging
@@ -55,7 +55,7 @@ def submit(
         features_folder: FeatureSet to look the persons up in; None: that of the current release is brought here.
         nothing_held: A person may be unknown to the data: the request then ends with a statement of that.
         reason: Why, without personal data.
-        requester: A reference to the requester, without personal data.
+        requester: A case number, without personal data.
         token: The same one again submits nothing new.
 
     Raises:
@@ -73,11 +73,11 @@ def submit(
         named = params.model_copy(update={"certificate": params.certificate.model_copy(update={"model": model})})
         _refuse_unknown_persons(named, url, subjects, features_folder)
     key = read_lineage_key(params.certificate)
-    references = {keep_subject(requests.store, subject, key) for subject in subjects}
-    several = f"{token}/{{}}".format if token and len(references) > 1 else lambda _: token
+    pseudonyms = {keep_subject(requests.store, subject, key) for subject in subjects}
+    several = f"{token}/{{}}".format if token and len(pseudonyms) > 1 else lambda _: token
     return [
-        entered(subject=reference, reason=reason, requester=requester, token=several(reference))
-        for reference in sorted(references)
+        entered(subject=pseudonym, reason=reason, requester=requester, token=several(pseudonym))
+        for pseudonym in sorted(pseudonyms)
     ]
 
 

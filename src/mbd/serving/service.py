@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Persons:
-    """The persons in the data of the model `certificate.model`: their ids come in, references and ciphertext are kept.
+    """The persons in the data of the model `certificate.model`: their ids come in, pseudonyms and ciphertext are kept.
 
     That needs the data, to see whether a person is in it, and the lineage key, under which the id is encrypted. A
     server without both takes no persons' requests: one that holds no key can give none away.
@@ -54,7 +54,7 @@ class Persons:
         return FeatureSet.open(self.features).has_group(subject)
 
     def keep(self, private: Store, subject: str) -> str:
-        """Keep an id, encrypted, in the private part of a store; return the reference that a request names."""
+        """Keep an id, encrypted, in the private part of a store; return the pseudonym that a request names."""
         return keep_subject(private, subject, self.key)
 
 

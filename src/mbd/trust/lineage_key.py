@@ -53,7 +53,7 @@ class LineageKey:
         return keyed(self.secret, "deletion", sha256).commitment
 
     def subject(self, value: str) -> str:
-        """Return the reference to a person: the same for the same person, and nothing without the key."""
+        """Return the pseudonym of a person: the same for the same person, and nothing without the key."""
         return keyed(self.secret, "subject", value).commitment
 
     def data(self, sha256: str) -> str:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from mbd.errors import UsageError
-from mbd.formats.request import DeletionRequest, Reference, RequestId, State
+from mbd.formats.request import DeletionRequest, Impersonal, RequestId, State
 from mbd.history.history import History
 from mbd.monitoring.store_scanner import RequestFacts, facts_of_request
 from mbd.names import Name
@@ -36,10 +36,10 @@ class NewRequest(BaseModel):
     """id of the person whose recordings are to be deleted, encrypted before it is stored; null: those of all"""
     nothing_held: bool = False
     """a person may be unknown: the answer is then a signed statement of that"""
-    reason: Reference = ""
+    reason: Impersonal = ""
     """why, in a few words; no names of persons"""
-    requester: Reference = ""
-    """a reference that only those who took the request can resolve; no personal data"""
+    requester: Impersonal = ""
+    """a case number that only those who took the request can resolve; no personal data"""
 
 
 class RequestEventView(BaseModel):
@@ -134,7 +134,7 @@ def submit(
     """Enter a request. It is due after `requests.due_days`."""
     service.check_request(new.model, new.modalities)
     with service.writing():
-        subject = _reference(service, new, new.subject.get_secret_value()) if new.subject else None
+        subject = _pseudonym(service, new, new.subject.get_secret_value()) if new.subject else None
         request = service.requests.submit(
             new.model,
             new.modalities,
@@ -191,8 +191,8 @@ def cancel(request_id: Identifier, service: Serving) -> RequestView:
     return view(request, service.history)
 
 
-def _reference(service: Serving, new: NewRequest, subject: str) -> str:
-    """Return the reference to the person of a request; an ApiError if none can be made here."""
+def _pseudonym(service: Serving, new: NewRequest, subject: str) -> str:
+    """Return the pseudonym of the person of a request; an ApiError if none can be made here."""
     if service.persons is None or new.model != service.params.certificate.model:
         raise ApiError(
             422,

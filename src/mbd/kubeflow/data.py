@@ -1,4 +1,4 @@
-"""Feature data between the steps of a pipeline: a reference with a digest travels, and not the data.
+"""Feature data between the steps of a pipeline: where they are travels, with a digest, and not the data.
 
 A pipeline's artifact store would keep a copy of every modality of every run, out of reach of a revocation. So the step
 `features` hands on only where the FeatureSet comes from (a DVC revision, or the parameters of its source) and its
@@ -17,7 +17,7 @@ from pathlib import Path
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, read_json
-from mbd.formats.features import FeatureReference
+from mbd.formats.features import FeatureLocation
 from mbd.kubeflow.common import work_folder
 from mbd.params import Params
 from mbd.params.shredding import ShreddingSettings
@@ -31,10 +31,10 @@ SHARED_FOLDER = "MBD_PIPELINE_FEATURES"
 """environment variable: a folder where the steps of one run on one machine share FeatureSets, by digest"""
 
 
-def make_reference(
+def bring_features(
     params: Params, out: Path, rev: str | None = None
-) -> tuple[FeatureReference, features.FeaturesSummary]:
-    """Bring the FeatureSet that the parameters name to `out`; return the reference to it and its summary.
+) -> tuple[FeatureLocation, features.FeaturesSummary]:
+    """Bring the FeatureSet that the parameters name to `out`; return where it is and its summary.
 
     `rev` is the revision, if it is not `platform.features.rev`.
     """
@@ -46,7 +46,7 @@ def make_reference(
         place = revision.repository, rev or revision.rev, revision.path, revision.remote
         summary = features.run_revision(out, *place, prepare)
         commit = read_json(out / STEP_FILE)["inputs"]["revision"]["commit"]
-    reference = FeatureReference(
+    location = FeatureLocation(
         name=summary.name,
         digest=_digest(out),
         repository=revision.repository,
@@ -54,69 +54,67 @@ def make_reference(
         path=revision.path if commit else None,
         remote=revision.remote,
     )
-    return reference, summary
+    return location, summary
 
 
-def read_reference(file: Path) -> FeatureReference:
-    """Return the reference in a file."""
-    return FeatureReference.read(file, "reference to a FeatureSet", "run the step `features` again")
+def read_location(file: Path) -> FeatureLocation:
+    """Return the location in a file."""
+    return FeatureLocation.read(file, "location of a FeatureSet", "run the step `features` again")
 
 
 @contextmanager
 def feature_set(file: Path, params: Params) -> Iterator[Path]:
-    """Within: the FeatureSet that the reference in `file` names, in a folder of its own, with the right digest.
+    """Within: the FeatureSet that the location in `file` names, in a folder of its own, with the right digest.
 
-    Recordings that persons have revoked, as the reference says, are not in it.
+    Recordings that persons have revoked, as the location says, are not in it.
     """
-    reference = read_reference(file)
-    with _plain(reference, params) as folder:
-        if (found := _digest(folder)) != reference.digest:
+    location = read_location(file)
+    with _plain(location, params) as folder:
+        if (found := _digest(folder)) != location.digest:
             raise DataError(
                 "the FeatureSet is not the one that this pipeline started with",
                 file=file,
-                value=f"digest {found}, the reference says {reference.digest}",
+                value=f"digest {found}, the location says {location.digest}",
                 hint="name a DVC revision (platform.features), or start the pipeline again",
             )
-        with persons_of(params, reference.left_out).left_out(folder, reference.without) as data:
+        with persons_of(params, location.left_out).left_out(folder, location.without) as data:
             yield data
 
 
 @contextmanager
-def _plain(reference: FeatureReference, params: Params) -> Iterator[Path]:
+def _plain(location: FeatureLocation, params: Params) -> Iterator[Path]:
     """Within: the FeatureSet, plain: that which the steps on this machine share, or one that is brought here."""
-    settings, shared = params.shredding, _shared(reference)
+    settings, shared = params.shredding, _shared(location)
     if shared is not None:
         if not shared.exists():
             with work_folder(settings, "mbd-features-") as work:
-                _bring(reference, params, work / "features")
-                keep_shared(work / "features", reference, settings)
+                _bring(location, params, work / "features")
+                keep_shared(work / "features", location, settings)
         with opened(shared, settings, _LOG.warning) as folder:
             yield folder
         return
     with work_folder(settings, "mbd-features-") as work:
         folder = work / "features"
-        _bring(reference, params, folder)
-        with _naming_keys(reference, folder, settings):
+        _bring(location, params, folder)
+        with _naming_keys(location, folder, settings):
             yield folder
 
 
-def _naming_keys(
-    reference: FeatureReference, folder: Path, settings: ShreddingSettings
-) -> AbstractContextManager[None]:
+def _naming_keys(location: FeatureLocation, folder: Path, settings: ShreddingSettings) -> AbstractContextManager[None]:
     if not settings.enabled:
         return nullcontext()
-    return naming_destroyed_keys(folder, Path(reference.path or folder), Keyring.of(settings), settings.lineage)
+    return naming_destroyed_keys(folder, Path(location.path or folder), Keyring.of(settings), settings.lineage)
 
 
-def _bring(reference: FeatureReference, params: Params, folder: Path) -> None:
-    named = {"repository": reference.repository, "path": reference.path or "", "remote": reference.remote}
+def _bring(location: FeatureLocation, params: Params, folder: Path) -> None:
+    named = {"repository": location.repository, "path": location.path or "", "remote": location.remote}
     platform = params.platform.model_copy(update={"features": params.platform.features.model_copy(update=named)})
-    features.bring(params.model_copy(update={"platform": platform}), folder, reference.commit or "HEAD", _LOG.warning)
+    features.bring(params.model_copy(update={"platform": platform}), folder, location.commit or "HEAD", _LOG.warning)
 
 
-def keep_shared(folder: Path, reference: FeatureReference, settings: ShreddingSettings) -> None:
+def keep_shared(folder: Path, location: FeatureLocation, settings: ShreddingSettings) -> None:
     """Let the other steps of a run on this machine have the FeatureSet that was just made."""
-    goal = _shared(reference)
+    goal = _shared(location)
     if goal is None or goal.exists():
         return
     goal.parent.mkdir(parents=True, exist_ok=True)
@@ -126,9 +124,9 @@ def keep_shared(folder: Path, reference: FeatureReference, settings: ShreddingSe
         shutil.move(folder, goal)
 
 
-def _shared(reference: FeatureReference) -> Path | None:
+def _shared(location: FeatureLocation) -> Path | None:
     shared = os.environ.get(SHARED_FOLDER)
-    return Path(shared) / reference.digest if shared else None
+    return Path(shared) / location.digest if shared else None
 
 
 def _digest(folder: Path) -> str:

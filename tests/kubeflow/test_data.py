@@ -7,7 +7,7 @@ import pytest
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest, write_file
-from mbd.kubeflow.reference import SHARED_FOLDER, feature_set, make_reference
+from mbd.kubeflow.data import SHARED_FOLDER, bring_features, feature_set
 from mbd.params import Params, load_params
 
 DATA = [
@@ -22,7 +22,7 @@ def params() -> Params:
 
 
 def written(params: Params, folder: Path) -> Path:
-    reference, _ = make_reference(params, folder / "made")
+    reference, _ = bring_features(params, folder / "made")
     write_file(folder / "reference.json", reference.to_json())
     return folder / "reference.json"
 
