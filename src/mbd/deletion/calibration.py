@@ -32,7 +32,7 @@ from mbd.tensors import Array
 from mbd.training.data import RawRows
 
 _MOST_ROWS, _FEWEST_ROWS = 512, 32
-_MOST_GRADIENTS = 1 << 31
+_MOST_GRADIENTS = 1 << 30
 """numbers of per-sample gradients by all parameters of a module: the larger it is, the fewer rows are taken"""
 _LABELS = "labels:"
 _AVAILABLE = "available:"

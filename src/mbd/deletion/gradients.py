@@ -34,7 +34,7 @@ _FORMS: dict[Form, Callable[[Tensor], Tensor]] = {"plain": lambda g: g, "absolut
 
 @dataclass
 class Sums:
-    """Sums over the samples so far, in float64."""
+    """Sums over the samples so far, in the precision of the network."""
 
     rows: int = 0
     totals: dict[Form, dict[str, Tensor]] = field(default_factory=dict)
@@ -44,8 +44,8 @@ class Sums:
 
     def add(self, form: Form, name: str, gradients: Tensor) -> None:
         """Add the gradients of some samples (n × shape)."""
-        total, own = _FORMS[form](gradients).sum(0, dtype=torch.float64), self.totals.setdefault(form, {})
-        own[name] = own[name] + total if name in own else total
+        total, own = _FORMS[form](gradients).sum(0), self.totals.setdefault(form, {})
+        own[name] = own[name].add_(total) if name in own else total
 
 
 def sum_over_samples(
@@ -113,7 +113,7 @@ class _Call(nn.Module):
 
 def _reached(call: _Call, wanted: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
     """Return the parameters that the losses of a batch depend on."""
-    free = {name: parameter.clone().requires_grad_() for name, parameter in wanted.items()}
+    free = {name: parameter.detach().requires_grad_() for name, parameter in wanted.items()}
     total = call.with_parameters(free, batch).sum()
     if not free or not total.requires_grad:
         return {}
