@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.doctor.finding import CheckState, DoctorFinding
+from mbd.doctor.installation import CheckState, DoctorFinding
 from mbd.doctor.services import check_dvc
 from tests.doctor.servers import http_server, silent_server
 from tests.features.dvc_repository import configure_dvc, isolated

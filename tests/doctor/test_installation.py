@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mbd.doctor import installation, run_checks
-from mbd.doctor.finding import CheckState, DoctorFinding
+from mbd.doctor.installation import CheckState, DoctorFinding
 
 
 def test_this_python_is_named() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mbd.doctor.finding import CheckState, DoctorFinding
+from mbd.doctor.installation import CheckState, DoctorFinding
 from mbd.doctor.services import check_keys, check_kubeflow, check_pushgateway, check_store
 from mbd.params.certificate import CertificateSettings
 from mbd.params.operations import StoreSettings

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from mbd.monitoring import metrics
-from mbd.monitoring.delivery import PushError, push, write_textfile
-from mbd.monitoring.samples import Samples
+from mbd.monitoring.samples import PushError, Samples, push, write_textfile
 from mbd.params.operations import MonitoringSettings
 from tests.http_servers import in_background
 from tests.integration.servers.process import free_port

@@ -16,8 +16,8 @@ from mbd.production.request_store import RequestStore
 from mbd.production.worker import Worker
 from mbd.steps import features, train, verify
 from mbd.storage import open_private
+from mbd.storage.folder import Tree
 from mbd.storage.store import NotWritableError
-from mbd.storage.tree import Tree
 from mbd.trust.keys import TRUST, make_keys
 from tests.certificate.authority import key_settings
 from tests.monitoring.golden_store import GoldenStore

@@ -18,7 +18,8 @@ from hypothesis import settings
 from mbd.errors import MbdError
 from mbd.files import sha256_file
 from mbd.randomness import stream
-from mbd.storage import open_store, tree
+from mbd.storage import folder as module
+from mbd.storage import open_store
 from mbd.storage.folder import FolderStore
 from mbd.storage.store import ConflictError, Lock, NotThereError, Store, StoredObject, StoreError
 from tests.storage.behaviour import StoreBehaviour, digest, names
@@ -167,7 +168,7 @@ def _die_at(call: int, folder: Path) -> None:
 
             return counted if callable(known) else known
 
-    vars(tree)["os"] = Dying()  # in this process, which ends with it
+    vars(module)["os"] = Dying()  # in this process, which ends with it
     _act(FolderStore(folder))
 
 

@@ -7,7 +7,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from mbd.doctor import installation, services
-from mbd.doctor.finding import CheckState, DoctorFinding
+from mbd.doctor.installation import CheckState, DoctorFinding
 from mbd.params import Params
 from mbd.urls import without_credentials
 

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib.metadata import Distribution, PackageNotFoundError, distributions, requires, version
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,31 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from mbd import __version__
-from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MbdError, MissingExtraError
 from mbd.git import git
+
+ANSWER_SECONDS = 3.0
+"""longest wait for a server's answer"""
+
+
+class CheckState(StrEnum):
+    """The outcome of a check."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    NOT_CONFIGURED = "not configured"
+
+
+@dataclass(frozen=True)
+class DoctorFinding:
+    """What one check found, and what to do about it."""
+
+    name: str
+    state: CheckState
+    found: str
+    to_do: str | None = None
+
 
 DISTRIBUTION = "missing-by-design"
 _EXTRAS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mbd.doctor.finding import ANSWER_SECONDS, CheckState, DoctorFinding
+from mbd.doctor.installation import ANSWER_SECONDS, CheckState, DoctorFinding
 from mbd.errors import MbdError, MissingExtraError
 from mbd.params.certificate import CertificateSettings
 from mbd.params.operations import StoreSettings

@@ -20,9 +20,8 @@ import click
 
 from mbd.errors import ExitCode, MbdError
 from mbd.monitoring import metrics
-from mbd.monitoring.delivery import PushError, push, write_textfile
 from mbd.monitoring.record_samples import read_output
-from mbd.monitoring.samples import Samples
+from mbd.monitoring.samples import PushError, Samples, push, write_textfile
 from mbd.params import Params
 from mbd.params.reader import ReaderParams
 from mbd.steps.step import OBSERVERS

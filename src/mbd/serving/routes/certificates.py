@@ -1,11 +1,12 @@
 """Certificates with their state, their pages, and models: what each takes, what is revoked for it."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from mbd.history.facts import CertificateFacts, RegistrationFacts
 from mbd.history.state import CertificateState, Status
@@ -32,7 +33,7 @@ class CertificateView(BaseModel):
     modalities: list[str]
     """what was deleted"""
     scope: str
-    guarantee: str
+    guarantee: Annotated[str, Field(validation_alias="kind")]
     epsilon: float | None
     inputs: list[str]
     """what its model takes"""
@@ -55,7 +56,7 @@ class CertificatePage(BaseModel):
 class RegistrationView(BaseModel):
     """A model that was registered after its training."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
 
     digest: str
     """SHA-256 of the signed statement"""
@@ -92,22 +93,8 @@ class ModelList(BaseModel):
 
 def certificate_view(facts: CertificateFacts, status: Status) -> CertificateView:
     """Return what clients see of a certificate."""
-    return CertificateView(
-        digest=facts.digest,
-        index=facts.index,
-        model=facts.model,
-        modalities=list(facts.modalities),
-        scope=facts.scope,
-        guarantee=facts.kind,
-        epsilon=facts.epsilon,
-        inputs=list(facts.inputs),
-        weights=facts.weights,
-        issued=facts.issued,
-        state=status.state,
-        reason=without_paths(status.reason),
-        reaudit_by=status.reaudit_by,
-        page=f"/certificates/{facts.digest}/page",
-    )
+    now = {"state": status.state, "reason": without_paths(status.reason), "reaudit_by": status.reaudit_by}
+    return CertificateView.model_validate(asdict(facts) | now | {"page": f"/certificates/{facts.digest}/page"})
 
 
 @router.get("/certificates", responses=problems(401, 403))
@@ -160,9 +147,7 @@ def _model(service: Serving, name: str) -> ModelView:
     known = service.history.model(name)
     current, certificate, registration = known.current, None, None
     if isinstance(current, RegistrationFacts):
-        registration = RegistrationView(
-            digest=current.digest, index=current.index, weights=current.weights, issued=current.issued
-        )
+        registration = RegistrationView.model_validate(current)
     elif current is not None:
         certificate = certificate_view(*service.certificate(current.digest))
     return ModelView(

@@ -1,6 +1,6 @@
 """Deletion requests: enter, look at, list, cancel."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from mbd.errors import UsageError
 from mbd.formats.request import DeletionRequest, Impersonal, RequestId, State
 from mbd.history.history import History
-from mbd.monitoring.store_scanner import RequestFacts, facts_of_request
+from mbd.monitoring.store_scanner import facts_of_request
 from mbd.names import Name
 from mbd.production.request_store import refuse_several
 from mbd.serving.identity import Identity, role
@@ -53,7 +53,7 @@ class RequestEventView(BaseModel):
 class RequestSummary(BaseModel):
     """A request in a list."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True, from_attributes=True)
 
     id: RequestId
     model: str
@@ -84,26 +84,12 @@ class RequestPage(BaseModel):
     """value of `after` for the next page; null: this is the last"""
 
 
-def summary(facts: RequestFacts) -> RequestSummary:
-    """Return what a list shows of a request."""
-    return RequestSummary(
-        id=facts.id,
-        model=facts.model,
-        modalities=list(facts.modalities),
-        of_person=facts.of_person,
-        state=facts.state,
-        received=datetime.fromtimestamp(facts.received, UTC),
-        due=datetime.fromtimestamp(facts.due, UTC),
-        certificate=facts.certificate,
-    )
-
-
 def view(request: DeletionRequest, history: History) -> RequestView:
     """Return what clients see of a request: not the workers' names, no paths, and no claim that lacks proof."""
     facts = proven(facts_of_request(request), history)
     shown = request.history[: len(facts.events)]
     return RequestView(
-        **summary(facts).model_dump(),
+        **RequestSummary.model_validate(facts).model_dump(),
         reason=request.reason,
         requester=request.requester,
         history=[RequestEventView(at=e.at, state=e.state, note=without_paths(e.note)) for e in shown],
@@ -163,7 +149,7 @@ def list_requests(
     """List requests, nearest deadline first, as of the last scan of the store."""
     _ = service.snapshot  # 503 before the first scan: an empty list would be wrong
     found, following = service.index.page(RequestFilter(frozenset(state), model, modality, only_open), limit, after)
-    return RequestPage(requests=[summary(facts) for facts in found], next=following)
+    return RequestPage(requests=[RequestSummary.model_validate(facts) for facts in found], next=following)
 
 
 @router.get("/requests/{request_id}", responses=problems(401, 403, 404), dependencies=[role("read", "submit")])
