@@ -172,7 +172,7 @@ WITHOUT_JSON = {
 
 
 def test_every_command_that_prints_a_result_has_json() -> None:
-    without = {n for n, c in leaves(group, "mbd") if "as_json" not in {p.name for p in c.params}}
+    without = {n for n, c in leaves(group, "mbd") if "json" not in {p.name for p in c.params}}
     assert without == WITHOUT_JSON.keys()
 
 

@@ -19,6 +19,7 @@ from mbd.cli.options import (
     report_written,
     suggest,
     trusted_keys,
+    wants_json,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def command() -> None:
 @TRUST
 @JSON
 @with_params
-def list_certificates(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
+def list_certificates(params: "Params", store: str | None, trust: Path | None) -> None:
     """List the certificates in a store and their state."""
     from mbd.history.replay import read_history
     from mbd.history.state import invalid_entries, status_in
@@ -54,7 +55,7 @@ def list_certificates(params: "Params", store: str | None, trust: Path | None, a
     at, age = now(), params.certificate.checkpoint_age
     rows = [_row(one, status_in(history, one, at, max_age=age)) for one in history.certificates.values()]
     invalid = list(invalid_entries(history))
-    print_result([*rows, *map(vars, invalid)], _table(rows, invalid, history.problem(at, age)), as_json=as_json)
+    print_result([*rows, *map(vars, invalid)], _table(rows, invalid, history.problem(at, age)))
 
 
 def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", problem: str | None) -> str:
@@ -74,7 +75,7 @@ def _table(rows: list[dict[str, str]], invalid: "list[InvalidCertificate]", prob
 @TRUST
 @JSON
 @with_params
-def show(params: "Params", certificate: str, store: str | None, trust: Path | None, as_json: bool) -> None:
+def show(params: "Params", certificate: str, store: str | None, trust: Path | None) -> None:
     """Show a certificate: one in a store, or the one in a bundle's folder."""
     from mbd.formats.statement import to_payload
     from mbd.history.state import read_entry
@@ -93,7 +94,7 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
         opened, trusted = existing_store(params, store), trusted_keys(trust)
         found = read_entry(opened, certificate, trusted, now(), max_age=params.certificate.checkpoint_age)
         page, statement = store_page(Log(opened, trusted), opened.url, found), found.statement
-    click.echo(logs.visible(to_payload(statement).decode() if as_json else f"{to_text(page)}{note}"))
+    click.echo(logs.visible(to_payload(statement).decode() if wants_json() else f"{to_text(page)}{note}"))
 
 
 @command.command()
@@ -102,7 +103,7 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
 @STORE
 @JSON
 @with_params
-def revoke(params: "Params", certificate: str, reason: str, store: str | None, as_json: bool) -> None:
+def revoke(params: "Params", certificate: str, reason: str, store: str | None) -> None:
     """Revoke a certificate by a signed statement in the log; it stays in the store and no longer verifies."""
     from mbd.certificate.compose import revocation
     from mbd.certificate.publish import announce
@@ -115,7 +116,7 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None, a
     else:
         announce(revocation(found.digest, reason, now()), params.certificate, publisher)
     result = {"certificate": found.digest, "state": "revoked"}
-    print_result(result, f"certificate {found.digest} is revoked", as_json=as_json)
+    print_result(result, f"certificate {found.digest} is revoked")
 
 
 @command.command()
@@ -125,7 +126,7 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None, a
 @STORE
 @JSON
 @with_params
-def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None, as_json: bool) -> None:
+def supersede(params: "Params", certificate: str, by: str, reason: str, store: str | None) -> None:
     """Replace a certificate by another one of the same store."""
     from mbd.certificate.compose import supersession
     from mbd.certificate.publish import announce
@@ -135,7 +136,7 @@ def supersede(params: "Params", certificate: str, by: str, reason: str, store: s
     old, new = _entry(publisher, certificate), _entry(publisher, by)
     announce(supersession(old.digest, new.digest, reason, now()), params.certificate, publisher)
     result = {"certificate": old.digest, "state": "superseded", "by": new.digest}
-    print_result(result, f"certificate {old.digest} is superseded by {new.digest}", as_json=as_json)
+    print_result(result, f"certificate {old.digest} is superseded by {new.digest}")
 
 
 @command.command()
@@ -144,7 +145,7 @@ def supersede(params: "Params", certificate: str, by: str, reason: str, store: s
 @STORE
 @JSON
 @with_params
-def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None, as_json: bool) -> None:
+def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None) -> None:
     """Add new attacks on a certified model: passed, they set the next date; else they refute the certificate.
 
     Both are logged; exit code 3 if the certificate is refuted.
@@ -156,7 +157,6 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
     print_result(
         {"certificate": digest, "passed": True, "reaudit_by": due},
         f"audit of certificate {digest}: passed; attack again by {due:%Y-%m-%d}",
-        as_json=as_json,
     )
 
 
@@ -167,16 +167,14 @@ def reaudit(params: "Params", certificate: str, leakage: Path, store: str | None
 @options.out("the model")
 @JSON
 @with_params
-def fetch(
-    params: "Params", certificate: str | None, modality: str | None, store: str | None, out: Path, as_json: bool
-) -> None:
+def fetch(params: "Params", certificate: str | None, modality: str | None, store: str | None, out: Path) -> None:
     """Fetch the model of a published certificate, to attack it again."""
     from mbd.steps.certificates import fetch_certified
 
     url = existing_store(params, store).url
     found = fetch_certified(params, url, out, modality=modality or "", certificate=certificate or "")
     text = f"certificate {found.certificate}: {found.model} without {', '.join(found.revoked)}"
-    print_result(found, text, as_json=as_json)
+    print_result(found, text)
     report_written("model", out)
     suggest("guard", "--model", out, "--store", url, "--trust", "TRUST-FILE")
 
@@ -186,12 +184,12 @@ def fetch(
 @STORE
 @JSON
 @with_params
-def restore_ledger(params: "Params", model: Path, store: str | None, as_json: bool) -> None:
+def restore_ledger(params: "Params", model: Path, store: str | None) -> None:
     """Enter what published certificates state into the budget ledger of their lineage, after it was lost."""
     from mbd.steps import certificates
 
     done = certificates.restore_ledger(params, model, existing_store(params, store).url)
-    print_result(done, f"{done.ledger}: {done.added} charges added; ρ = {done.rho:.4g} is spent", as_json=as_json)
+    print_result(done, f"{done.ledger}: {done.added} charges added; ρ = {done.rho:.4g} is spent")
 
 
 def _publisher(params: "Params", url: str | None) -> "Publisher":

@@ -61,10 +61,7 @@ def with_params(command: Command, load: str = "mbd.params:load_params") -> Comma
     wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
     wrapped.__dict__.update(command.__dict__)
     file = click.option(
-        "--params",
-        "params_file",
-        type=click.Path(path_type=Path),
-        help="Parameters [default: ./params.yaml].",
+        "--params", "params_file", type=click.Path(path_type=Path), help="Parameters [default: ./params.yaml]."
     )
     settings = click.option(
         "--set", "settings", multiple=True, metavar="A.B=VALUE", help="Set one parameter; repeatable."

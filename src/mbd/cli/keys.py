@@ -47,7 +47,6 @@ def new(
     days: int | None,
     with_passphrase: bool,
     if_none: bool,
-    as_json: bool,
 ) -> None:
     """Create a key that signs certificates, and one for the log if there is none; both are trusted."""
     from mbd.trust.keys import TRUST, make_keys
@@ -63,14 +62,14 @@ def new(
         f"give {file} to everyone who verifies certificates, and announce its fingerprint {fingerprint(trust.digest)}\n"
         f"to verify on this machine: export {ENVIRONMENT}={shlex.quote(str(file.absolute()))}"
     )
-    print_result({"keys": folder, "trust": file, "sha256": trust.digest}, text, as_json=as_json)
+    print_result({"keys": folder, "trust": file, "sha256": trust.digest}, text)
 
 
 @command.command("list")
 @_FOLDER
 @JSON
 @with_params
-def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
+def list_keys(params: "Params", folder: Path | None) -> None:
     """List the trusted keys, their purpose and their validity."""
     from mbd.log.checkpoint import verifier_key
     from mbd.trust.public_keys import raw_ed25519
@@ -85,7 +84,7 @@ def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
         lines.append(_line(key))
         if key.purpose == "log":
             lines.append(f"              {verifier_key(trust.log_origin, raw_ed25519(key.public))}")
-    print_result(trust, "\n".join(lines), as_json=as_json)
+    print_result(trust, "\n".join(lines))
 
 
 @command.command()
@@ -101,9 +100,7 @@ def list_keys(params: "Params", folder: Path | None, as_json: bool) -> None:
 @_PASSPHRASE
 @JSON
 @with_params
-def rotate(
-    params: "Params", name: str, folder: Path | None, overlap_days: int, with_passphrase: bool, as_json: bool
-) -> None:
+def rotate(params: "Params", name: str, folder: Path | None, overlap_days: int, with_passphrase: bool) -> None:
     """Replace the key of NAME ("log" for the log's); the old private key is destroyed."""
     from datetime import timedelta
 
@@ -112,7 +109,7 @@ def rotate(
     where = _trust_file(params, folder).parent
     passphrase = _new_passphrase(with_passphrase)
     key = rotate_key(where, name, passphrase=passphrase, overlap=timedelta(days=overlap_days))
-    print_result(key, _line(key), as_json=as_json)
+    print_result(key, _line(key))
     _LOG.info(_SHARE)
 
 
@@ -123,14 +120,7 @@ def rotate(
 @_FOLDER
 @JSON
 @with_params
-def revoke(
-    params: "Params",
-    key: str,
-    reason: str,
-    store: str | None,
-    folder: Path | None,
-    as_json: bool,
-) -> None:
+def revoke(params: "Params", key: str, reason: str, store: str | None, folder: Path | None) -> None:
     """Revoke KEY (a name, or a prefix of its id)."""
     from mbd.log.reader import Log
     from mbd.trust.keys import revoke_key
@@ -139,7 +129,7 @@ def revoke(
     file = _trust_file(params, folder)
     size = Log(existing_store(params, store), read_trust(file)).size if store else None
     revoked = revoke_key(file, key, reason, size)
-    print_result(revoked, _line(revoked), as_json=as_json)
+    print_result(revoked, _line(revoked))
     if revoked.purpose == "log":
         _LOG.info("next: `mbd keys rotate log`, then `mbd log repair` to sign the checkpoint again")
     elif size is None:
@@ -155,20 +145,12 @@ def revoke(
 @_FOLDER
 @JSON
 @with_params
-def add(
-    params: "Params",
-    name: str,
-    file: TextIO,
-    purpose: "Purpose",
-    scheme: str | None,
-    folder: Path | None,
-    as_json: bool,
-) -> None:
+def add(params: "Params", name: str, file: TextIO, purpose: "Purpose", scheme: str | None, folder: Path | None) -> None:
     """Trust the public key of NAME: another holder, or a KMS or HSM (then sign with URI#NAME)."""
     from mbd.trust.keys import add_key
 
     key = add_key(_trust_file(params, folder), file.read(), name, purpose, scheme)
-    print_result(key, _line(key), as_json=as_json)
+    print_result(key, _line(key))
 
 
 @command.command()
@@ -176,12 +158,12 @@ def add(
 @_FOLDER
 @JSON
 @with_params
-def threshold(params: "Params", holders: int, folder: Path | None, as_json: bool) -> None:
+def threshold(params: "Params", holders: int, folder: Path | None) -> None:
     """Set how many holders must sign a certificate."""
     from mbd.trust.keys import set_threshold
 
     trust = set_threshold(_trust_file(params, folder), holders)
-    print_result(trust, f"signatures needed: {trust.threshold}", as_json=as_json)
+    print_result(trust, f"signatures needed: {trust.threshold}")
 
 
 def _trust_file(params: "Params", folder: Path | None) -> Path:

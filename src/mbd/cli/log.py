@@ -30,7 +30,7 @@ def command() -> None:
 @click.option("--last", type=click.IntRange(min=1), help="Only the newest N entries.", metavar="N")
 @JSON
 @with_params
-def list_entries(params: "Params", store: str | None, trust: Path | None, last: int | None, as_json: bool) -> None:
+def list_entries(params: "Params", store: str | None, trust: Path | None, last: int | None) -> None:
     """List the entries: index, time at which each was logged, SHA-256 of the certificate."""
     _, _, log = _open(params, store, trust)
     start = max(0, log.size - last) if last else 0
@@ -40,7 +40,7 @@ def list_entries(params: "Params", store: str | None, trust: Path | None, last: 
     ]
     lines = [f"{row['index']:8}  {row['logged']}  {row['sha256']}" for row in rows]
     end = f"{log.size} entries" if log.size else "nothing has been logged here yet"
-    print_result(rows, "\n".join([*lines, end]), as_json=as_json)
+    print_result(rows, "\n".join([*lines, end]))
 
 
 @command.command()
@@ -49,14 +49,14 @@ def list_entries(params: "Params", store: str | None, trust: Path | None, last: 
 @TRUST
 @JSON
 @with_params
-def show(params: "Params", store: str | None, trust: Path | None, entry: str | None, as_json: bool) -> None:
+def show(params: "Params", store: str | None, trust: Path | None, entry: str | None) -> None:
     """Show the inclusion proof of ENTRY (an index or a SHA-256), or without it the log's signed checkpoint."""
     _, _, log = _open(params, store, trust)
     if entry is None:
-        print_result({"checkpoint": log.head.text}, log.head.text.removesuffix("\n"), as_json=as_json)
+        print_result({"checkpoint": log.head.text}, log.head.text.removesuffix("\n"))
         return
     index = int(entry) if entry.isdigit() and len(entry) < 20 else _index(log, entry)
-    print_result(log.inclusion(index), "", as_json=True)
+    print_result(log.inclusion(index))
 
 
 @command.command()
@@ -67,7 +67,7 @@ def show(params: "Params", store: str | None, trust: Path | None, entry: str | N
 )
 @JSON
 @with_params
-def check(params: "Params", store: str | None, trust: Path | None, since: Path | None, as_json: bool) -> None:
+def check(params: "Params", store: str | None, trust: Path | None, since: Path | None) -> None:
     """Check the whole log: signatures, every hash, older checkpoints, the certificates in this store."""
     from mbd.formats.layout import certificate_name
     from mbd.log.check import check_log
@@ -76,7 +76,7 @@ def check(params: "Params", store: str | None, trust: Path | None, since: Path |
     opened, trusted, _ = _open(params, store, trust)
     older = verify_checkpoint(_read(since), trusted) if since else None
     report = check_log(opened, trusted, since=older, certificate_name=certificate_name)
-    print_result(_as_json(report), _text(report), as_json=as_json)
+    print_result(_as_json(report), _text(report))
     if report.problems:
         sys.exit(ExitCode.UNVERIFIED)
 
@@ -95,12 +95,12 @@ def _publisher(params: "Params", store: str | None, trust: Path | None) -> "Publ
 @ISSUER_TRUST
 @JSON
 @with_params
-def repair(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
+def repair(params: "Params", store: str | None, trust: Path | None) -> None:
     """Repair what follows from the entries: a checkpoint whose key was revoked, the index, interrupted appends."""
     repaired = _publisher(params, store, trust).repair()
     head = "the checkpoint was signed again" if repaired.signed_again else "the checkpoint did not change"
     rest = f"index objects rewritten: {repaired.indexed}; interrupted appends completed: {repaired.carried_out}"
-    print_result(repaired, f"{head}\n{rest}", as_json=as_json)
+    print_result(repaired, f"{head}\n{rest}")
 
 
 @command.command()
@@ -108,7 +108,7 @@ def repair(params: "Params", store: str | None, trust: Path | None, as_json: boo
 @ISSUER_TRUST
 @JSON
 @with_params
-def renew(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
+def renew(params: "Params", store: str | None, trust: Path | None) -> None:
     """Sign the checkpoint again with today's date, so that it shows that nothing newer is being withheld.
 
     Readers refuse a checkpoint that is older than certificate.checkpoint_days. Where little is published, run this more
@@ -121,7 +121,7 @@ def renew(params: "Params", store: str | None, trust: Path | None, as_json: bool
         if head
         else "nothing has been logged here yet"
     )
-    print_result(result, text, as_json=as_json)
+    print_result(result, text)
 
 
 def _open(params: "Params", url: str | None, trust: Path | None) -> tuple["Store", "Trust", "Log"]:

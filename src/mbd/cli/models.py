@@ -7,16 +7,7 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import (
-    JSON,
-    STORE,
-    TRUST,
-    existing_store,
-    print_result,
-    report_written,
-    suggest,
-    trusted_keys,
-)
+from mbd.cli.options import JSON, STORE, TRUST, existing_store, print_result, report_written, suggest, trusted_keys
 
 if TYPE_CHECKING:
     from mbd.history.history import History
@@ -39,7 +30,7 @@ def command() -> None:
 @TRUST
 @JSON
 @with_params
-def list_models(params: "Params", store: str | None, trust: Path | None, as_json: bool) -> None:
+def list_models(params: "Params", store: str | None, trust: Path | None) -> None:
     """List the models of a store: what is current, what is revoked, which references are ready."""
     from mbd.production.models import age_days, summaries
     from mbd.report.text import table
@@ -58,7 +49,7 @@ def list_models(params: "Params", store: str | None, trust: Path | None, as_json
         for one in found
     ]
     header = ["model", "current", "release", "age", "takes", "revoked", "references without"]
-    print_result(found, table(header, rows) if rows else "there is no model in this store", as_json=as_json)
+    print_result(found, table(header, rows) if rows else "there is no model in this store")
 
 
 @command.command()
@@ -67,12 +58,12 @@ def list_models(params: "Params", store: str | None, trust: Path | None, as_json
 @TRUST
 @JSON
 @with_params
-def show(params: "Params", name: str, store: str | None, trust: Path | None, as_json: bool) -> None:
+def show(params: "Params", name: str, store: str | None, trust: Path | None) -> None:
     """Show what the log says of a model: every release, what is revoked, which references are ready."""
     from mbd.production.models import summary
 
     found = summary(_history(params, store, trust), name)
-    print_result(found, _text(found), as_json=as_json)
+    print_result(found, _text(found))
 
 
 @command.command()
@@ -83,21 +74,13 @@ def show(params: "Params", name: str, store: str | None, trust: Path | None, as_
 @options.out("the model")
 @JSON
 @with_params
-def fetch(
-    params: "Params",
-    name: str,
-    reference: str | None,
-    store: str | None,
-    trust: Path | None,
-    out: Path,
-    as_json: bool,
-) -> None:
+def fetch(params: "Params", name: str, reference: str | None, store: str | None, trust: Path | None, out: Path) -> None:
     """Fetch the current release of a model; every file is checked by its digest."""
     from mbd.production import models as step
 
     history = _history(params, store, trust)
     found = step.fetch(params, history, name, out, without=(reference,) if reference else ())
-    print_result(found, f"{name}: {found.kind} {found.release}, takes {', '.join(found.inputs)}", as_json=as_json)
+    print_result(found, f"{name}: {found.kind} {found.release}, takes {', '.join(found.inputs)}")
     report_written("model", out)
     suggest("guard", "--model", out, "--store", history.store.url, "--trust", "TRUST-FILE")
 
@@ -108,7 +91,7 @@ def fetch(
 @TRUST
 @JSON
 @with_params
-def push(params: "Params", name: str, store: str | None, trust: Path | None, as_json: bool) -> None:
+def push(params: "Params", name: str, store: str | None, trust: Path | None) -> None:
     """Write the current release of a model to the MLflow registry, as a new version of mlflow.model.
 
     The version has tags with the certificate, its kind and the entry in the log, and mlflow.alias is moved to it. A
@@ -117,7 +100,7 @@ def push(params: "Params", name: str, store: str | None, trust: Path | None, as_
     from mbd.production import models as step
 
     done = step.push(params, _history(params, store, trust), name)
-    print_result(done, f"{name}: release {done.release} is {done.version}, named {done.alias}", as_json=as_json)
+    print_result(done, f"{name}: release {done.release} is {done.version}, named {done.alias}")
 
 
 @command.command()
@@ -136,13 +119,7 @@ def push(params: "Params", name: str, store: str | None, trust: Path | None, as_
 @JSON
 @with_params
 def reinstate(
-    params: "Params",
-    name: str,
-    modalities: tuple[str, ...],
-    person: str | None,
-    reason: str,
-    store: str | None,
-    as_json: bool,
+    params: "Params", name: str, modalities: tuple[str, ...], person: str | None, reason: str, store: str | None
 ) -> None:
     """Let releases of a model take a revoked modality again: a signed, logged statement.
 
@@ -153,7 +130,7 @@ def reinstate(
 
     done = step.reinstate(params, name, modalities, reason, existing_store(params, store).url, person=person)
     text = f"{', '.join(done.modalities)} of {name} may be taken again; {len(done.overruled)} certificates overruled"
-    print_result(done, text, as_json=as_json)
+    print_result(done, text)
 
 
 def _history(params: "Params", store: str | None, trust: Path | None) -> "History":

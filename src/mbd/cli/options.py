@@ -21,8 +21,16 @@ _LOG = logging.getLogger(__name__)
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
+_JSON = "mbd.json"
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+def _ask_for_json(context: click.Context, _: click.Parameter, given: bool) -> None:
+    context.meta[_JSON] = given
+
+
+JSON = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_ask_for_json, help="Print the result as JSON."
+)
 CERTIFICATE = click.argument("certificate")
 MODALITIES = click.option(
     "--modality", "modalities", required=True, multiple=True, metavar="MODALITY", help="Modality to delete; repeatable."
@@ -106,15 +114,19 @@ def log_options(*, hidden: bool) -> Callable[[Decorated], Decorated]:
     return decorate
 
 
-def print_result(result: object, text: str, *, as_json: bool) -> None:
+def wants_json() -> bool:
+    """Return whether the running command was given `--json`."""
+    return bool(click.get_current_context().meta.get(_JSON))
+
+
+def print_result(result: object, text: str | None = None) -> None:
     """Print a command's result to standard output: as JSON, or as text for a terminal.
 
     Args:
         result: a record, a dataclass, or JSON's own types.
-        text: the same in words.
-        as_json: which of them to print.
+        text: the same in words, unless `--json` is given; None: there is JSON alone.
     """
-    if not as_json:
+    if text is not None and not wants_json():
         click.echo(logs.visible(text))
         return
     from pydantic_core import to_jsonable_python

@@ -60,10 +60,10 @@ def _pipelines(module: str) -> Any:  # noqa: ANN401 -- a module
 @click.option("--out", type=FOLDER, default="pipelines", show_default=True, help="Folder to write NAME.yaml to.")
 @JSON
 @with_params
-def compile_command(params: "Params", names: tuple[str, ...], out: Path, as_json: bool) -> None:
+def compile_command(params: "Params", names: tuple[str, ...], out: Path) -> None:
     """Write pipelines (default: all) as the YAML that Kubeflow takes."""
     files = list(_pipelines("compiling").write(names, params.platform, out))
-    print_result(files, "\n".join(f"written to {file}" for file in files), as_json=as_json)
+    print_result(files, "\n".join(f"written to {file}" for file in files))
 
 
 @command.command()
@@ -119,15 +119,13 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be sen
 @_DRY_RUN
 @JSON
 @with_params
-def submit(
-    params: "Params", name: str, title: str | None, dry_run: bool, as_json: bool, **asked: tuple[str, ...]
-) -> None:
+def submit(params: "Params", name: str, title: str | None, dry_run: bool, **asked: tuple[str, ...]) -> None:
     """Run a pipeline on the cluster; the same submission again finds the run that is there."""
     cluster = _pipelines("cluster")
     given = _pipelines("arguments").given(name, params, **asked)
     wanted = cluster.submission(name, params.platform, given, title=title)
     send = None if dry_run else lambda: cluster.Cluster(params.platform).submit(name, wanted)
-    _send(wanted, send, as_json=as_json)
+    _send(wanted, send)
 
 
 @command.command()
@@ -148,14 +146,13 @@ def schedule(
     cron: str | None,
     disable: bool,
     dry_run: bool,
-    as_json: bool,
     **asked: tuple[str, ...],
 ) -> None:
     """Run a pipeline on the cluster by a schedule; a schedule of the same name is updated."""
     cluster = _pipelines("cluster")
     if disable:
         jobs = list(cluster.Cluster(params.platform).disable(title or f"mbd-{name}"))
-        print_result({"disabled": jobs}, "\n".join(f"disabled: {job}" for job in jobs), as_json=as_json)
+        print_result({"disabled": jobs}, "\n".join(f"disabled: {job}" for job in jobs))
         return
     if cron is None:
         raise UsageError("a schedule needs a time", key="--cron", hint="for example --cron '0 3 * * *'")
@@ -163,25 +160,25 @@ def schedule(
     when = _pipelines("schedule").checked_cron(cron)
     wanted = cluster.submission(name, params.platform, given, cron=when, title=title)
     send = None if dry_run else lambda: cluster.Cluster(params.platform).schedule(name, wanted)
-    _send(wanted, send, as_json=as_json)
+    _send(wanted, send)
 
 
 @command.command()
 @JSON
 @with_params
-def status(params: "Params", as_json: bool) -> None:
+def status(params: "Params") -> None:
     """List runs and schedules of the experiment on the cluster."""
     found = _pipelines("cluster").Cluster(params.platform).status()
     lines = []
     for kind, entries in found.items():
         lines += [f"{kind}: {len(entries)}", *("  " + "  ".join(entry.values()) for entry in entries)]
-    print_result(found, "\n".join(lines), as_json=as_json)
+    print_result(found, "\n".join(lines))
 
 
-def _send(wanted: Any, send: "Callable[[], tuple[str, str]] | None", *, as_json: bool) -> None:  # noqa: ANN401 -- of `pipelines`
+def _send(wanted: Any, send: "Callable[[], tuple[str, str]] | None") -> None:  # noqa: ANN401 -- of `pipelines`
     if send is None:
-        print_result(wanted, "", as_json=True)
+        print_result(wanted)
         return
     outcome, identifier = send()
     result = {"outcome": outcome, "name": wanted.name, "id": identifier}
-    print_result(result, f"{outcome}: {wanted.name} ({identifier})", as_json=as_json)
+    print_result(result, f"{outcome}: {wanted.name} ({identifier})")

@@ -8,7 +8,18 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FILE, FOLDER, JSON, STORE, YES, existing_store, print_result, report_written, suggest
+from mbd.cli.options import (
+    FILE,
+    FOLDER,
+    JSON,
+    STORE,
+    YES,
+    existing_store,
+    print_result,
+    report_written,
+    suggest,
+    wants_json,
+)
 from mbd.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -45,7 +56,6 @@ def command(  # noqa: PLR0917 -- options
     dry_run: bool,
     yes: bool,
     out: Path | None,
-    as_json: bool,
 ) -> None:
     """Remove every copy of the old weights from every place, prove it, and keep them from coming back.
 
@@ -63,15 +73,15 @@ def command(  # noqa: PLR0917 -- options
     plan = purge.plan(params, receipt, url, deletion, certificate=certificate)
     if dry_run:
         inventory = plan.inventory()
-        print_result(inventory, _inventory_text(plan, inventory), as_json=as_json)
+        print_result(inventory, _inventory_text(plan, inventory))
         suggest("purge", "--certificate", plan.purged.certificate, "--store", url)
         return
     if not yes:
-        click.echo(_inventory_text(plan, plan.inventory()), err=as_json)
-        click.confirm("\nremove all of these, for good?", abort=True, err=as_json)
+        click.echo(_inventory_text(plan, plan.inventory()), err=wants_json())
+        click.confirm("\nremove all of these, for good?", abort=True, err=wants_json())
     done = purge.run(params, plan, url, out)
     text = f"{_record_text(done.record)}\nstatement {done.statement}, in the log"
-    print_result({"statement": done.statement, "record": done.record}, text, as_json=as_json)
+    print_result({"statement": done.statement, "record": done.record}, text)
     report_written("proof of the purge", out or done.proof)
     suggest("purge", "scan")
     done.refuse_incomplete()
@@ -83,18 +93,18 @@ def command(  # noqa: PLR0917 -- options
 @click.option("--remove", is_flag=True, help="Remove what was found, after confirmation.")
 @YES
 @with_params
-def scan(params: "Params", store: str | None, as_json: bool, remove: bool, yes: bool) -> None:
+def scan(params: "Params", store: str | None, remove: bool, yes: bool) -> None:
     """Search for purged files that have come back. Exit code 1 if there are any, or if a place cannot be searched."""
     from mbd.steps import purge
 
     url = existing_store(params, store).url
     found = purge.scan(params, url)
     if remove and found.resurrections:
-        click.echo(_scan_text(found), err=as_json)
+        click.echo(_scan_text(found), err=wants_json())
         if not yes:
-            click.confirm("\nremove all of these, for good?", abort=True, err=as_json)
+            click.confirm("\nremove all of these, for good?", abort=True, err=wants_json())
         found = purge.remove_resurrections(params, url)
-    print_result(found, _scan_text(found), as_json=as_json)
+    print_result(found, _scan_text(found))
     if not found.clean:
         sys.exit(ExitCode.FAILURE)
 

@@ -75,7 +75,6 @@ def submit(
     reason: str,
     requester: str,
     token: str | None,
-    as_json: bool,
 ) -> None:
     """Submit a request; it is due after requests.due_days. Each person's is one of its own."""
     from mbd.production import submit as step
@@ -93,7 +92,7 @@ def submit(
         token=token,
     )
     text = "\n".join(f"{request.id}  {request.state}  due {request.due.date()}" for request in found)
-    print_result(found if subjects else found[0], text, as_json=as_json)
+    print_result(found if subjects else found[0], text)
     suggest("request", "run")
 
 
@@ -102,7 +101,7 @@ def submit(
 @click.option("--open", "only_open", is_flag=True, help="Only open requests.")
 @JSON
 @with_params
-def list_command(params: "Params", store: str | None, only_open: bool, as_json: bool) -> None:
+def list_command(params: "Params", store: str | None, only_open: bool) -> None:
     """List requests, nearest deadline first."""
     requests = _requests(params, store)
     found = list(requests.open_requests()) if only_open else sorted(requests.all(), key=lambda r: (r.due, r.id))
@@ -111,7 +110,7 @@ def list_command(params: "Params", store: str | None, only_open: bool, as_json: 
         f"{r.id}  {r.state:9}  due {r.due.date()}  {', '.join(r.modalities)}{of[bool(r.subject)]} of {r.model}"
         for r in found
     ] or ["no requests"]
-    print_result(found, "\n".join(lines), as_json=as_json)
+    print_result(found, "\n".join(lines))
 
 
 @command.command()
@@ -119,9 +118,9 @@ def list_command(params: "Params", store: str | None, only_open: bool, as_json: 
 @STORE
 @JSON
 @with_params
-def show(params: "Params", identifier: str, store: str | None, as_json: bool) -> None:
+def show(params: "Params", identifier: str, store: str | None) -> None:
     """Print a request and its history, as JSON in any case."""
-    print_result(_requests(params, store).get(identifier), "", as_json=True)
+    print_result(_requests(params, store).get(identifier))
 
 
 @command.command()
@@ -129,10 +128,10 @@ def show(params: "Params", identifier: str, store: str | None, as_json: bool) ->
 @STORE
 @JSON
 @with_params
-def cancel(params: "Params", identifier: str, store: str | None, as_json: bool) -> None:
+def cancel(params: "Params", identifier: str, store: str | None) -> None:
     """Cancel a request that no worker has started."""
     request = _requests(params, store).cancel(identifier)
-    print_result(request, f"{request.id}  {request.state}", as_json=as_json)
+    print_result(request, f"{request.id}  {request.state}")
 
 
 @command.command()
@@ -144,13 +143,7 @@ def cancel(params: "Params", identifier: str, store: str | None, as_json: bool) 
 @JSON
 @with_params
 def run(
-    params: "Params",
-    store: str | None,
-    features: Path | None,
-    model: Path | None,
-    worker: str | None,
-    watch: bool,
-    as_json: bool,
+    params: "Params", store: str | None, features: Path | None, model: Path | None, worker: str | None, watch: bool
 ) -> None:
     """Fulfil the open requests for the model certificate.model, all of one kind by one deletion.
 
@@ -167,13 +160,13 @@ def run(
     name = worker or f"{socket.gethostname()}-{os.getpid()}"
     carrying_out = Worker(params, requests, url, features and read_folder(features), model and read_folder(model), name)
     if watch:
-        _watch(carrying_out, as_json=as_json)
+        _watch(carrying_out)
         return
     outcomes = list(carrying_out.run())
     lines = [f"{request.id}  {request.state}  {outcome}" for request, outcome in outcomes]
     result = [{"request": request, "outcome": outcome} for request, outcome in outcomes]
     nothing = "no open requests, or another worker holds the lease"
-    print_result(result, "\n".join(lines or [nothing]), as_json=as_json)
+    print_result(result, "\n".join(lines or [nothing]))
     for certificate in dict.fromkeys(request.certificate for request, _ in outcomes if request.certificate):
         report_written("new model and its certificate", f"{url}/certificates/{certificate}")
         suggest("certificate", "fetch", certificate, "--store", url, "--out", "MODEL")
@@ -183,7 +176,7 @@ def run(
         )
 
 
-def _watch(worker: "Worker", *, as_json: bool) -> None:
+def _watch(worker: "Worker") -> None:
     """Fulfil requests until SIGTERM; work in progress is given up then, and its lease released."""
     import signal
     import sys
@@ -199,4 +192,4 @@ def _watch(worker: "Worker", *, as_json: bool) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     for request, outcome in worker.watch(wait):
         result = {"request": request, "outcome": outcome}
-        print_result(result, f"{request.id}  {request.state}  {outcome}", as_json=as_json)
+        print_result(result, f"{request.id}  {request.state}  {outcome}")

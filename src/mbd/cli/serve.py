@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import (
-    FILE,
-    FOLDER,
-    ISSUER_TRUST,
-    JSON,
-    STORE,
-    existing_store,
-    given,
-    print_result,
-    repeated,
-)
+from mbd.cli.options import FILE, FOLDER, ISSUER_TRUST, JSON, STORE, existing_store, given, print_result, repeated
 
 if TYPE_CHECKING:
     from mbd.formats.access import AccessToken, Role
@@ -117,19 +107,19 @@ def token() -> None:
 @click.option("--days", type=click.IntRange(min=1), help="Days of validity [default: until it is revoked].")
 @JSON
 @with_params
-def new(params: "Params", roles: tuple["Role", ...], name: str, days: int | None, as_json: bool) -> None:
+def new(params: "Params", roles: tuple["Role", ...], name: str, days: int | None) -> None:
     """Make a token, and print it: it is not shown again."""
-    _print_new(*_tokens(params).new(name, roles, days), as_json=as_json)
+    _print_new(*_tokens(params).new(name, roles, days))
 
 
 @token.command("list")
 @JSON
 @with_params
-def list_command(params: "Params", as_json: bool) -> None:
+def list_command(params: "Params") -> None:
     """List the tokens, without their secrets."""
     found = _tokens(params).tokens
     public = [one.model_dump(mode="json", exclude={"sha256"}) for one in found]
-    print_result(public, "\n".join(map(_line, found)) or "no tokens", as_json=as_json)
+    print_result(public, "\n".join(map(_line, found)) or "no tokens")
 
 
 @token.command()
@@ -143,21 +133,21 @@ def list_command(params: "Params", as_json: bool) -> None:
 )
 @JSON
 @with_params
-def rotate(params: "Params", chosen: str, overlap_hours: int, as_json: bool) -> None:
+def rotate(params: "Params", chosen: str, overlap_hours: int) -> None:
     """Replace TOKEN (an id or a name) by a new one, and print it."""
     from datetime import timedelta
 
-    _print_new(*_tokens(params).rotate(chosen, timedelta(hours=overlap_hours)), as_json=as_json)
+    _print_new(*_tokens(params).rotate(chosen, timedelta(hours=overlap_hours)))
 
 
 @token.command()
 @click.argument("chosen", metavar="TOKEN")
 @JSON
 @with_params
-def revoke(params: "Params", chosen: str, as_json: bool) -> None:
+def revoke(params: "Params", chosen: str) -> None:
     """Revoke TOKEN (an id or a name): it is refused from now on."""
     gone = _tokens(params).revoke(chosen)
-    print_result({"revoked": gone.id}, f"revoked {_line(gone)}", as_json=as_json)
+    print_result({"revoked": gone.id}, f"revoked {_line(gone)}")
 
 
 def _tokens(params: "Params") -> "TokenFile":
@@ -166,9 +156,9 @@ def _tokens(params: "Params") -> "TokenFile":
     return TokenFile(Path(params.serving.tokens))
 
 
-def _print_new(secret: str, entry: "AccessToken", *, as_json: bool) -> None:
+def _print_new(secret: str, entry: "AccessToken") -> None:
     result = {"token": secret, **entry.model_dump(mode="json", exclude={"sha256"})}
-    print_result(result, secret, as_json=as_json)
+    print_result(result, secret)
 
 
 def _line(entry: "AccessToken") -> str:

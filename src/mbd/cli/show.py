@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @click.argument("folder", type=FOLDER, default="build")
 @JSON
 @log_options(hidden=True)
-def show_command(folder: Path, as_json: bool) -> None:
+def show_command(folder: Path) -> None:
     """List the steps that have run in FOLDER [build], with their digests and the file to open first."""
     from mbd.report.text import table
 
     steps = _steps(folder)
     rows = [(s["step"], f"{s['seconds']:.1f} s", s["digest"][:12], s["open"]) for s in steps]
-    print_result(steps, table(["step", "took", "digest", "open"], rows), as_json=as_json)
+    print_result(steps, table(["step", "took", "digest", "open"], rows))
 
 
 def _steps(folder: Path) -> list[dict[str, Any]]:
@@ -52,33 +52,33 @@ def _steps(folder: Path) -> list[dict[str, Any]]:
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of params.yaml instead.")
 @JSON
 @with_params
-def params_command(params: "Params", schema: bool, as_json: bool) -> None:
+def params_command(params: "Params", schema: bool) -> None:
     """Print the value and the meaning of every parameter, and the digest of all values."""
     from mbd.params import params_digest, to_yaml
 
     if schema:
-        print_result(type(params).model_json_schema(), "", as_json=True)
+        print_result(type(params).model_json_schema())
         return
     digest = f"sha256:{params_digest(params)}"
-    print_result({"params": params, "digest": digest}, f"{to_yaml(params)}# digest: {digest}", as_json=as_json)
+    print_result({"params": params, "digest": digest}, f"{to_yaml(params)}# digest: {digest}")
 
 
 @click.command()
 @JSON
 @click.option("--sbom", is_flag=True, help="Print the installed packages as CycloneDX JSON instead.")
 @with_params
-def doctor_command(params: "Params", as_json: bool, sbom: bool) -> None:
+def doctor_command(params: "Params", sbom: bool) -> None:
     """Check Python, packages, device, DVC remotes, store, keys, Pushgateway and Kubeflow, with hints."""
     from mbd.doctor import CheckState, diagnose
     from mbd.doctor.installation import bill_of_materials
 
     if sbom:
-        print_result(bill_of_materials(), "", as_json=True)
+        print_result(bill_of_materials())
         return
     findings = diagnose(params)
     failed = [finding.name for finding in findings if finding.state is CheckState.FAILED]
     end = f"failed: {', '.join(failed)}" if failed else "nothing failed"
-    print_result({"healthy": not failed, "checks": findings}, f"{_text(findings)}\n\n{end}", as_json=as_json)
+    print_result({"healthy": not failed, "checks": findings}, f"{_text(findings)}\n\n{end}")
     if failed:
         sys.exit(ExitCode.FAILURE)
 

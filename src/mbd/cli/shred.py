@@ -8,7 +8,7 @@ import click
 
 from mbd.cli import options
 from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FOLDER, JSON, MODALITIES, YES, features, print_result
+from mbd.cli.options import FOLDER, JSON, MODALITIES, YES, features, print_result, wants_json
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,13 +26,11 @@ def command() -> None:
 @command.command()
 @click.option("--rewrap", "uri", metavar="URI", help="Wrap the data keys with this key: file:PATH or awskms:KEY.")
 @click.option(
-    "--destroy-old",
-    is_flag=True,
-    help="Destroy the old key file, so that old copies of wrapped keys are useless.",
+    "--destroy-old", is_flag=True, help="Destroy the old key file, so that old copies of wrapped keys are useless."
 )
 @JSON
 @with_params
-def keys(params: "Params", uri: str | None, destroy_old: bool, as_json: bool) -> None:
+def keys(params: "Params", uri: str | None, destroy_old: bool) -> None:
     """Create the key that wraps data keys, or replace it, and test it."""
     from mbd.shredding.keys import Keyring, overwrite_and_remove
     from mbd.shredding.wrapper import FileWrapper, file_of, open_wrapper
@@ -51,7 +49,7 @@ def keys(params: "Params", uri: str | None, destroy_old: bool, as_json: bool) ->
         if destroy_old:
             overwrite_and_remove(file_of(old))
             _LOG.info("destroyed %s", file_of(old))
-    print_result({"wrapper": new}, f"{new} wraps and unwraps", as_json=as_json)
+    print_result({"wrapper": new}, f"{new} wraps and unwraps")
 
 
 @command.command()
@@ -62,12 +60,7 @@ def keys(params: "Params", uri: str | None, destroy_old: bool, as_json: bool) ->
 @JSON
 @with_params
 def encrypt(
-    params: "Params",
-    feature_sets: tuple[Path, ...],
-    model_folders: tuple[Path, ...],
-    out: Path | None,
-    replace: bool,
-    as_json: bool,
+    params: "Params", feature_sets: tuple[Path, ...], model_folders: tuple[Path, ...], out: Path | None, replace: bool
 ) -> None:
     """Encrypt FeatureSets and models; data keys are created as they are needed."""
     from mbd.shredding.keys import Keyring
@@ -86,7 +79,7 @@ def encrypt(
         count = encrypt_folder(folder, goal, keyring, lineage) if out else encrypt_in_place(folder, keyring, lineage)
         result.append({"folder": folder, "encrypted": goal, "files": count})
         lines.append(f"{count} files of {folder} encrypted in {goal}" if count else f"{folder} was encrypted already")
-    print_result(result, "\n".join(lines), as_json=as_json)
+    print_result(result, "\n".join(lines))
 
 
 @command.command()
@@ -94,13 +87,13 @@ def encrypt(
 @options.out("the plain files")
 @JSON
 @with_params
-def decrypt(params: "Params", folder: Path, out: Path, as_json: bool) -> None:
+def decrypt(params: "Params", folder: Path, out: Path) -> None:
     """Decrypt FOLDER permanently. Steps do not need this: with shredding.enabled they decrypt what they read."""
     from mbd.shredding.keys import Keyring
     from mbd.shredding.vault import decrypted
 
     count = decrypted(folder, out, Keyring.of(params.shredding), params.shredding.lineage, _LOG.warning)
-    print_result({"files": count, "out": out}, f"{count} files decrypted", as_json=as_json)
+    print_result({"files": count, "out": out}, f"{count} files decrypted")
     _LOG.info("written to %s", out)
 
 
@@ -121,7 +114,6 @@ def destroy(
     kinds: tuple["Kind", ...],
     reason: str,
     yes: bool,
-    as_json: bool,
 ) -> None:
     """Destroy the keys of a modality: its feature files and all models trained on it become unreadable."""
     from mbd.formats.shredding import KINDS, shredding_facts
@@ -131,23 +123,23 @@ def destroy(
     whose = lineage or params.shredding.lineage or _only_lineage(params)
     if not yes:
         what = f"{' and '.join(chosen)} of {', '.join(modalities)} in the lineage {whose}"
-        click.confirm(f"make {what} unreadable for good, in every copy?", abort=True, err=as_json)
+        click.confirm(f"make {what} unreadable for good, in every copy?", abort=True, err=wants_json())
     destroyed = list(keyring.destroy(whose, modalities, chosen, reason))
     facts = shredding_facts(keyring.folder, whose, modalities, chosen)
     assert facts is not None  # noqa: S101 -- keys were just destroyed
     text = "\n".join([*map(_line, destroyed), f"\nrecord {facts.record}, in {keyring.folder}"])
-    print_result({"destroyed": destroyed, "record": facts.record}, text, as_json=as_json)
+    print_result({"destroyed": destroyed, "record": facts.record}, text)
 
 
 @command.command("list")
 @JSON
 @with_params
-def list_keys(params: "Params", as_json: bool) -> None:
+def list_keys(params: "Params") -> None:
     """List existing and destroyed data keys."""
     from mbd.formats.shredding import read_shredding
 
     record = read_shredding(Path(params.shredding.keys))
-    if as_json:
+    if wants_json():
         click.echo(record.to_bytes(), nl=False)
         return
     none = f"there is no data key in {params.shredding.keys}"

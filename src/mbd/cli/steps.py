@@ -47,7 +47,6 @@ def features_command(
     dvc_rev: str | None,
     dvc_path: str | None,
     dvc_remote: str | None,
-    as_json: bool,
 ) -> None:
     """Convert feature data of any source to a FeatureSet, and validate it.
 
@@ -66,7 +65,7 @@ def features_command(
 
         prepare = made_plain(params.shredding, _LOG.warning)
         summary = features.run_revision(out, dvc_repo, dvc_rev or "HEAD", dvc_path, dvc_remote, prepare)
-    print_result(summary, summary.to_text(), as_json=as_json)
+    print_result(summary, summary.to_text())
     report_written("FeatureSet", out)
     suggest("train", "--features", out, "--out", "MODEL")
 
@@ -85,13 +84,13 @@ def _refuse_without_repository(options: dict[str, str | None]) -> None:
 @JSON
 @with_params
 def evaluate_command(
-    params: "Params", features: Path, models: tuple[Path, ...], against: Path | None, out: Path, as_json: bool
+    params: "Params", features: Path, models: tuple[Path, ...], against: Path | None, out: Path
 ) -> None:
     """Evaluate models with every set of modalities missing, at random or by pattern, clean and corrupted."""
     from mbd.steps import evaluate
 
     result = evaluate.run(params, features, models, out, against=against)
-    print_result(result.metrics, result.to_text(), as_json=as_json)
+    print_result(result.metrics, result.to_text())
     report_written("metrics, tables and figures", out, evaluate.REPORT)
 
 
@@ -109,14 +108,14 @@ def evaluate_command(
 @JSON
 @with_params
 def predict_command(
-    params: "Params", features: Path, model: Path, split: str, available: str | None, out: Path, as_json: bool
+    params: "Params", features: Path, model: Path, split: str, available: str | None, out: Path
 ) -> None:
     """Score rows with a model, from the modalities that each row has."""
     from mbd.steps import predict
 
     names = None if available is None else [name.strip() for name in available.split(",") if name.strip()]
     done = predict.run(features, model, out, split=split, available=names)
-    print_result(done, f"{done.rows} rows of {done.split} from {', '.join(done.modalities)}", as_json=as_json)
+    print_result(done, f"{done.rows} rows of {done.split} from {', '.join(done.modalities)}")
     if done.without_prediction:
         _LOG.warning("%d rows have none of these modalities: their prediction is empty", done.without_prediction)
     report_written("predictions", out)
@@ -142,11 +141,7 @@ def predict_command(
 )
 @features()
 @click.option(
-    "--trained-on",
-    required=True,
-    multiple=True,
-    metavar="MODALITY",
-    help="A modality that training saw; repeatable.",
+    "--trained-on", required=True, multiple=True, metavar="MODALITY", help="A modality that training saw; repeatable."
 )
 @options.out("the model")
 @JSON
@@ -159,7 +154,6 @@ def import_command(
     features: Path,
     trained_on: tuple[str, ...],
     out: Path,
-    as_json: bool,
 ) -> None:
     """Import a model that was trained elsewhere.
 
@@ -178,7 +172,7 @@ def import_command(
         result = import_model.run(params, weights, features, trained_on, out, adapter=adapter)
     else:
         raise UsageError("the weights are not named", key="--weights", hint="give --weights FILE, or --from models:/…")
-    print_result([result], import_model.to_text(result), as_json=as_json)
+    print_result([result], import_model.to_text(result))
     report_written("model", out)
     _propose_branches(out)
     suggest("evaluate", "--features", features, "--model", out, "--out", "EVALUATION")
@@ -237,14 +231,13 @@ def delete_command(
     subjects: tuple[str, ...],
     reference: Path | None,
     out: Path,
-    as_json: bool,
 ) -> None:
     """Delete a modality from a model: surgery, certified or exact (deletion.method)."""
     from mbd.steps import delete
 
     result = delete.run(params, features, model, modalities, subjects, out, reference)
     if result:  # under torchrun only the first process has one
-        print_result(result, result.to_text(), as_json=as_json)
+        print_result(result, result.to_text())
         report_written("new model and its deletion record", out)
         data, beside = ("--features", features), reference or "REFERENCE"
         suggest("evaluate", *data, "--model", out, "--model", beside, "--out", "EVALUATION")
@@ -270,14 +263,13 @@ def attack_command(
     reference: Path,
     modalities: tuple[str, ...],
     out: Path,
-    as_json: bool,
 ) -> None:
     """Attack a model after a deletion; exit code 3 if the gate refuses it."""
     from mbd.files import read_json
     from mbd.steps import attack
 
     def show(summary: str) -> None:  # called for a refused model as well
-        print_result(read_json(out / "leakage.json"), summary, as_json=as_json)
+        print_result(read_json(out / "leakage.json"), summary)
         report_written("measurements, report and figures", out, attack.REPORT)
 
     attack.run(params, features, before, after, reference, modalities, out, show=show, progress=True)
@@ -298,14 +290,7 @@ def attack_command(
 @JSON
 @with_params
 def compare_command(
-    params: "Params",
-    features: Path,
-    model: Path,
-    reference: Path,
-    deletion: Path,
-    leakage: Path,
-    out: Path,
-    as_json: bool,
+    params: "Params", features: Path, model: Path, reference: Path, deletion: Path, leakage: Path, out: Path
 ) -> None:
     """Compare a deletion with the other methods: what is proven, utility, time, and what attacks find.
 
@@ -314,7 +299,7 @@ def compare_command(
     from mbd.steps import compare
 
     result = compare.run(params, features, model, reference, deletion, leakage, out)
-    print_result(result, result.to_text(), as_json=as_json)
+    print_result(result, result.to_text())
     report_written("comparison", out, compare.TABLE)
 
 
@@ -339,7 +324,6 @@ def certify_command(
     request: Path | None,
     supersedes: str | None,
     out: Path,
-    as_json: bool,
 ) -> None:
     """Sign a certificate of a deletion that passed the gate."""
     from mbd.report.page.words import deadline
@@ -352,7 +336,7 @@ def certify_command(
         f"{predicate.guarantee.kind} deletion of {', '.join(predicate.deleted.modalities)}, signed\n"
         f"issued {predicate.issued:%Y-%m-%d %H:%M:%S} UTC; {deadline(predicate)} {predicate.reaudit_by:%Y-%m-%d}"
     )
-    print_result(done, text, as_json=as_json)
+    print_result(done, text)
     if done.private:
         _LOG.info("commitment openings saved to %s; back them up and keep them secret", done.private)
     report_written("certificate bundle", out)
@@ -366,9 +350,7 @@ def certify_command(
 @options.out("the published bundle and its receipt", required=False)
 @JSON
 @with_params
-def publish_command(
-    params: "Params", bundle: Path, model: Path, store: str | None, out: Path | None, as_json: bool
-) -> None:
+def publish_command(params: "Params", bundle: Path, model: Path, store: str | None, out: Path | None) -> None:
     """Publish a certificate BUNDLE and its model: objects, log entry, certificate, pointer. Safe to repeat."""
     from mbd.steps import publish
 
@@ -380,7 +362,7 @@ def publish_command(
         f"Object Lock: {receipt.object_lock}\n"
         f"anyone can verify it: mbd verify {url}/certificates/{receipt.certificate} --trust TRUST-FILE"
     )
-    print_result(receipt, text, as_json=as_json)
+    print_result(receipt, text)
     if out is not None:
         report_written("published bundle with its receipt", out)
         suggest("verify", out, "--model", model, "--store", url, "--trust", params.certificate.trust)
@@ -412,7 +394,6 @@ def register_command(
     name: str | None,
     store: str | None,
     features: Path | None,
-    as_json: bool,
 ) -> None:
     """Register a trained model and its references: a signed, logged statement. Safe to repeat.
 
@@ -430,5 +411,5 @@ def register_command(
         f"{result.model}: {state} ({result.reason})",
         f"references: {ready}",
     ]
-    print_result(result, "\n".join(lines), as_json=as_json)
+    print_result(result, "\n".join(lines))
     suggest("models", "show", result.model, "--store", url)

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 @features()
 @options.out("the model")
 @click.option(
-    "--without",
-    multiple=True,
-    metavar="MODALITY",
-    help="Train as if the data had no such modality; repeatable.",
+    "--without", multiple=True, metavar="MODALITY", help="Train as if the data had no such modality; repeatable."
 )
 @click.option("--seeds", metavar="N,N,…", help="Train one model for each seed, in OUT/seed-N.")
 @click.option(
@@ -49,7 +46,6 @@ def command(
     join: tuple[Path, ...],
     *,
     references: bool,
-    as_json: bool,
 ) -> None:
     """Train a model; an interrupted training continues when it is run again.
 
@@ -71,7 +67,7 @@ def command(
     else:
         results = train.run_seeds(params, features, out, _numbers(seeds), without, progress=True)
     if results:  # under torchrun only the first process has some
-        print_result(results, train.to_text(results), as_json=as_json)
+        print_result(results, train.to_text(results))
         report_written("part" if part else f"model{'s' * (len(results) > 1)}", out)
         if references:
             suggest("register", "--model", "MODEL", "--reference", out)

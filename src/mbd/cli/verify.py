@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli.common import with_params, with_reader_params
-from mbd.cli.options import FILE, JSON, STORE, TRUST, existing_store, features, model, print_result, store
+from mbd.cli.options import FILE, JSON, STORE, TRUST, existing_store, features, model, print_result, store, wants_json
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -37,7 +37,6 @@ def verify_command(
     trust: Path | None,
     store: str | None,
     offline: bool,
-    as_json: bool,
     reproduce: bool,
     features: Path | None,
 ) -> None:
@@ -53,7 +52,7 @@ def verify_command(
     if reproduce != (features is not None):
         raise click.UsageError("--reproduce and --features DIR belong together")
     verdict = verify.run(params, bundle, model=model, trust=trust, store=store, offline=offline, features=features)
-    print_result(verdict, _in_words(verdict), as_json=as_json)
+    print_result(verdict, _in_words(verdict))
     if not verdict.authentic:
         sys.exit(ExitCode.UNVERIFIED)
 
@@ -115,7 +114,7 @@ _LOG = logging.getLogger(__name__)
 @JSON
 @with_reader_params
 def guard_command(
-    params: "ReaderParams", model: Path, store: str | None, trust: Path | None, schema: Path | None, as_json: bool
+    params: "ReaderParams", model: Path, store: str | None, trust: Path | None, schema: Path | None
 ) -> None:
     """Admit a model to serving or refuse it (exit code 4), and print the JSON Schema of its inputs.
 
@@ -139,13 +138,13 @@ def guard_command(
     if schema is not None:
         write_file(schema, to_json(inputs))
         _LOG.info("written to %s", schema)
-    if as_json:
+    if wants_json():
         by = {"certificate": admission.certificate, "registration": admission.registration}
         result = {**by, "model": admission.release.model, "inputs": inputs}
         trust_used = {"trust": trusted.digest, "trust_file": str(file.absolute())}
-        print_result(result | trust_used, "", as_json=True)
+        print_result(result | trust_used)
     elif schema is None:
-        print_result(inputs, "", as_json=True)
+        print_result(inputs)
 
 
 @click.command()
@@ -155,9 +154,7 @@ def guard_command(
 @TRUST
 @JSON
 @with_params
-def report_command(
-    params: "Params", bundle: Path | None, store: str | None, out: Path, trust: Path | None, as_json: bool
-) -> None:
+def report_command(params: "Params", bundle: Path | None, store: str | None, out: Path, trust: Path | None) -> None:
     """Write the page of a certificate BUNDLE, or with --store the pages of a whole store: HTML, Markdown and JSON.
 
     The HTML page is self-contained, and checks digests, signatures and the log in the browser.
@@ -170,9 +167,9 @@ def report_command(
     if bundle is not None:
         page = report.of_bundle(bundle, out)
         text = f"open {page} and verify it there: writing it has verified nothing"
-        print_result({"page": page}, text, as_json=as_json)
+        print_result({"page": page}, text)
         return
     done = write_store_pages(params, existing_store(params, store).url, out, trust=trust)
     invalid = [f"  {each.digest[:16]}  invalid: {each.reason}" for each in done.invalid]
     text = "\n".join([f"{len(done.certificates)} certificates; open {done.page}", *invalid])
-    print_result(done, text, as_json=as_json)
+    print_result(done, text)
