@@ -1,5 +1,6 @@
 """The whole audit on small models: who passes, who is refused, and for which reason."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def audit(model_workspace: Path, after: Path, *modalities: str, params: AttacksS
 
 def kinds(record: LeakageRecord) -> set[str]:
     """The kinds of reasons why a model was refused."""
-    return {reason.partition(" (")[0] for reason in record.reasons}
+    return {re.split(r"[ .]", reason)[0] for reason in record.reasons}
 
 
 def test_surgery_with_our_defaults_passes_and_the_full_model_leaks(model_workspace: Path) -> None:
