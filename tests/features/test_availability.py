@@ -142,6 +142,7 @@ def test_over_a_large_split_modalities_and_numbers_lost_have_their_exact_shares(
         assert chi_square(sets, np.full(3, sets.mean())) < far_out(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("there", "absent"),
     [

@@ -21,6 +21,7 @@ from tests.digests import path_digest
 from tests.kubeflow.workspace import ArtifactWorkspace, PlainArtifact, as_settings, sealing
 from tests.shredding.build import files_with, windows
 
+pytestmark = pytest.mark.slow
 MODELS = ("model", "reference", "deleted")
 
 

@@ -133,6 +133,7 @@ def test_sixteen_writers_at_once_give_one_order_and_one_entry_for_each_leaf(tmp_
     assert_whole(place, {shared, *own, *range(200, 208)})
 
 
+@pytest.mark.slow
 def test_writers_that_are_killed_among_others_do_not_disturb_them(tmp_path: Path) -> None:
     place = log_of(tmp_path, 0)
 

@@ -10,6 +10,7 @@ import pytest
 
 from pipelines import NAMES
 
+pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
 
 

@@ -32,6 +32,7 @@ def test_all_guesses_right_by_hand() -> None:
     assert by_guesses(100, 100, 100, delta=0, confidence=0.95) == pytest.approx(math.log(p / (1 - p)), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
 def test_the_bound_holds_as_often_as_it_says(epsilon: float) -> None:
     found = [

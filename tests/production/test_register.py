@@ -140,6 +140,7 @@ def test_a_name_that_is_none_is_refused(production: Production, name: str) -> No
         register.run(production.params, production.model, [], name, production.url)
 
 
+@pytest.mark.slow
 def test_killed_at_every_use_of_the_store_and_run_again(production: Production) -> None:
     counted = production.with_store(f"{production.name}-counted")
     counting = CountingStore(cast("Store", counted.both()))
@@ -158,6 +159,7 @@ def test_sixteen_at_once_make_one_registration(production: Production) -> None:
     one_registration(production)
 
 
+@pytest.mark.slow
 def test_sixteen_different_ones_at_once_have_one_order_and_none_is_lost(production: Production) -> None:
     names = [f"model {number}" for number in range(16)]
     runs = [partial(register.run, production.params, production.model, [], name, production.url) for name in names]

@@ -88,6 +88,7 @@ def check_complete(purge_workspace: PurgeWorkspace) -> None:
     assert all(isinstance(said, PurgeStatement) for said in about)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("removals", [0, 1, 3])
 def test_a_purge_killed_while_removing_completes_when_run_again(purge_workspace: PurgeWorkspace, removals: int) -> None:
     assert killed_after_removals(removals, purge_workspace.purge) == -signal.SIGKILL

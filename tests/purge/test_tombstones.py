@@ -93,6 +93,7 @@ def test_tombstones_of_all_purges_are_joined_and_hold_both_digests(purge_workspa
     }
 
 
+@pytest.mark.slow
 def test_a_clone_cannot_push_purged_files_and_a_scan_finds_forced_ones(purge_workspace: PurgeWorkspace) -> None:
     bare = purge_workspace.folder / "origin.git"
     stale = purge_workspace.clone()

@@ -135,6 +135,7 @@ def test_a_full_bucket_loses_nothing(bucket: S3Server, tmp_path: Path) -> None:
         assert len(list(golden.request_store.all())) == 3
 
 
+@pytest.mark.slow
 def test_a_bucket_that_fills_up_under_a_worker_delays_its_request_and_loses_nothing(
     bucket: S3Server, tmp_path: Path
 ) -> None:

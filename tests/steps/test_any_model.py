@@ -105,6 +105,7 @@ def reproduced(workspace: ModelWorkspace, after: Path, **evidence: object) -> Ve
     return mbd.verify("bundle", model=after, trust=trust, offline=True, features=workspace["data"], params=other)
 
 
+@pytest.mark.slow
 def test_a_lattice_of_networks_ends_in_a_reproduced_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

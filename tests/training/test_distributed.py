@@ -26,6 +26,7 @@ def test_every_row_is_one_process_s(rows: int, size: int) -> None:
     assert [row for part in parts for row in part] == list(range(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "own",
     [

@@ -6,6 +6,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from mbd.formats.statement import DeletionStatement, to_payload
 from mbd.model.predictor import load
 from mbd.params import load_params
@@ -21,6 +23,7 @@ SWAPS = 20
 KINDS = ("exact", "surgery", "certified")
 
 
+@pytest.mark.slow
 def test_twenty_swaps_under_load_fail_no_request_and_give_no_wrong_answer(tmp_path: Path) -> None:
     store = GoldenStore.open(tmp_path / "golden")
     store.files(*KINDS)
@@ -52,6 +55,7 @@ def digest_of(store: GoldenStore, statement: DeletionStatement) -> str:
     return sign(to_payload(statement), PAYLOAD_TYPE, [signer]).digest
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_many_requests(tmp_path: Path) -> None:
     model = load(GOLDEN / "surgery" / "model")
     given = rows_of(model, 4)
