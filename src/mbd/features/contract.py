@@ -180,8 +180,9 @@ class FeatureSet:
     manifest: Manifest
 
     @classmethod
-    def open(cls, folder: Path, *, without: tuple[str, ...] = (), verify: bool = False) -> "FeatureSet":
+    def open(cls, folder: Path | str, *, without: tuple[str, ...] = (), verify: bool = False) -> "FeatureSet":
         """Open a folder, as if it had no modality in `without`; with `verify`, compare every digest."""
+        folder = Path(folder)
         manifest = Manifest.read(folder / MANIFEST, "manifest of a FeatureSet", "`mbd features --out DIR` makes one")
         unknown = [m for m in without if m not in manifest.modalities]
         if unknown:
