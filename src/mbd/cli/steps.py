@@ -192,7 +192,7 @@ def _propose_branches(model: Path) -> None:
 @click.option("--modality", "modalities", multiple=True, metavar="MODALITY", help="Only of this one; repeatable.")
 @JSON
 @with_params
-def branches_command(params: "Params", model: Path, modalities: tuple[str, ...], as_json: bool) -> None:
+def branches_command(params: "Params", model: Path, modalities: tuple[str, ...]) -> None:
     """Propose model.branches: which submodules of a module of fixed shape belong to a modality.
 
     No data is read: the module runs on random rows, with random weights. The proposal is compared with what
@@ -201,7 +201,7 @@ def branches_command(params: "Params", model: Path, modalities: tuple[str, ...],
     from mbd.steps import branches
 
     proposals = branches.run(model, modalities, params.model.branches)
-    print_result(branches.to_plain(proposals), branches.to_text(proposals), as_json=as_json)
+    print_result(branches.to_plain(proposals), branches.to_text(proposals))
 
 
 @click.command()
