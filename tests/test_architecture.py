@@ -49,7 +49,7 @@ TOOLS = {
     "__version__",
 }
 # what others import: they name modules of every layer, and load them when they are used
-INTERFACES = {"__init__", "plugins"}
+INTERFACES = {"__init__", "api", "plugins"}
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 WITHOUT_TORCH = {
     *("params", "formats", "storage", "shredding", "trust", "log", "verifier", "history", "certificate"),

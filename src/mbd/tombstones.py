@@ -1,6 +1,6 @@
 """Refuse purged files: the digests of what a step reads or writes are compared with a list of tombstones.
 
-The list is set for the time of a step (:func:`used`; :mod:`mbd.steps.context` does it, from `purge.tombstones`). It is
+The list is set for the time of a step (:func:`used`; :mod:`mbd.steps.step` does it, from `purge.tombstones`). It is
 read when the first digest is checked. Without a list, or with an empty one, nothing is refused.
 """
 

@@ -49,7 +49,7 @@ def with_params(command: Command, load: str = "mbd.params:load_params") -> Comma
     def wrapped(params_file: Path | None, settings: tuple[str, ...], **options: Any) -> None:  # noqa: ANN401
         from pkgutil import resolve_name
 
-        from mbd.steps.context import step_context
+        from mbd.steps.step import step_context
 
         params, context = resolve_name(load)(params_file, settings), click.get_current_context()
         if context.invoked_subcommand:  # which has parameters and a context of its own

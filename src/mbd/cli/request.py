@@ -154,7 +154,7 @@ def run(
     import socket
 
     from mbd.production.worker import Worker
-    from mbd.steps.context import read_folder
+    from mbd.steps.step import read_folder
 
     requests, url = _requests(params, store), store or params.store.url
     name = worker or f"{socket.gethostname()}-{os.getpid()}"

@@ -57,7 +57,7 @@ def command(
     from mbd.serving.app import create_app
     from mbd.serving.server import Listening, serve
     from mbd.serving.service import Persons, Service
-    from mbd.steps.context import read_folder
+    from mbd.steps.step import read_folder
     from mbd.trust.lineage_key import read_lineage_key
     from mbd.trust.trust_file import read_trust
 

@@ -125,7 +125,7 @@ def guard_command(
     """
     from mbd.certificate.guard import admit, input_schema
     from mbd.files import to_json, write_file
-    from mbd.steps.context import read_folder
+    from mbd.steps.step import read_folder
     from mbd.trust.trust_file import read_trust, require_trust
     from mbd.verifier.verdict import fingerprint
 

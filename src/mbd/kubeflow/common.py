@@ -37,7 +37,7 @@ from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.keys import Keyring
 from mbd.shredding.private_folder import private_folder
 from mbd.shredding.vault import encrypt_folder
-from mbd.steps.context import StepContext, step_context
+from mbd.steps.step import StepContext, step_context
 from mbd.trust.lineage_key import read_lineage_key
 
 Given = ParamSpec("Given")

@@ -58,7 +58,7 @@ def registered_reference(
     from mbd.kubeflow.data import feature_set
     from mbd.model.checkpoint import load_model
     from mbd.production.releases import find_base, obtain_reference
-    from mbd.steps.context import read_folder
+    from mbd.steps.step import read_folder
 
     with running(params, "models-fetch") as values:
         old = read_folder(Path(model.path))

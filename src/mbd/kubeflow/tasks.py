@@ -248,7 +248,7 @@ def purge(params: Artifact, published: Artifact, deleted: Artifact, proof: Artif
         write_file(out / _REPORT, NOT_PURGED)
         return
     from mbd.steps import purge as step
-    from mbd.steps.context import read_folder
+    from mbd.steps.step import read_folder
 
     with running(params, "purge") as values:
         receipt = read_folder(Path(published.path)) / "receipt.json"

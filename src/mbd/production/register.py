@@ -38,8 +38,8 @@ from mbd.names import HINT, problem_with
 from mbd.params import Params
 from mbd.records import now
 from mbd.steps.certify import provenance
-from mbd.steps.context import reads
 from mbd.steps.publish import open_publisher
+from mbd.steps.step import reads
 from mbd.storage import open_private
 from mbd.storage.store import Store
 from mbd.trust.lineage_key import LineageKey, read_lineage_key

@@ -19,9 +19,9 @@ from mbd.production.releases import find_base, not_taken
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, certify, delete, evaluate, publish
 from mbd.steps.certify import CertifyResult
-from mbd.steps.context import reads
 from mbd.steps.delete import DeletionResult
 from mbd.steps.publish import PublishResult
+from mbd.steps.step import reads
 from mbd.verifier.bundle import Bundle
 
 STAGES = ("delete", "evaluate", "attack", "certify", "publish")

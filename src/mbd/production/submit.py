@@ -22,7 +22,7 @@ from mbd.production.releases import find_base
 from mbd.production.request_store import RequestStore, refuse_several
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import features
-from mbd.steps.context import reads
+from mbd.steps.step import reads
 from mbd.storage import open_private, open_store
 from mbd.trust.lineage_key import read_lineage_key
 from mbd.trust.trust_file import read_trust

@@ -27,8 +27,7 @@ from mbd.report.figures import draw_leakage
 from mbd.report.page.audit import audit_overview, audit_page, leakage_metrics
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text
-from mbd.steps.context import reads
-from mbd.steps.step import StepRun, step_run
+from mbd.steps.step import StepRun, reads, step_run
 
 NAME = "attack"
 METRICS = "metrics.json"

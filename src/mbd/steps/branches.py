@@ -9,7 +9,7 @@ from mbd.errors import MissingExtraError, UsageError
 from mbd.model.checkpoint import load_model
 from mbd.registry import BACKBONES
 from mbd.report.text import table
-from mbd.steps.context import reads
+from mbd.steps.step import reads
 
 if TYPE_CHECKING:
     from mbd.model.branches import Proposal

@@ -37,9 +37,8 @@ from mbd.params import Params
 from mbd.privacy.ledger import open_ledger
 from mbd.records import Digest, Record, now
 from mbd.steps.certify import RUN_ID
-from mbd.steps.context import reads
 from mbd.steps.publish import open_publisher
-from mbd.steps.step import step_run
+from mbd.steps.step import reads, step_run
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.trust.commitments import Commitments

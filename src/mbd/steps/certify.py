@@ -41,8 +41,7 @@ from mbd.params import Params
 from mbd.records import now
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
-from mbd.steps.context import reads
-from mbd.steps.step import step_run, versions
+from mbd.steps.step import reads, step_run, versions
 from mbd.storage import open_store
 from mbd.tensors import open_tensors
 from mbd.trust.commitments import Commitments, keep_private

@@ -31,8 +31,7 @@ from mbd.report.page.words import proven
 from mbd.report.text import table
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import attack, delete, train
-from mbd.steps.context import reads
-from mbd.steps.step import step_run
+from mbd.steps.step import reads, step_run
 
 NAME = "compare"
 COMPARISON = "comparison.json"

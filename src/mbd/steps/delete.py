@@ -40,8 +40,7 @@ from mbd.params import Params, params_digest
 from mbd.privacy.ledger import deletion_id, open_ledger
 from mbd.registry import METHODS, PluginError
 from mbd.report.text import table
-from mbd.steps.context import reads
-from mbd.steps.step import StepRun, step_run
+from mbd.steps.step import StepRun, reads, step_run
 from mbd.tensors import save_tensors
 
 NAME = "delete"

@@ -29,8 +29,7 @@ from mbd.features.pooling import as_vectors
 from mbd.files import to_json, write_file
 from mbd.params import Params
 from mbd.report.evaluation import draw_figures, evaluation_summary
-from mbd.steps.context import reads
-from mbd.steps.step import step_run
+from mbd.steps.step import reads, step_run
 
 NAME = "evaluate"
 METRICS = "metrics.json"

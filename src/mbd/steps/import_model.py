@@ -21,8 +21,7 @@ from mbd.model.predictor import load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
-from mbd.steps.context import reads
-from mbd.steps.step import step_run
+from mbd.steps.step import reads, step_run
 from mbd.steps.train import METRICS, TrainingResult, test_metrics
 from mbd.steps.train import to_text as metrics_to_text
 from mbd.storage.mlflow import Artifact, MlflowRegistry

@@ -23,7 +23,7 @@ from mbd.features.contract import Split
 from mbd.files import write_file
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.model.predictor import Model, load
-from mbd.steps.context import reads
+from mbd.steps.step import reads
 from mbd.tensors import Array
 
 _BATCH = 8192

@@ -24,8 +24,7 @@ from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement
 from mbd.history.lineage import keep_record, refuse_uncounted, stated_charges
 from mbd.history.replay import read_history
 from mbd.params import Params
-from mbd.steps.context import reads
-from mbd.steps.step import step_run
+from mbd.steps.step import reads, step_run
 from mbd.storage import open_private, open_store
 from mbd.trust.envelope import certificate_digest
 from mbd.trust.keys import load_signer

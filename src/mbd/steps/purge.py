@@ -47,10 +47,9 @@ from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import begin, begun, store_tombstones, update_list
 from mbd.purge.workspace import workspace
 from mbd.records import now
-from mbd.steps.context import reads
 from mbd.steps.metrics_reporting import add_samples
 from mbd.steps.publish import open_publisher
-from mbd.steps.step import step_run
+from mbd.steps.step import reads, step_run
 from mbd.storage import open_private, open_store
 from mbd.trust.trust_file import read_trust
 

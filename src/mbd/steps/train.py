@@ -33,9 +33,8 @@ from mbd.model.predictor import Model, load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
-from mbd.steps.context import reads
 from mbd.steps.revoked import read_revoked, revocable
-from mbd.steps.step import step_run, versions
+from mbd.steps.step import reads, step_run, versions
 from mbd.training.trained import HISTORY, Part, Trained
 
 NAME = "train"

@@ -22,7 +22,7 @@ from mbd.errors import UsageError, VerificationError
 from mbd.formats.layout import latest_name
 from mbd.formats.statement import CERTIFICATE
 from mbd.history.replay import read_history
-from mbd.steps.context import reads
+from mbd.steps.step import reads
 from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store
 from mbd.trust.trust_file import Trust, find_trust, read_trust
