@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from mbd.formats.features import Shape
 from mbd.model.contract import Architecture, example, load_factory, source_digest
 from mbd.model.examples import late_fusion
 from mbd.model.examples.late_fusion import LateFusion
+from mbd.model.probing import probe
 from mbd.params import load_params
 from tests.model.modules import (
     MIXED,
@@ -173,3 +175,45 @@ def test_branches_are_for_import_paths_only() -> None:
         None, ["model.backbone=my.package:Factory", "model.branches={audio: [x]}", "model.options={a: 1}"]
     )
     assert params.model.branches == {"audio": ("x",)}
+
+
+class Counted(LateFusion):
+    """Counts how often it is built."""
+
+    built = 0
+
+    def __init__(self, modalities: Mapping[str, Shape], outputs: int) -> None:
+        super().__init__(modalities, outputs, hidden=4)
+        self.tied = self.head
+        self.register_buffer("table", torch.arange(3.0))
+        Counted.built += 1
+
+
+def test_a_factory_that_loads_pretrained_weights_is_called_once_for_any_number_of_modules() -> None:
+    architecture = Architecture(Counted, VECTORS, 1)
+    first, second = architecture.blank(), Architecture(Counted, dict(VECTORS), 1).blank()
+    assert Counted.built == 1
+    assert not any(bool(parameter.any()) for parameter in first.parameters())
+    assert {id(p) for p in first.parameters()}.isdisjoint(id(p) for p in second.parameters())
+    assert first.get_parameter("tied.weight") is first.get_parameter("head.weight")
+    assert first.get_buffer("table").tolist() == [0, 1, 2]
+    weights = architecture.build().state_dict()
+    first.load_state_dict(weights)
+    features, available = example(VECTORS, 3, seed=0)
+    without = {**available, "audio": torch.zeros(3, dtype=torch.bool)}
+    assert torch.equal(first(features, without), first({**features, "audio": features["audio"] * 2}, without))
+    Counted.built = 0
+    probe(architecture, "audio")
+    assert Counted.built == 1  # for fewer modalities
+
+
+class Locked(LateFusion):
+    """Holds something that cannot be copied."""
+
+    def __init__(self, modalities: Mapping[str, Shape], outputs: int) -> None:
+        super().__init__(modalities, outputs, hidden=4)
+        self.lock = Lock()
+
+
+def test_a_module_that_cannot_be_copied_is_built_again() -> None:
+    assert probe(Architecture(Locked, VECTORS, 1), "audio").tensors["encoders.audio.0.weight"].dead

@@ -24,7 +24,7 @@ from mbd.errors import UsageError
 from mbd.formats.features import lengths_of
 from mbd.formats.guarantee import WARNING
 from mbd.model.contract import Architecture, Features, evaluating, example, output_shapes, row_axis, seeded
-from mbd.model.probing import Provenance, Question, probe, randomise, silenced
+from mbd.model.probing import Provenance, probe, randomise, silenced
 
 _ROWS, _DRAWS = 2, 3
 _SAME = 1e-6  # difference of outputs, relative to the largest, that is none
@@ -75,12 +75,11 @@ def propose(architecture: Architecture, modality: str) -> Proposal | None:
         UsageError: The module cannot be probed.
 
     """
-    return _propose(Question(architecture, modality))
+    return _propose(architecture, modality)
 
 
 @lru_cache(maxsize=8)
-def _propose(asked: Question) -> Proposal | None:
-    architecture, modality = asked.architecture, str(asked.modality)
+def _propose(architecture: Architecture, modality: str) -> Proposal | None:
     if architecture.without((modality,)) is not architecture:
         return None
     named = tuple(architecture.branches.get(modality, ()))
@@ -151,7 +150,7 @@ class _Listening:
 
     def __init__(self, architecture: Architecture, modality: str) -> None:
         self._architecture, self._modality = architecture, modality
-        self._module = architecture.build()
+        self._module = architecture.blank()
         self._parts = dict(self._module.named_modules())
         self._others = frozenset(architecture.modalities) - {modality}
         self._draw: int | None = None

@@ -24,8 +24,9 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,9 @@ def source_digest(factory: Callable[..., nn.Module]) -> str:
     return sha256_file(Path(file))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Architecture:
-    """A factory, and all that it is called with."""
+    """A factory, and all that it is called with; the order of modalities counts where two are compared."""
 
     factory: Callable[..., nn.Module]
     modalities: Mapping[str, Shape]
@@ -119,8 +120,26 @@ class Architecture:
             UsageError: The factory fails, returns no module, or `inputs` or `branches` do not fit it.
 
         """
-        kept, call = dict(self.modalities), Call(self.inputs, self.output, self.outputs)
-        call.refuse_unknown(kept)
+        return self._prepared(self._made(seed))
+
+    def blank(self) -> nn.Module:
+        """Return the same for weights to be put in: all parameters are zero.
+
+        The factory, which may load pretrained weights, is called once for any number of them.
+        """
+        hollow = _hollow(replace(self, branches={}))
+        return self._prepared(self._made(0) if hollow is None else _filled_with_zeros(hollow))
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Architecture) and other.factory is self.factory and repr(other) == repr(self)
+
+    def _made(self, seed: int) -> nn.Module:
+        """Call the factory."""
+        kept = dict(self.modalities)
+        Call(self.inputs, self.output, self.outputs).refuse_unknown(kept)
         with seeded(seed, "factory"):
             try:
                 module = self._construct()
@@ -138,6 +157,11 @@ class Architecture:
             raise UsageError(
                 f"the factory returned a {type(module).__name__}, not a torch.nn.Module", key=self.key, value=self.name
             )
+        return module
+
+    def _prepared(self, module: nn.Module) -> nn.Module:
+        """Attach what makes absent modalities zeros."""
+        kept, call = dict(self.modalities), Call(self.inputs, self.output, self.outputs)
         state = _Absence(kept, call)
         module.register_forward_pre_hook(state.before, with_kwargs=True)
         if call:
@@ -161,12 +185,7 @@ class Architecture:
         if self.inputs:
             return self
         smaller = replace(self, modalities={m: s for m, s in self.modalities.items() if m not in modalities})
-        try:
-            shapes = [_state_shapes(architecture.build()) for architecture in (self, smaller)]
-        except UsageError:  # all modalities are written into the factory's code
-            self.build()  # unless it fails anyway
-            return self
-        return self if shapes[0] == shapes[1] else smaller
+        return smaller if _differ(self, smaller) else self
 
     def check(self, module: nn.Module) -> None:
         """Run a module once with every modality and once without each, and what else it offers of the contract.
@@ -319,8 +338,38 @@ def materialise(module: nn.Module) -> nn.Module:
     return module
 
 
-def _state_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+@lru_cache(maxsize=64)
+def _differ(full: Architecture, smaller: Architecture) -> bool:
+    """Whether a factory builds something else for fewer modalities."""
+    shapes = _state_shapes(full)
+    try:
+        return shapes != _state_shapes(smaller)
+    except UsageError:  # all modalities are written into the factory's code
+        return False
+
+
+def _state_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in architecture.blank().state_dict().items()}
+
+
+@lru_cache(maxsize=4)
+def _hollow(architecture: Architecture) -> nn.Module | None:
+    """Return what a factory builds, without the values of its parameters; None: it cannot be copied."""
+    module = architecture._made(0)
+    if any(parametrize.is_parametrized(part) for part in module.modules()):
+        return None  # copies share a class, and with it what is removed from one of them
+    try:
+        return deepcopy(module, {id(p): _like(p, "meta") for p in module.parameters()})
+    except Exception:  # a module may hold anything: locks, files, tensors that were computed
+        return None
+
+
+def _filled_with_zeros(hollow: nn.Module) -> nn.Module:
+    return deepcopy(hollow, {id(p): _like(p, "cpu") for p in hollow.parameters()})
+
+
+def _like(parameter: nn.Parameter, device: str) -> nn.Parameter:
+    return nn.Parameter(torch.zeros_like(parameter, device=device), requires_grad=parameter.requires_grad)
 
 
 class _Absence:

@@ -86,7 +86,7 @@ def deep_lattice(record: ModelRecord, spec: LatticeSpec, modules: Mapping[Tag, M
     found = {}
     for tag, tensors in modules.items():
         architecture = member_architecture(spec, tag, record.classes)
-        network = architecture.build()
+        network = architecture.blank()
         state = {name.removeprefix(NETWORK): t for name, t in tensors.items() if name.startswith(NETWORK)}
         load_state(network, state, architecture.name)
         backbone = ModuleBackbone(network.requires_grad_(False), architecture, record.task)

@@ -210,7 +210,7 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array], *, closed: b
     """
     architecture = architecture_of(record)
     warn_of_other_source(architecture, record.spec["source"])
-    module = architecture.build()
+    module = architecture.blank()
     load_state(module, tensors, record.backbone)
     not_taken = [m for m in architecture.modalities if m not in record.inputs] if closed else ()
     return ModuleBackbone(module.requires_grad_(False), architecture, record.task, closed=not_taken)
@@ -292,7 +292,7 @@ def architecture_of(record: ModelRecord) -> Architecture:
 
 def to_plain(architecture: Architecture, tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Return stored weights with every parametrised one as the tensor that it stands for, as probing names them."""
-    module = architecture.build()
+    module = architecture.blank()
     load_state(module, tensors, architecture.name)
     return to_tensor_dict(materialise(module))
 
@@ -304,7 +304,7 @@ def from_plain(architecture: Architecture, plain: Mapping[str, Array]) -> dict[s
         UsageError: A parametrisation cannot hold a weight, such as a weight norm a row of zeros.
 
     """
-    module = architecture.build().eval()
+    module = architecture.blank().eval()
     state = module.state_dict()
     with torch.no_grad():
         for name, array in plain.items():

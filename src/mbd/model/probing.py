@@ -117,40 +117,25 @@ def probe(architecture: Architecture, modality: str) -> Provenance:
             alive; the error names the tensor.
 
     """
-    return _probe(Question(architecture, modality))
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """Equal to another one if the same is asked of the same factory; the order of modalities counts."""
-
-    architecture: Architecture
-    modality: str | None
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Question) and other.architecture.factory is self.architecture.factory
-        return same and repr(other) == repr(self)
+    return _probe(architecture, modality)
 
 
 @lru_cache(maxsize=8)  # at most a byte for each weight of the model; nothing for tensors that are all alive or all dead
-def _probe(asked: Question) -> Provenance:
-    architecture, modality = asked.architecture, str(asked.modality)
-    module = architecture.build()
+def _probe(architecture: Architecture, modality: str) -> Provenance:
+    module = architecture.blank()
+    randomise(module, 0)
     refuse_unsuitable(architecture, module, modality)
     filled = _filled(architecture, module)
     materialise(module)
     living = _Probe(architecture, module, modality, "absent").living()
-    alive, unused = _left(living, _heard(Question(architecture, None)), owned_by(module, modality))
+    alive, unused = _left(living, _heard(architecture), owned_by(module, modality))
     without = architecture.without((modality,))
     if without is architecture:
         tensors = {name: TensorProbe(a, tuple(np.arange(n) for n in a.shape)) for name, a in alive.items()}
         at_inputs = _Probe(architecture, module, modality, "zeros").living()
         only_inputs = all(np.array_equal(at_inputs[name], a) for name, a in living.items())
         return Provenance(modality, False, tensors, filled, True, only_inputs, unused)
-    smaller = materialise(without.build())
+    smaller = materialise(without.blank())
     shapes = {name: tuple(t.shape) for name, t in _floating_state(smaller).items()}
     kept = {name: _kept(name, a, shapes.get(name), architecture) for name, a in living.items()}
     tensors = {name: TensorProbe(a, kept[name]) for name, a in alive.items()}
@@ -162,9 +147,9 @@ def _probe(asked: Question) -> Provenance:
 
 
 @lru_cache(maxsize=1)
-def _heard(asked: Question) -> dict[str, Array]:
+def _heard(architecture: Architecture) -> dict[str, Array]:
     """Return for each entry of the state whether any modality uses it; the same for all modalities to delete."""
-    return _Probe(asked.architecture, materialise(asked.architecture.build()), None, "fed").living()
+    return _Probe(architecture, materialise(architecture.blank()), None, "fed").living()
 
 
 def _left(

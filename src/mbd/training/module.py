@@ -81,8 +81,9 @@ def _architecture(feature_set: FeatureSet, params: Params) -> tuple[Architecture
     full = architecture_for(params.model, everything, max(len(manifest.classes), 1))
     gone = [m for m in everything if m not in manifest.modalities]
     architecture = full.without(gone) if gone else full
+    module = architecture.build()
     for modality in manifest.modalities:
-        refuse_unsuitable(architecture, architecture.build(), modality)
+        refuse_unsuitable(architecture, module, modality)
     return architecture, [m for m in gone if m in architecture.modalities]
 
 
