@@ -204,7 +204,7 @@ def _packages(entries: "list[EntryPoint]") -> str:
 
 
 _SOURCES = ("synthetic", "npz", "table", "mmsa", "csd", "iemocap", "media")
-_ATTACKS = ("pathway", "whitebox", "blackbox", "reconstruction", "membership", "relearn")
+_ATTACKS = ("pathway", "whitebox", "blackbox", "reconstruction", "membership", "relearn", "reattach")
 
 SOURCES: "Registry[Source]" = Registry(
     "source",

@@ -34,11 +34,11 @@ def test_a_revealing_output_is_found_while_the_model_takes_the_modality(model_wo
     assert hidden.value < 0.65
 
 
-def test_a_model_that_refuses_the_modality_is_not_fed_it(model_workspace: Path) -> None:
+def test_a_model_whose_record_refuses_the_modality_is_fed_it_all_the_same(model_workspace: Path) -> None:
     attack_context = context_of(model_workspace)
     fed, hidden = blackbox.attack(telling(model_workspace, attack_context, revoked=True), attack_context)
-    assert fed.rows.tolist() == hidden.rows.tolist()
-    assert fed.value < 0.65
+    assert fed.value > 0.75
+    assert hidden.value < 0.65
 
 
 def test_inputs_alone_reveal_nothing_of_an_attribute_they_do_not_contain(model_workspace: Path) -> None:

@@ -41,15 +41,13 @@ def test_every_layer_is_heard_with_what_it_says(model_workspace: Path) -> None:
 def test_a_model_without_the_modality_cannot_be_fed_it(model_workspace: Path) -> None:
     rows, reference = context_of(model_workspace).rows, target_of(model_workspace, "reference", "reference")
     assert reference.entries(rows, "audio") == ()
-    assert reference.refuses(rows, "audio")
     assert reference.extract(rows, "audio", fed=True) is reference.extract(rows, "audio", fed=False)
     assert reference.reconstruct(rows, "audio") == {}
 
 
-def test_what_was_revoked_but_not_cut_is_fed_though_the_model_refuses_it(model_workspace: Path, tmp_path: Path) -> None:
+def test_what_was_revoked_but_not_cut_is_fed_whatever_the_record_says(model_workspace: Path, tmp_path: Path) -> None:
     uncut(model_workspace, tmp_path / "uncut")
     rows, target_model = context_of(model_workspace).rows, target_of(tmp_path, "uncut")
-    assert target_model.refuses(rows, "audio")
     assert target_model.entries(rows, "audio") == ("audio",)
     fed, hidden = (target_model.extract(rows, "audio", fed=fed).complete for fed in (True, False))
     assert np.abs(fed - hidden).max() > 0.01
@@ -59,7 +57,6 @@ def test_another_name_does_not_hide_an_input(model_workspace: Path, tmp_path: Pa
     renamed(model_workspace, tmp_path / "renamed")
     rows, hidden = context_of(model_workspace).rows, target_of(tmp_path, "renamed")
     assert hidden.entries(rows, "audio") == ("voice",)
-    assert not hidden.refuses(rows, "audio")
     open_one = target_of(model_workspace, "model").extract(rows, "audio", fed=True)
     assert hidden.extract(rows, "audio", fed=True).outputs == pytest.approx(open_one.outputs, abs=1e-6)
     offered = hidden.reconstruct(rows, "audio")

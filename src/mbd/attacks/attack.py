@@ -37,6 +37,8 @@ class Attack:
     """the question it answers, in one sentence"""
     settings: type[BaseModel] | None = None
     """of its options in `attacks.also`; built-in attacks have none"""
+    altered: bool = True
+    """whether it also runs on models that were quantised and pruned"""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Black-box attack: predicts the private attribute of m* from the outputs over all availability masks.
 
-The attacker knows the inputs it sends and queries the model as served: if the model refuses m* (revoked, or never an
-input), m* is not fed.
+The attacker knows the inputs it sends and sees outputs alone. m* is fed to whatever input the weights still have for
+it: that a record says "revoked" stops nobody who has the file.
 
 A module of its own because the registry finds a built-in attack by the name of its module.
 """
@@ -17,8 +17,8 @@ NAME = "blackbox"
 
 def attack(target_model: TargetModel, attack_context: AttackContext) -> list[AttackEvidence]:
     """Return the accuracy of predicting the attribute from outputs, with m* fed and not fed."""
-    feeding = (False,) if target_model.refuses(attack_context.rows, attack_context.modality) else (True, False)
-    seen = [target_model.extract(attack_context.rows, attack_context.modality, fed=fed).outputs for fed in feeding]
+    fed, hidden = (target_model.extract(attack_context.rows, attack_context.modality, fed=fed) for fed in (True, False))
+    seen = [view.outputs for view in ([hidden] if fed is hidden else [fed, hidden])]
     return guessed(
         NAME,
         guess([{**attack_context.known, "outputs": outputs} for outputs in seen], attack_context, NAME),

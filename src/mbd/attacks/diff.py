@@ -43,4 +43,4 @@ def transplanted(before: TargetModel, after: TargetModel, modality: str) -> Targ
     """Return the new model with the old weights of m*, and of everything that it no longer has."""
     transplant = BACKBONES.get(before.record.backbone).transplant
     tensors = transplant((before.record, before.tensors), (after.record, after.tensors), modality)
-    return TargetModel.of(after.role, before.record, tensors)
+    return TargetModel.of(after.role, before.record, tensors, before.shapes)

@@ -1,8 +1,8 @@
 """The audit: every attack on every model, the gate's decision, and the content of `leakage.json`.
 
 The models are attacked with the same rows, halves and seeds; outputs and activations are extracted once and shared by
-all attacks. Each deleted modality is attacked separately. All attacks run again on the deleted model and the reference
-after quantisation and pruning: a deletion that only hides may be undone when weights are rounded.
+all attacks. Each deleted modality is attacked separately. All attacks but `reattach` run again on the deleted model and
+the reference after quantisation and pruning: a deletion that only hides may be undone when weights are rounded.
 
     int8     w → s · round(w / s),  s = max|w| / 127 for each weight tensor (symmetric), biases and scalings unchanged
     pruned   the smallest share of each weight tensor becomes 0
@@ -73,10 +73,11 @@ class _Clock:
 
 def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = False) -> Audit:
     """Attack the models of an audit and judge the results."""
-    target_models = {role: _target_model(role, stored) for role, stored in audit.models.items()}
+    target_models = {role: _target_model(role, stored, audit) for role, stored in audit.models.items()}
     contexts = [make_context(audit.data, modality, params, retained=audit.retained) for modality in audit.gone]
-    runs = len(target_models) + len(params.variants) * len(_ALTERED)
-    jobs = 2 + len(contexts) * (len(_attacks(params)) * runs + ("before" in target_models))
+    changes = len(params.variants) * len(_ALTERED)
+    runs = sum(len(_attacks(params, altered=a)) * n for a, n in ((False, len(target_models)), (True, changes)))
+    jobs = 2 + len(contexts) * (runs + ("before" in target_models))
     with reproducible(1), threadpool_limits(1), progress_bar(total=jobs, shown=progress, unit="part") as bar:
         clock = _Clock(bar)
         with clock.part("invariants"):
@@ -108,9 +109,9 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
     return Audit(decide(record, claims.guarantee.kind), clock.seconds)
 
 
-def _target_model(role: Role, stored: StoredModel) -> TargetModel:
+def _target_model(role: Role, stored: StoredModel, audit: AuditInput) -> TargetModel:
     try:
-        return TargetModel.of(role, stored.record, stored.tensors)
+        return TargetModel.of(role, stored.record, stored.tensors, audit.data.shapes)
     except (KeyError, RuntimeError) as error:
         raise DataError(
             f"these are not the weights of a {stored.record.backbone} model of {', '.join(stored.record.modalities)}, "
@@ -154,7 +155,7 @@ class _Runs:
     ) -> dict[str, list[AttackEvidence]]:
         """Return the evidence of every attack on one model."""
         found = {}
-        for name in _attacks(attack_context.params):
+        for name in _attacks(attack_context.params, altered=variant != "as released"):
             with self.clock.part(name if variant == "as released" else f"{name}, {variant}"):
                 found[name] = self.evidence(name, target_model, attack_context)
         return found
@@ -168,9 +169,10 @@ class _Runs:
         return self.found[key]
 
 
-def _attacks(params: AttacksSettings) -> tuple[str, ...]:
+def _attacks(params: AttacksSettings, *, altered: bool) -> tuple[str, ...]:
     """Return the names of the attacks: every built-in one, and those that the parameters add."""
-    return (*ATTACKS.builtin, *params.also)
+    names = (*ATTACKS.builtin, *params.also)
+    return tuple(name for name in names if ATTACKS.get(name).altered or not altered)
 
 
 def _findings(

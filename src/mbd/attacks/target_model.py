@@ -1,8 +1,9 @@
 """The models under attack, and what an attacker who has one of them sees when it runs.
 
 A target model is opened as a white box: its backbone is fed directly, so a modality that was revoked but not cut out
-can still be fed. m* enters by the input of its name, and by every input that the data does not know, which may be m* by
-another name. A model without such an input cannot be fed m*, and feeding it changes nothing.
+can still be fed. Which inputs there are is found by trying, not read from the record: a module of fixed shape takes
+what was deleted like anything else. m* enters by the input of its name, and by every input that the data does not know,
+which may be m* by another name. A model without such an input cannot be fed m*, and feeding it changes nothing.
 
 Outputs and activations are extracted once for each set of rows and shared by all attacks.
 """
@@ -21,6 +22,7 @@ from mbd.attacks.extraction import Extraction
 from mbd.features.pooling import as_vectors
 from mbd.features.rows import Rows
 from mbd.files import canonical_digest
+from mbd.formats.features import Shape
 from mbd.formats.model import ModelRecord
 from mbd.model.checkpoint import load_model
 from mbd.model.predictor import LoadedBackbone
@@ -38,23 +40,39 @@ class TargetModel:
     record: ModelRecord
     backbone: LoadedBackbone
     tensors: Mapping[str, Array]
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    """all modalities of the data"""
     _kept: dict[tuple[int, str, bool], tuple[Rows, Extraction]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, role: Role, record: ModelRecord, tensors: Mapping[str, Array]) -> "TargetModel":
-        """Return the model with these weights."""
-        return cls(role, record, BACKBONES.get(record.backbone).load(record, tensors), tensors)
+    def of(
+        cls,
+        role: Role,
+        record: ModelRecord,
+        tensors: Mapping[str, Array],
+        shapes: Mapping[str, Shape] | None = None,
+    ) -> "TargetModel":
+        """Return the model with these weights, open to every modality of the data (`shapes`) that it can take."""
+        kind, known = BACKBONES.get(record.backbone), dict(shapes or {})
+        backbone = kind.open_inputs(record, tensors, known) if kind.open_inputs else kind.load(record, tensors)
+        return cls(role, record, backbone, tensors, known)
 
     def with_tensors(self, tensors: Mapping[str, Array]) -> "TargetModel":
         """Return the same model with other weights of the same names and shapes (rounded, pruned …)."""
-        return TargetModel.of(self.role, self.record, tensors)
+        return TargetModel.of(self.role, self.record, tensors, self.shapes)
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Shape]:
+        """Every input of the model with its shape."""
+        opened: Mapping[str, Shape] = getattr(self.backbone, "inputs", self.record.shapes)
+        return opened
 
     @cached_property
     def digest(self) -> str:
         """Of the weights and of what running them depends on: models with the same digest give the same evidence."""
         of = self.record
         described = [of.backbone, of.spec, of.task, of.classes, of.label_range]
-        inputs = [[name, dim, name in of.inputs] for name, dim in of.modalities.items()]
+        inputs = [[name, str(shape), name in of.inputs] for name, shape in self.inputs.items()]
         tensors = {
             name: [str(x.dtype), x.shape, hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()]
             for name, x in self.tensors.items()
@@ -63,11 +81,7 @@ class TargetModel:
 
     def entries(self, rows: Rows, modality: str) -> tuple[str, ...]:
         """Return the inputs of the model by which m* can be fed: m* itself, and any that the data does not know."""
-        return tuple(m for m in self.record.modalities if m == modality or m not in rows.features)
-
-    def refuses(self, rows: Rows, modality: str) -> bool:
-        """Whether the model, asked as it is served, takes no m*."""
-        return not any(m in self.record.inputs for m in self.entries(rows, modality))
+        return tuple(m for m in self.inputs if m == modality or m not in rows.features)
 
     def extract(self, rows: Rows, modality: str, *, fed: bool) -> Extraction:
         """Return what the model computes for `rows`, with m* fed or not; the same object if m* cannot be fed."""
@@ -97,7 +111,7 @@ class TargetModel:
         `generator`: X̂ = G_m(X^{∖m}, P^m); `back-translation`: what the recomposition makes of B_m(Z) and P^m, up
         to a factor, because B_m learns directions only. Empty if the model reconstructs nothing.
         """
-        size, shapes = rows.features[modality].shape[1:], self.record.shapes
+        size, shapes = rows.features[modality].shape[1:], self.inputs
         wanted = [m for m in self.entries(rows, modality) if shapes[m].size == size]
         feeding = self._feeding(rows, modality, fed=False)
         found = extraction.reconstruct(self.backbone, feeding, rows, wanted[0]) if wanted else {}
@@ -109,10 +123,12 @@ class TargetModel:
     def _feeding(self, rows: Rows, modality: str, *, fed: bool) -> extraction.Feeding:
         entries = self.entries(rows, modality)
         retained = tuple(m for m in self.record.modalities if m not in entries and rows.available[m].any())
-        return extraction.Feeding(self.record.shapes, retained, entries if fed else (), modality)
+        return extraction.Feeding(self.inputs, retained, entries if fed else (), modality)
 
 
-def open_target(folder: Path, role: Role, *, verify: bool = True) -> TargetModel:
-    """Open a model folder for attack."""
+def open_target(
+    folder: Path, role: Role, shapes: Mapping[str, Shape] | None = None, *, verify: bool = True
+) -> TargetModel:
+    """Open a model folder for attack; `shapes` are all modalities of the data."""
     record, tensors = load_model(folder, verify=verify)
-    return TargetModel.of(role, record, {name: np.array(tensor) for name, tensor in tensors.items()})
+    return TargetModel.of(role, record, {name: np.array(tensor) for name, tensor in tensors.items()}, shapes)

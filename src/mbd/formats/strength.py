@@ -47,10 +47,15 @@ MEASURES: Mapping[str, Mapping[str, float]] = {
         "membership.tpr_all": 0.01,
         "relearn.accuracy_{k}": 0.5,
         "relearn.r2_{k}": 0,
+        "reattach.label_{few}": 0,
+        "reattach.attribute_{few}": 0,
     },
 }
-"""format of an audit → the measures that it must have, each with what a guess reaches; k: the most rows that an attack
-is shown. A new measure belongs to a new format: certificates of older ones keep their list."""
+"""format of an audit → the measures that it must have, each with what a guess reaches; k and few: the most and
+the fewest rows that an attack is shown. A new measure belongs to a new format: certificates of older ones keep their
+list."""
+AS_RELEASED = ("reattach.label_{few}", "reattach.attribute_{few}")
+"""measures that need not be taken again after rounding and pruning"""
 UTILITY = ({"acc2", "corr"}, {"wa", "ua"})
 """metrics of which all must be judged: for regression, or for classes"""
 SEEN_SPLITS = ("train", "calibration")
@@ -184,12 +189,12 @@ def _missing(record: LeakageRecord, modality: str, judged: list[AttackRecord]) -
     found = {(a.id, a.variant): a.chance for a in judged if a.modality == modality}
     rows, asked = record.suite.rows.get(modality), record.suite.parameters.get("relearn_rows")
     numbers = [k for k in asked if isinstance(k, int)] if isinstance(asked, list | tuple) else []
-    k = min(max(numbers, default=0), rows.fit if rows else 0)
+    k, few = (min(pick(numbers, default=0), rows.fit if rows else 0) for pick in (max, min))
     lacking = [
         (name, variant)
         for measure, chance in MEASURES[record.format].items()
-        for variant in VARIANTS
-        for name in [measure.format(k=k)]
+        for variant in VARIANTS[: 1 if measure in AS_RELEASED else None]
+        for name in [measure.format(k=k, few=few)]
         if found.get((name, variant)) != chance
     ]
     if lacking:

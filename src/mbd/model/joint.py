@@ -13,14 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mbd.formats.features import Task
+from mbd.formats.features import Shape, Task
 from mbd.formats.model import ColumnRange, JointSpec, ModelRecord, TensorRecord
+from mbd.model.attachment import Attachment, OwnPart, attach
 from mbd.model.checkpoint import describe
+from mbd.model.contract import seeded
 from mbd.model.networks import JointNetwork, JointShape
 from mbd.names import dotted
 from mbd.tensors import Array
 
 _SCALING = ("mean", "scale")
+_SMALLEST_DEVIATION = 1e-6
 
 
 class JointBackbone:
@@ -135,6 +138,38 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> JointBack
     network = empty_network(record.modalities, max(len(record.classes), 1), JointSpec.model_validate(record.spec))
     network.load_state_dict({name: torch.from_numpy(np.array(tensor)) for name, tensor in tensors.items()}, assign=True)
     return JointBackbone(network.requires_grad_(False), record.task)
+
+
+def attach_modality(
+    record: ModelRecord,
+    tensors: Mapping[str, Array],
+    modality: str,
+    shapes: Mapping[str, Shape],
+    sample: Array,
+    seed: int,
+) -> Attachment | None:
+    """Return the model with `modality` attached again, scaled as in `sample`; None if it cannot take such data."""
+    taken = [m for m in shapes if m in (modality, *record.modalities)]
+    if any(shapes[m].kind != "vector" for m in taken):
+        return None
+    dims = {m: record.modalities.get(m, shapes[m].width) for m in taken}
+    with seeded(seed, "attach"):
+        network = JointNetwork(dims, max(len(record.classes), 1), JointSpec.model_validate(record.spec))
+    if modality not in record.modalities:
+        path = network.modality[modality]
+        path.mean.copy_(torch.from_numpy(sample.mean(0)))
+        path.scale.copy_(torch.from_numpy(np.maximum(sample.std(0), _SMALLEST_DEVIATION)))
+    parts = {name: _own_part(entry, modality) for name, entry in provenance(to_tensor_dict(network), dims).items()}
+    inputs = {m: Shape.vector(dim) for m, dim in dims.items()}
+    return attach(network, tensors, parts, inputs, JointBackbone(network, record.task))
+
+
+def _own_part(entry: TensorRecord, modality: str) -> OwnPart:
+    columns = np.zeros(entry.shape[-1] if entry.shape else 1, bool)
+    for span in entry.columns:
+        columns[span.start : span.stop] |= span.reads == modality
+    own = np.broadcast_to(columns | (entry.belongs_to == modality), entry.shape)
+    return OwnPart(own, (*map(np.arange, entry.shape[:-1]), np.flatnonzero(~columns)))
 
 
 def empty_network(modalities: Mapping[str, int], outputs: int, shape: JointShape) -> JointNetwork:

@@ -9,6 +9,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from mbd.errors import DataError, UsageError
+from mbd.errors import DataError, MbdError, UsageError
 from mbd.formats.features import Shape, Task
 from mbd.formats.model import ModelRecord, ModuleSpec, TensorRecord
+from mbd.model.attachment import Attachment, OwnPart, attach
 from mbd.model.checkpoint import describe
 from mbd.model.contract import (
     Architecture,
@@ -59,6 +61,11 @@ class ModuleBackbone:
 
     def _open(self, available: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {m: torch.zeros_like(bits) if m in self._closed else bits for m, bits in available.items()}
+
+    @property
+    def inputs(self) -> Mapping[str, Shape]:
+        """Everything that can be fed to the module; of a fixed shape, also what the model must not be given."""
+        return self.architecture.modalities
 
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> Array:
         """Return scores (n), or class probabilities (n × classes)."""
@@ -214,6 +221,44 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array], *, closed: b
     load_state(module, tensors, record.backbone)
     not_taken = [m for m in architecture.modalities if m not in record.inputs] if closed else ()
     return ModuleBackbone(module.requires_grad_(False), architecture, record.task, closed=not_taken)
+
+
+def open_inputs(record: ModelRecord, tensors: Mapping[str, Array], shapes: Mapping[str, Shape]) -> ModuleBackbone:
+    """Build the module around its weights with every input of `shapes` that it can take, whatever its record says.
+
+    That is tried: the factory is called with these inputs too, and the weights fit what it builds, or they do not.
+    """
+    architecture = architecture_of(record)
+    try:
+        module = (wider := _with_inputs(architecture, shapes)).build()
+        load_state(module, tensors, record.backbone)
+    except MbdError:
+        return from_tensors(record, tensors, closed=False)
+    return ModuleBackbone(module.requires_grad_(False), wider, record.task)
+
+
+def attach_modality(
+    record: ModelRecord, tensors: Mapping[str, Array], modality: str, shapes: Mapping[str, Shape], _: Array, seed: int
+) -> Attachment | None:
+    """Return the module with `modality` attached again; None if it cannot be probed, or fits no module that takes it.
+
+    The scaling of inputs is the module's own affair.
+    """
+    architecture = architecture_of(record)
+    wider = _with_inputs(architecture, {m: s for m, s in shapes.items() if m in (modality, *architecture.modalities)})
+    try:
+        provenance, released = probe(wider, modality), to_plain(architecture, tensors)
+        network = materialise(wider.build(seed=seed))
+        parts = {name: OwnPart(~part.alive, part.kept) for name, part in provenance.tensors.items()}
+        return attach(network, released, parts, wider.modalities, ModuleBackbone(network, wider, record.task))
+    except (MbdError, ValueError):
+        return None
+
+
+def _with_inputs(architecture: Architecture, shapes: Mapping[str, Shape]) -> Architecture:
+    """Return the architecture for `shapes` too, in their order."""
+    own = architecture.modalities
+    return replace(architecture, modalities={m: own.get(m, s) for m, s in {**shapes, **own}.items()})
 
 
 def warn_of_other_source(architecture: Architecture, source: object) -> None:

@@ -25,6 +25,7 @@ from mbd.tensors import Array
 if TYPE_CHECKING:
     from mbd.deletion.calibration import Calibration
     from mbd.deletion.cut import Cut
+    from mbd.model.attachment import Attachment
     from mbd.training.trained import Trained
 
 
@@ -113,6 +114,12 @@ class Backbone:
     retrain: "Callable[..., tuple[dict[str, Array], dict[str, TensorRecord]]] | None" = None
     """`retrain(modality, feature_set, record, tensors, params)`: trains again, on other recordings of the modality, the
     tensors that have seen it; None: all of the model is trained again"""
+    open_inputs: "Callable[[ModelRecord, Mapping[str, Array], Mapping[str, Shape]], LoadedBackbone] | None" = None
+    """`open_inputs(record, tensors, shapes)`: loads a model with every input of `shapes` that its weights can take,
+    whatever the record says; None: the record says it all"""
+    attach: "Callable[..., Attachment | None] | None" = None
+    """`attach(record, tensors, modality, shapes, sample, seed)`: builds a model that takes `modality` again, with fresh
+    weights where it has none (:mod:`mbd.model.attachment`)"""
     in_parts: bool = False
     """whether `train` also takes `part` and `join`: several machines train a part each, and one joins them"""
 
@@ -273,6 +280,7 @@ JOINT = Backbone(
     finetune=lazy("mbd.training.joint:finetune", "training", "train"),
     finetune_epochs=5,  # by folds of the train split: python -m studies.finetuning
     recorded=lambda spec: JointSpec.model_validate(spec).recorded(),
+    attach=lazy("mbd.model.joint:attach_modality", "attacks", "train"),
 )
 LATTICE = Backbone(
     train=lazy("mbd.training.lattice:train_lattice", "training", "train"),
@@ -293,5 +301,7 @@ MODULE = Backbone(
     transplant=lazy("mbd.model.transplant:transplant_in_module", "attacks", "train"),
     finetune=lazy("mbd.training.module:finetune", "training", "train"),
     recorded=lambda spec: ModuleSpec.model_validate(spec).recorded(),
+    open_inputs=lazy("mbd.model.module:open_inputs", "attacks", "train"),
+    attach=lazy("mbd.model.module:attach_modality", "attacks", "train"),
 )
 """any PyTorch module, by the import path of its factory"""

@@ -19,6 +19,8 @@ _WORDS = {
     "membership.tpr_all": "TPR at 1 % FPR of all together",
     "relearn.accuracy": "accuracy from {k} rows of {m}",
     "relearn.r2": "R² of {m}'s own part from {k} rows",
+    "reattach.label": "advantage of the model in the label, {m} plugged in again by {k} rows",
+    "reattach.attribute": "advantage of the model in the attribute, {m} plugged in again by {k} rows",
 }
 """{m}: the modality; {k}: the number that ends an id, as in `relearn.r2_128`"""
 _ID = re.compile(r"(?P<id>.+?)(?:_(?P<k>[0-9]+))?")
