@@ -21,7 +21,8 @@ from mbd.errors import MbdError
 from mbd.formats.leakage import LeakageRecord
 from mbd.model.checkpoint import load_model, save_model
 from mbd.model.module import architecture_of, zero_dead
-from mbd.params import AttacksSettings, Params, load_params
+from mbd.params import Params, load_params
+from mbd.params.attacks import AttacksSettings
 from mbd.steps import delete, features, train
 from mbd.tensors import Array
 from tests.features.build import write_npz

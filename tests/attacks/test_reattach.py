@@ -11,7 +11,7 @@ from mbd.attacks.context import AttackContext, make_context
 from mbd.attacks.reattach import advantage
 from mbd.attacks.target_model import TargetModel, open_target
 from mbd.features.contract import FeatureSet
-from mbd.params import AttacksSettings
+from mbd.params.attacks import AttacksSettings
 from tests.attacks.gate_table import FixedShape
 from tests.attacks.models import LATTICE, audited, context_of, difference, interval, target_of
 from tests.foreign_modules import FOREIGN

@@ -14,7 +14,7 @@ from mbd.formats.leakage import (
     SuiteRecord,
     UtilityRecord,
 )
-from mbd.formats.strength import MEASURES, VARIANTS
+from mbd.formats.strength import AS_RELEASED, MEASURES, VARIANTS
 from mbd.params.attacks import AttacksSettings
 
 SCORED = 100
@@ -31,7 +31,7 @@ def attacks_on(modality: str) -> tuple[AttackRecord, ...]:
     return tuple(
         AttackRecord(
             modality=modality,
-            id=measure.format(k=SCORED),
+            id=measure.format(k=SCORED, few=8),
             variant=variant,
             chance=chance,
             before=near(0.86, 0.03) if variant == "as released" else None,
@@ -46,6 +46,7 @@ def attacks_on(modality: str) -> tuple[AttackRecord, ...]:
         )
         for variant in VARIANTS
         for measure, chance in MEASURES[FORMAT].items()
+        if variant == "as released" or measure not in AS_RELEASED
     )
 
 
