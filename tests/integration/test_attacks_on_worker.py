@@ -35,18 +35,13 @@ from tests.production.small import SETTINGS
 pytestmark = pytest.mark.services
 
 
-@pytest.fixture(scope="module")
-def s3(versioned_s3: S3) -> S3:
-    return versioned_s3
-
-
 @pytest.fixture
 def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A new bucket that keeps versions, and its credentials in the environment."""
+    """A new bucket, and its credentials in the environment."""
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     name = f"attacked-{uuid.uuid4().hex[:8]}"
-    s3.client().create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    s3.client().create_bucket(Bucket=name)
     return name
 
 

@@ -22,6 +22,7 @@ LARGEST_IN_MEMORY = 64 << 20
 """bytes that an object may have that is read into memory: certificates, proofs, tiles, requests, lists"""
 LONGEST_NAME = 800
 LONGEST_PART = 200
+_ATTEMPTS = 1000
 
 
 class StoreError(MbdError):
@@ -163,8 +164,11 @@ def update(store: Store, name: str, decide: Callable[[bytes | None], bytes | Non
 
     Returns:
         Whether the object was changed.
+
+    Raises:
+        ConflictError: Others were faster again and again.
     """
-    while True:
+    for _ in range(_ATTEMPTS):
         try:
             content, tag = store.read_tagged(name)
         except NotThereError:
@@ -177,6 +181,7 @@ def update(store: Store, name: str, decide: Callable[[bytes | None], bytes | Non
         except ConflictError:
             continue
         return True
+    raise conflict(store.url, name)
 
 
 def check_name(name: str) -> tuple[str, ...]:
