@@ -53,7 +53,7 @@ def list_certificates(params: "Params", store: str | None, trust: Path | None) -
 
     history = read_history(existing_store(params, store), trusted_keys(trust))
     at, age = now(), params.certificate.checkpoint_age
-    rows = [_row(one, status_in(history, one, at, max_age=age)) for one in history.certificates.values()]
+    rows = [_row(facts, status_in(history, facts, at, max_age=age)) for facts in history.certificates.values()]
     invalid = list(invalid_entries(history))
     print_result([*rows, *map(vars, invalid)], _table(rows, invalid, history.problem(at, age)))
 

@@ -38,15 +38,15 @@ def list_models(params: "Params", store: str | None, trust: Path | None) -> None
     found = summaries(_history(params, store, trust))
     rows = [
         [
-            one.model,
-            one.current.kind if one.current else "none",
-            one.current.release[:16] if one.current else "",
-            f"{age_days(one.current)} days" if one.current else "",
-            ", ".join(one.current.inputs) if one.current else "",
-            ", ".join(one.revoked) or "nothing",
-            ", ".join(m for m, weights in one.references.items() if weights) or "none",
+            summary.model,
+            summary.current.kind if summary.current else "none",
+            summary.current.release[:16] if summary.current else "",
+            f"{age_days(summary.current)} days" if summary.current else "",
+            ", ".join(summary.current.inputs) if summary.current else "",
+            ", ".join(summary.revoked) or "nothing",
+            ", ".join(m for m, weights in summary.references.items() if weights) or "none",
         ]
-        for one in found
+        for summary in found
     ]
     header = ["model", "current", "release", "age", "takes", "revoked", "references without"]
     print_result(found, table(header, rows) if rows else "there is no model in this store")
@@ -153,7 +153,7 @@ def _text(found: "ModelSummary") -> str:
         f"references: {', '.join(ready) or 'none'}",
     ]
     rows = [
-        [one.index, one.kind, one.release[:16], f"{one.issued:%Y-%m-%d}", ", ".join(one.inputs), one.state]
-        for one in found.releases
+        [each.index, each.kind, each.release[:16], f"{each.issued:%Y-%m-%d}", ", ".join(each.inputs), each.state]
+        for each in found.releases
     ]
     return "\n".join([*lines, "", table(["entry", "release", "statement", "issued", "takes", "state"], rows)])

@@ -172,9 +172,9 @@ def _kept(purge: Any) -> list[str]:  # noqa: ANN401 -- planned, or as recorded
 
 def _scan_text(found: "Scan") -> str:
     lines = [f"{found.tombstones} tombstones, {len(found.places)} places: {len(found.resurrections)} resurrections"]
-    for one in found.resurrections:
-        version = f" version {one.version}" if one.version else ""
-        lines.append(f"  {one.kind} {one.where}: {one.what} {one.name}{version}")
+    for resurrection in found.resurrections:
+        version = f" version {resurrection.version}" if resurrection.version else ""
+        lines.append(f"  {resurrection.kind} {resurrection.where}: {resurrection.what} {resurrection.name}{version}")
     for blind in found.blind:
         lines.append(f"  {blind.kind} could not be searched: {blind.reason}\n    {blind.hint}")
     return "\n".join(lines)

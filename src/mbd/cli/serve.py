@@ -118,7 +118,7 @@ def new(params: "Params", roles: tuple["Role", ...], name: str, days: int | None
 def list_command(params: "Params") -> None:
     """List the tokens, without their secrets."""
     found = _tokens(params).tokens
-    public = [one.model_dump(mode="json", exclude={"sha256"}) for one in found]
+    public = [token.model_dump(mode="json", exclude={"sha256"}) for token in found]
     print_result(public, "\n".join(map(_line, found)) or "no tokens")
 
 

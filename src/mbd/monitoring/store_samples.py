@@ -96,27 +96,28 @@ def _add_certificates(samples: Samples, found: StoreSnapshot, at: float, read: R
     problem = found.log_problem or history.problem(time, found.max_age)
     certificates = list(history.certificates.values())
     states = states_in(history, time, problem)
-    counts = Counter((one.model, one.kind, states[one.digest]) for one in certificates)
-    for model in {one.model for one in certificates}:
+    counts = Counter((certificate.model, certificate.kind, states[certificate.digest]) for certificate in certificates)
+    for model in {certificate.model for certificate in certificates}:
         for kind in KINDS:
             for state in CERTIFICATE_STATES:
                 samples.set(metrics.CERTIFICATES, counts[model, kind, state], model=model, kind=kind, state=state)
-    for one in certificates:
-        if one.spent is not None and one.limit is not None:
-            record_samples.add_budget(samples, one.spent, one.limit, one.model)
-    current = [one for one in certificates if states[one.digest] in ("valid", "overdue", "unknown")]
-    last = {(one.model, modality): one for one in current for modality in one.modalities}
-    for (model, modality), one in sorted(last.items(), key=lambda item: item[1].index):
-        due = reaudit_by(one, history.about(one.digest)).timestamp()
-        samples.set(metrics.REAUDIT_BY, due, model=model, modality=modality, kind=one.kind)
-        samples.update(_evidence(one, history.about(one.digest), read).leakage[modality])
-    for one in {model: one for (model, _), one in sorted(last.items(), key=lambda item: item[1].index)}.values():
-        samples.update(_evidence(one, history.about(one.digest), read).utility)
+    for certificate in certificates:
+        if certificate.spent is not None and certificate.limit is not None:
+            record_samples.add_budget(samples, certificate.spent, certificate.limit, certificate.model)
+    current = [each for each in certificates if states[each.digest] in ("valid", "overdue", "unknown")]
+    last = {(each.model, modality): each for each in current for modality in each.modalities}
+    in_order = sorted(last.items(), key=lambda item: item[1].index)
+    for (model, modality), certificate in in_order:
+        due = reaudit_by(certificate, history.about(certificate.digest)).timestamp()
+        samples.set(metrics.REAUDIT_BY, due, model=model, modality=modality, kind=certificate.kind)
+        samples.update(_evidence(certificate, history.about(certificate.digest), read).leakage[modality])
+    for certificate in {model: certificate for (model, _), certificate in in_order}.values():
+        samples.update(_evidence(certificate, history.about(certificate.digest), read).utility)
 
 
 def _evidence(certificate: CertificateFacts, about: Iterable[StatementFacts], read: ReadEvidence) -> EvidenceSamples:
     """Return the evidence of the last re-audit that passed, or of the certificate itself."""
-    last = [certificate.digest, *(one.digest for one in about if one.effect == "passed")][-1]
+    last = [certificate.digest, *(statement.digest for statement in about if statement.effect == "passed")][-1]
     return read(last, certificate.model, certificate.modalities)
 
 

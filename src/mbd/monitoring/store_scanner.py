@@ -142,7 +142,6 @@ class StoreScanner:
     def __init__(self, store: Store, private: Store, trust_file: Path, max_age: timedelta | None = MAX_AGE) -> None:
         self._store, self._private, self._trust_file, self._max_age = store, private, trust_file, max_age
         self._purged: dict[str, frozenset[str]] = {}
-        self._trust: Trust | None = None
         self._replay = LogReplay(store, cached=True)
         self._history = History(store, None, {}, ())
         self._envelopes = _Cache(self._compare_envelope)
@@ -160,14 +159,14 @@ class StoreScanner:
             StoreError: the store is unreachable, missing or suddenly empty.
 
         """
-        self._check_trust()
+        trust = read_trust(self._trust_file)  # if it has changed, everything is verified again
         listed = _by_digest(self._store.list(f"{CERTIFICATES}/"))
         self._check_there(listed)
         requests = {stored.name: _fingerprint(stored) for stored in self._private.list(REQUESTS)}
         before = self._history.indices.keys()
-        problem, read = self._read_log(stopped)
+        problem, read = self._read_log(trust, stopped)
         new = set(self._history.indices.keys() - before)
-        damaged, compared = self._damaged(listed, new, stopped)
+        damaged, compared = self._damaged(trust, listed, new, stopped)
         read += compared + self._requests.refresh(requests, stopped)
         tombstones = self._tombstones()
         return StoreSnapshot(
@@ -191,11 +190,6 @@ class StoreScanner:
             return statement.predicate.evidence.leakage
         return statement.predicate.leakage if isinstance(statement, ReauditStatement) else None
 
-    def _check_trust(self) -> None:
-        """Read the trust file; if it has changed, everything is verified again."""
-        trust = read_trust(self._trust_file)
-        self._trust = trust
-
     def _check_there(self, listed: Mapping[str, Fingerprint]) -> None:
         """Distinguish a store that is missing or suddenly empty from one in which nothing was published yet."""
         url, empty = self._store.url, not listed and next(self._store.list(), None) is None
@@ -207,7 +201,7 @@ class StoreScanner:
             raise StoreError(f"the store is empty, but was not before: {url}", hint="check that the volume is mounted")
         self._seen = not empty
 
-    def _read_log(self, stopped: Callable[[], bool]) -> tuple[str | None, int]:
+    def _read_log(self, trust: Trust, stopped: Callable[[], bool]) -> tuple[str | None, int]:
         """Read what is new in the log; return the problem with it (None: there is none), and how much was read."""
 
         def pause() -> None:
@@ -215,16 +209,16 @@ class StoreScanner:
                 raise ScanStoppedError
 
         try:
-            self._history = self._replay.read(self._current_trust, pause)
+            self._history = self._replay.read(trust, pause)
         except (VerificationError, DataError) as error:
             return error.problem, 0
         return None, self._history.read
 
     def _damaged(
-        self, listed: Mapping[str, Fingerprint], new: set[str], stopped: Callable[[], bool]
+        self, trust: Trust, listed: Mapping[str, Fingerprint], new: set[str], stopped: Callable[[], bool]
     ) -> tuple[list[EntryFinding], int]:
         """Return the statements that are missing or damaged in the store by now, and how many objects were read."""
-        indices, file = self._history.indices, cache_file(self._store, self._current_trust)
+        indices, file = self._history.indices, cache_file(self._store, trust)
         there = {digest: found for digest, found in listed.items() if digest in indices}
         if not self._envelopes.facts:
             self._envelopes.facts.update((digest, (found, None)) for digest, found in _compared_before(file).items())
@@ -257,11 +251,11 @@ class StoreScanner:
 
     def _tombstones(self) -> set[str]:
         """Return the digests of the files that verified purge statements list; a list is read once."""
-        for one in self._history.statements:
-            if one.tombstones and one.tombstones not in self._purged:
+        for statement in self._history.statements:
+            if statement.tombstones and statement.tombstones not in self._purged:
                 with suppress(DataError, VerificationError):  # missing or damaged; `mbd purge scan` reports it
-                    listed = read_list(self._private, one.tombstones, one.about)
-                    self._purged[one.tombstones] = frozenset(target.sha256 for target in listed.targets)
+                    listed = read_list(self._private, statement.tombstones, statement.about)
+                    self._purged[statement.tombstones] = frozenset(target.sha256 for target in listed.targets)
         return set[str]().union(*self._purged.values())
 
     def _resurrected(self, tombstones: set[str]) -> int:
@@ -269,13 +263,6 @@ class StoreScanner:
             return 0
         kept = itertools.chain(self._store.list(object_name("")), self._private.list("batches/files/"))
         return len(tombstones & {stored.name.rpartition("/")[2] for stored in kept})
-
-    @property
-    def _current_trust(self) -> Trust:
-        if self._trust is None:
-            self._check_trust()
-        assert self._trust is not None  # noqa: S101 -- it was just read
-        return self._trust
 
 
 _COMPARED = TypeAdapter(dict[str, Fingerprint])

@@ -66,7 +66,7 @@ def feature_sets(workspace: Workspace) -> list[FeatureFiles]:
     found = [
         _parse_manifest(record) for record in (*_json_files(workspace, MANIFEST), *workspace.history.records(MANIFEST))
     ]
-    return [one for one in found if one]
+    return [target for target in found if target]
 
 
 def old_weights(certificate: str, statement: DeletionStatement, deletion: Path | None, private: Path) -> list[Target]:
@@ -104,9 +104,9 @@ def feature_files(statement: DeletionStatement, store: Store, sets: Iterable[Fea
         store.read(object_name(digest), sha256=digest), "model record", file=object_name(digest)
     )
     digests = FeatureFiles(record.data.name, record.data.files).of(deleted.modalities)
-    for one in sets:
-        if one.name == record.data.name or digests & one.of(deleted.modalities):
-            digests |= one.of(deleted.modalities)
+    for feature_set in sets:
+        if feature_set.name == record.data.name or digests & feature_set.of(deleted.modalities):
+            digests |= feature_set.of(deleted.modalities)
     return [Target(sha256=digest, what="features") for digest in sorted(digests)]
 
 
@@ -237,9 +237,9 @@ def needed_by_others(
     for where, record in (*_models(workspace), *published):
         for sha256, weights in _needs(record, targets) if not gone.by_sha256(str(record.get("sha256"))) else ():
             found.setdefault(sha256, Needed(sha256=sha256, by=str(weights), where=where))
-    for one in sets:
+    for feature_set in sets:
         # A model's record lists the files that training has read; evaluation needs the rest of the FeatureSet.
-        peers = one.files.values()
+        peers = feature_set.files.values()
         need = next((found[digest] for digest in peers if digest in found), None)
         for digest in peers if need else ():
             if targets.by_sha256(digest) and need:

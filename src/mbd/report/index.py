@@ -124,7 +124,7 @@ def _row(row: IndexRow) -> tuple[Cell, ...]:
 
 def _invalid(found: Sequence[InvalidCertificate]) -> Iterator[PageSection]:
     if found:
-        items = tuple(f"{one.digest}: {one.reason}" for one in found)
+        items = tuple(f"{entry.digest}: {entry.reason}" for entry in found)
         yield PageSection(id="invalid", title="Objects that cannot be verified", blocks=(Items(items=items),))
 
 

@@ -104,8 +104,8 @@ class RequestIndex:
         found = {facts.id: proven(facts, snapshot.history) for facts in valid}
         with self._lock:
             # What was written here after the scan had begun is newer than what the scan has, or not in it at all.
-            self._written = {one: written for one, written in self._written.items() if written[0] >= began}
-            self._take(found | {one: facts for one, (_, facts) in self._written.items()})
+            self._written = {key: written for key, written in self._written.items() if written[0] >= began}
+            self._take(found | {key: facts for key, (_, facts) in self._written.items()})
             self.complete = True
 
     def written(self, request: DeletionRequest) -> bool:

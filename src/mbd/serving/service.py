@@ -172,8 +172,8 @@ class Service:
     def modalities(self, model: str) -> tuple[str, ...] | None:
         """Return the modalities of a model, those revoked too; None if nothing is known of them."""
         known = self.history.model(model)
-        taken = {modality for one in known.releases for modality in one.inputs}
-        taken.update(*(one.revoked for one in known.certificates), self.base.get(model, ()))
+        taken = {modality for release in known.releases for modality in release.inputs}
+        taken.update(*(certificate.revoked for certificate in known.certificates), self.base.get(model, ()))
         return tuple(sorted(taken)) or None
 
     def check_request(self, model: str, modalities: list[str]) -> None:
@@ -233,7 +233,7 @@ class Service:
         at, of = self.clock(), (snapshot.history.head, snapshot.history.findings, snapshot.log_problem)
         if of != self._rows_of or self._rows_at is None or (at - self._rows_at).total_seconds() > _STATES_SECONDS:
             certificates = snapshot.history.certificates.values()
-            rows = [(one, self._status(snapshot, one, at)) for one in certificates]
+            rows = [(certificate, self._status(snapshot, certificate, at)) for certificate in certificates]
             self._rows, self._rows_of, self._rows_at = tuple(reversed(rows)), of, at
 
     @staticmethod

@@ -48,7 +48,7 @@ class TokenFile:
         prefix, _, rest = token.partition("_")
         identifier = rest.partition("_")[0]
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-        entry = next((one for one in self.tokens if prefix == _PREFIX and one.id == identifier), None)
+        entry = next((each for each in self.tokens if prefix == _PREFIX and each.id == identifier), None)
         # An unknown id takes the same comparison as a known one.
         same = hmac.compare_digest(digest, entry.sha256 if entry else "0" * 64)
         return entry if same and entry and (entry.expires is None or at < entry.expires) else None
@@ -71,18 +71,18 @@ class TokenFile:
         token, entry = _made(old.name, old.roles, at, at + lifetime if lifetime else None)
         ends = min(at + overlap, old.expires or datetime.max.replace(tzinfo=at.tzinfo))
         ended = old.model_copy(update={"expires": ends})
-        self._change(lambda kept: (*(ended if one.id == old.id else one for one in kept), entry))
+        self._change(lambda kept: (*(ended if each.id == old.id else each for each in kept), entry))
         return token, entry
 
     def revoke(self, chosen: str) -> AccessToken:
         """Remove a token: it is refused from now on."""
         gone = self._chosen(chosen)
-        self._change(lambda kept: tuple(one for one in kept if one.id != gone.id))
+        self._change(lambda kept: tuple(each for each in kept if each.id != gone.id))
         return gone
 
     def _chosen(self, chosen: str) -> AccessToken:
         """Return the token with this id, or the newest with this name."""
-        found = [one for one in self.tokens if chosen in (one.id, one.name)]
+        found = [each for each in self.tokens if chosen in (each.id, each.name)]
         if not found:
             raise UsageError(
                 "there is no such token", key="TOKEN", value=chosen, hint="`mbd serve token list` shows them"

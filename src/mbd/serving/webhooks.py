@@ -153,8 +153,8 @@ class Webhook(Background):
             if len(delivered) < _KEPT:
                 return WebhookState(since=known.since, delivered=delivered)
             start = max(known.since, datetime.fromtimestamp(event.at, UTC) - _LATE)
-            later = {one.id for one in self.index.events(start.timestamp())}
-            return WebhookState(since=start, delivered=tuple(one for one in delivered if one in later))
+            later = {each.id for each in self.index.events(start.timestamp())}
+            return WebhookState(since=start, delivered=tuple(each for each in delivered if each in later))
 
         self._change(changed)
 

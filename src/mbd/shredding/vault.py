@@ -225,8 +225,8 @@ def _decrypt_files(
             if error.entry.name.kind == "models":
                 raise
             gone[error.entry.name] = error
-    for one in gone.values():
-        warn(f"{one.problem}; its files are left out of {folder}")
+    for error in gone.values():
+        warn(f"{error.problem}; its files are left out of {folder}")
     return gone
 
 

@@ -114,11 +114,7 @@ class FileWrapper:
         except UnicodeDecodeError:
             mode, text, mounted = 0, "", 0
         if mode & 0o077 and not mounted:
-            raise UsageError(
-                "other users can read the wrapping key",
-                file=self.file,
-                hint=f"chmod 600 {self.file}",
-            )
+            raise UsageError("other users can read the wrapping key", file=self.file, hint=f"chmod 600 {self.file}")
         try:
             key = bytes.fromhex(text)
         except ValueError:

@@ -119,7 +119,7 @@ class HttpStore:
 
     def delete(self, objects: Iterable[StoredObject]) -> dict[StoredObject, str]:
         """Refuse to write."""
-        self._refuse_to_write(", ".join(one.name for one in objects))
+        self._refuse_to_write(", ".join(stored.name for stored in objects))
 
     def abort(self, unfinished: StoredObject) -> None:
         """Refuse to write."""

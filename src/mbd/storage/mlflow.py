@@ -102,7 +102,7 @@ class MlflowRegistry:
     def versions(self) -> list[Version]:
         """Return all versions of the model `mlflow.model`."""
         with _reported(self.where):
-            return [self._version(one) for one in _all(self._client.search_model_versions, _named(self.settings.model))]
+            return list(map(self._version, _all(self._client.search_model_versions, _named(self.settings.model))))
 
     def other_locations(self, versions: Sequence[Version]) -> Iterator[str]:
         """Yield where the runs and logged models lie of the experiments that the versions, and what is pushed, are in.
@@ -110,7 +110,7 @@ class MlflowRegistry:
         Deleted runs count: MLflow keeps their files.
         """
         with _reported(self.where):
-            runs = {one.run_id for version in versions if (one := self._raw(version)).run_id}
+            runs = {raw.run_id for version in versions if (raw := self._raw(version)).run_id}
             experiments = {self._client.get_run(run).info.experiment_id for run in runs}
             own = self._client.get_experiment_by_name(self.settings.experiment)
             for experiment in sorted(experiments | ({own.experiment_id} if own else set())):
@@ -123,11 +123,11 @@ class MlflowRegistry:
         """Yield the files at a location."""
         with _reported(self.where):
             found = self._repository(location).list_artifacts(folder)
-        for one in found:
-            if one.is_dir:
-                yield from self.files(location, one.path)
+        for file in found:
+            if file.is_dir:
+                yield from self.files(location, file.path)
             else:
-                yield Artifact(location, one.path, one.file_size)
+                yield Artifact(location, file.path, file.file_size)
 
     def fetch(self, artifact: Artifact, folder: Path) -> Path:
         """Bring a file to a folder; return where it is."""
@@ -148,8 +148,8 @@ class MlflowRegistry:
         with _reported(self.where):
             if not self._client.search_registered_models(_named(name)):
                 self._client.create_registered_model(name)
-        same = [one for one in self.versions() if one.tags.get(RELEASE) == release]
-        version = next((one for one in same if self._holds(one, wanted)), None)
+        same = [each for each in self.versions() if each.tags.get(RELEASE) == release]
+        version = next((each for each in same if self._holds(each, wanted)), None)
         with _reported(self.where):
             version = version or self._create(name, folder, tags)
             self._client.set_registered_model_alias(name, self.settings.alias, version.number)
@@ -164,12 +164,12 @@ class MlflowRegistry:
                 self._repository(whole.location).delete_artifacts()
             location, _, path = name.rpartition("/")
             repository = self._repository(location)
-            if any(one.path == path for one in repository.list_artifacts()):
+            if any(file.path == path for file in repository.list_artifacts()):
                 repository.delete_artifacts(path)
 
     def _holds(self, version: Version, wanted: Mapping[str, str]) -> bool:
         """Return whether the files of a version are these: anyone who can write to the server can set its tags."""
-        found = {one.path: one for one in self.files(version.location)}
+        found = {file.path: file for file in self.files(version.location)}
         return set(found) == set(wanted) and all(self.sha256(found[path]) == wanted[path] for path in wanted)
 
     def _create(self, name: str, folder: Path, tags: Mapping[str, str]) -> Version:

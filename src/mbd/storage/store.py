@@ -201,9 +201,7 @@ def check_name(name: str) -> tuple[str, ...]:
 def not_there(url: str, name: str) -> NotThereError:
     """Return the error for an object that does not exist."""
     return NotThereError(
-        f"the object does not exist in {url}",
-        value=name,
-        hint="check the name, store.url, and that it was published",
+        f"the object does not exist in {url}", value=name, hint="check the name, store.url, and that it was published"
     )
 
 
@@ -228,16 +226,11 @@ def other_content(url: str, name: str) -> OtherContentError:
 
 def conflict(url: str, name: str) -> ConflictError:
     """Return the error for an object that another writer has changed."""
-    return ConflictError(
-        f"another writer has changed this object in {url}",
-        value=name,
-        hint="run the command again",
-    )
+    return ConflictError(f"another writer has changed this object in {url}", value=name, hint="run the command again")
 
 
 def no_locks(url: str) -> StoreError:
     """Return the error for a lock in a store without Object Lock."""
     return StoreError(
-        f"{url} has no Object Lock",
-        hint="publish without a lock, or to an S3 bucket that was created with Object Lock",
+        f"{url} has no Object Lock", hint="publish without a lock, or to an S3 bucket that was created with Object Lock"
     )

@@ -79,7 +79,7 @@ class DataKeys:
         if self.keyring is None:
             return Obstacle(reason=_REASON, detail=f"{modality} ({kind} of {lineage}) in {self.folder}", hint=self.hint)
         try:
-            self.keyring.destroy(lineage, (modality,), tuple(one for one in KINDS if one == kind), self.reason)
+            self.keyring.destroy(lineage, (modality,), tuple(known for known in KINDS if known == kind), self.reason)
         except (MbdError, OSError) as error:
             return Obstacle(
                 reason=_REASON, detail=f"{copy.name} in {self.folder}: {error}", hint="fix this, then purge again"

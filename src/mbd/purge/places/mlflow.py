@@ -32,7 +32,7 @@ class MlflowPlace:
         """See :meth:`mbd.purge.places.Place.find`."""
         try:
             versions = self.registry.versions()
-            places: dict[str, str | None] = {one.location.rstrip("/"): one.number for one in versions}
+            places: dict[str, str | None] = {version.location.rstrip("/"): version.number for version in versions}
             for location in self.registry.other_locations(versions):
                 places.setdefault(location.rstrip("/"), None)
             met: set[str] = set()

@@ -6,19 +6,7 @@ Every string is escaped: text of a certificate can neither become markup nor lea
 from collections.abc import Collection, Iterator
 
 from mbd.markdown import code, escape, printable, table
-from mbd.report.page.content import (
-    Block,
-    Cell,
-    Command,
-    Fact,
-    Facts,
-    Items,
-    Link,
-    Page,
-    PageTable,
-    Plot,
-    Text,
-)
+from mbd.report.page.content import Block, Cell, Command, Fact, Facts, Items, Link, Page, PageTable, Plot, Text
 
 
 def to_markdown(page: Page, pictures: Collection[str] = ()) -> str:

@@ -9,11 +9,7 @@ from mbd.formats.purge import PurgeReport
 from mbd.report.page.content import ABSENT, Block, Fact, Facts, Items, PageSection, PageTable, Text
 from mbd.report.page.words import deadline, forgotten
 
-_CLAIMS = {
-    "none": "No claim.",
-    "partial": "Partly erased.",
-    "complete": "Erased in all places that were searched.",
-}
+_CLAIMS = {"none": "No claim.", "partial": "Partly erased.", "complete": "Erased in all places that were searched."}
 
 
 def weights(predicate: Predicate) -> PageSection:

@@ -34,8 +34,8 @@ class Scale:
 
     def __init__(self, measures: Sequence[MeasureRow]) -> None:
         found = [m for measure in measures for m in (measure.before, measure.after, measure.reference) if m]
-        self.low = max(_LOWEST, min([0.0, *(one.low for one in found)]))
-        self.high = max([1.0, *(one.high for one in found)])
+        self.low = max(_LOWEST, min([0.0, *(interval.low for interval in found)]))
+        self.high = max([1.0, *(interval.high for interval in found)])
 
     def clamp(self, value: float) -> float:
         """Return a value, or the edge of the scale that it lies beyond."""

@@ -122,8 +122,7 @@ def commands(predicate: Predicate, url: str | None = None) -> Iterator[Block]:
     )
     if url:
         yield Command(
-            purpose="The same for the certificate as it is published:",
-            command=f"mbd verify {url} --trust FILE",
+            purpose="The same for the certificate as it is published:", command=f"mbd verify {url} --trust FILE"
         )
     if predicate.guarantee.kind == "exact" and predicate.deleted.scope == "modalities":
         yield Command(

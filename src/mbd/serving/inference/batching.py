@@ -142,7 +142,7 @@ class Batcher:
         if not self._groups:
             return None, 0.0
         most = self._settings.batch_rows
-        group = min(self._groups, key=lambda one: (self._group_rows[one] < most, self._groups[one][0].since))
+        group = min(self._groups, key=lambda each: (self._group_rows[each] < most, self._groups[each][0].since))
         full = self._group_rows[group] >= most
         return group, 0.0 if full else self._groups[group][0].since + self._delay - time.monotonic()
 

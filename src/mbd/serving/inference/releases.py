@@ -59,7 +59,7 @@ class LogState:
 
     def withdrawn(self, release: Release) -> str | None:
         """Return why a release must not answer any longer, not even until another one is loaded; None: it may."""
-        about = [one for one in self.history.about(release.statement) if one.effect in ("revoked", "refuted")]
+        about = [each for each in self.history.about(release.statement) if each.effect in ("revoked", "refuted")]
         return f"its certificate was {about[-1].effect}: {about[-1].reason}" if about else None
 
     def absence(self, name: str) -> str:
@@ -68,18 +68,18 @@ class LogState:
         if not releases:
             return "the log has no release of it"
         last = releases[-1].digest
-        about = [one for one in self.history.about(last) if one.effect in WITHDRAWN]
+        about = [statement for statement in self.history.about(last) if statement.effect in WITHDRAWN]
         why = f"was {about[-1].effect}: {about[-1].reason}" if about else "is not in force"
         return f"its last release, {last[:16]}, {why}"
 
     def revoked(self, name: str) -> Mapping[str, str]:
         """Return the modalities that are revoked for a name, each with the certificate that says so."""
         model = self.history.model(name)
-        standing = [one for one in model.certificates if "revoked" not in self.history.effects(one.digest)]
+        standing = [each for each in model.certificates if "revoked" not in self.history.effects(each.digest)]
         found = {}
         for modality in model.revoked:
-            own = [one.digest for one in standing if modality in one.modalities]
-            found[modality] = (own or [one.digest for one in standing if modality in one.revoked])[-1]
+            own = [each.digest for each in standing if modality in each.modalities]
+            found[modality] = (own or [each.digest for each in standing if modality in each.revoked])[-1]
         return found
 
     def fetch(self, release: Release, folder: Path) -> None:

@@ -78,9 +78,8 @@ async def events(
 @router.get("/webhooks", responses=problems(401, 403), dependencies=[role("operate")])
 def list_webhooks(service: Serving) -> WebhookList:
     """List the webhooks, and what each has not accepted yet."""
-    return WebhookList(
-        webhooks=[WebhookView(id=one.id, pending=len(one.pending()), failures=one.failures) for one in service.webhooks]
-    )
+    views = [WebhookView(id=w.id, pending=len(w.pending()), failures=w.failures) for w in service.webhooks]
+    return WebhookList(webhooks=views)
 
 
 @router.post("/webhooks/replay", status_code=202, responses=problems(400, 401, 403), dependencies=[role("operate")])

@@ -88,7 +88,7 @@ def _headers(digest: str, cache: str) -> dict[str, str]:
 
 
 def _unchanged(request: Request, headers: dict[str, str]) -> bool:
-    known = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
     return headers["ETag"] in known
 
 
