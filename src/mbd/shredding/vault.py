@@ -225,8 +225,8 @@ def _decrypt_files(
             if error.entry.name.kind == "models":
                 raise
             gone[error.entry.name] = error
-    for error in gone.values():
-        warn(f"{error.problem}; its files are left out of {folder}")
+    for destroyed in gone.values():
+        warn(f"{destroyed.problem}; its files are left out of {folder}")
     return gone
 
 
