@@ -1,11 +1,7 @@
 """Claims about memory and scale: each step on N and on 10 N train rows, in a process of its own.
 
 1. a step takes at most 1.5 GB beside its model, whatever the number of rows;
-2. its time grows no faster than the rows;
-3. two processes that share the rows of a lattice (`training.processes`) give the bytes of one, and with many rows
-   (200,000 wide or millions of narrow ones) at least 1.7 times faster. Other work on the machine disturbs clocks, so
-   the claim is about CPU seconds: those of the training itself and of the busiest process beside it, against those of
-   one process alone.
+2. its time grows no faster than the rows.
 
     python benchmarks/scale.py [--rows N] [--dims 48,24,16] [--once] [--classes C] [--without STEP …]
 
@@ -13,8 +9,6 @@
 """
 
 import argparse
-import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -32,7 +26,6 @@ from mbd.tensors import Array
 NAMES = ("text", "audio", "vision")
 _BLOCK = 8192
 LIMIT = 1.5e9
-FASTER = 1.7
 
 
 @dataclass(frozen=True)
@@ -124,79 +117,6 @@ def measure(folder: Path, rows: int, dims: tuple[int, ...], classes: int, withou
     return found
 
 
-@dataclass(frozen=True)
-class Training:
-    """What the training of a lattice took, and what it gave."""
-
-    seconds: float
-    longest: float
-    """CPU seconds of the process itself and of the busiest one beside it"""
-    peak: float
-    """of the resident memory of all processes together, in bytes"""
-    digest: str
-
-
-def trained(data: Path, processes: int) -> Training:
-    """Train a lattice in a process of its own, with so many that share the rows."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import scale; scale.train_here()", str(data), str(processes)],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parent,
-        start_new_session=True,
-    )
-    cpu: dict[int, float] = {}
-    peak = 0.0
-    while process.poll() is None:
-        found = dict(_session(process.pid))
-        cpu |= {pid: seconds for pid, (seconds, _) in found.items() if pid != process.pid}
-        peak = max(peak, sum(memory for _, memory in found.values()))
-        time.sleep(0.2)
-    assert process.stdout
-    printed = json.loads(process.stdout.read())
-    return Training(printed["seconds"], printed["cpu"] + max(cpu.values(), default=0.0), peak, printed["digest"])
-
-
-def _session(leader: int) -> Iterator[tuple[int, tuple[float, float]]]:
-    """Yield CPU seconds and resident memory, without shared pages, of the processes that one has started."""
-    tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-    for pid in (entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal()):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
-        except OSError:  # it has ended
-            continue
-        if int(fields[3]) == leader:
-            yield int(pid), ((int(fields[11]) + int(fields[12])) / tick, (resident - shared) * page)
-
-
-def train_here() -> None:
-    """Train a lattice and print what it took; the folder and the number of processes are in `sys.argv`."""
-    from mbd.features.contract import FeatureSet
-    from mbd.params import load_params
-    from mbd.training.lattice import train_lattice
-
-    data, processes = sys.argv[1:]
-    params = load_params(None, ["model.backbone=lattice", f"training.processes={processes}"])
-    start, used = time.perf_counter(), time.process_time()
-    found = train_lattice(FeatureSet.open(Path(data)), params, work=Path(data), progress=False).tensors
-    took = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - used}
-    digest = hashlib.sha256(b"".join(name.encode() + found[name].tobytes() for name in sorted(found)))
-    print(json.dumps({**took, "digest": digest.hexdigest()}))
-
-
-def compare_processes(folder: Path, without: list[str]) -> None:
-    """Print how much faster two processes that share the rows are than one."""
-    if "processes" in without:
-        return
-    one, two = (trained(folder / "features", processes) for processes in (1, 2))
-    print(
-        f"two processes share the rows of a lattice: {one.longest / two.longest:.2f} times faster (claim: at least "
-        f"{FASTER}), {'the same' if one.digest == two.digest else 'OTHER'} bytes; {one.longest:.1f} CPU s for one, "
-        f"{two.longest:.1f} on the longest path of two, {one.seconds:.1f} and {two.seconds:.1f} s on the clock; "
-        f"{two.peak / 1e9:.2f} GB in all processes together"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="memory and time of each step over the number of rows")
     parser.add_argument("--rows", type=int, default=20_000)
@@ -212,7 +132,6 @@ def main() -> None:
         for step, cost in few.items():
             print(f"{step}: {cost.peak / 1e9:.2f} GB (claim: at most {LIMIT / 1e9:.1f})")
         if given.once:
-            compare_processes(root / "few", given.without)
             return
         many = measure(root / "many", 10 * given.rows, dims, given.classes, given.without)
         for step, cost in many.items():
@@ -221,7 +140,6 @@ def main() -> None:
                 f"{step}, 10 times the rows: {slower:.1f} times the CPU time (claim: at most 10), {larger:.1f} times "
                 f"the memory, {cost.peak / 1e9:.2f} GB (claim: at most {LIMIT / 1e9:.1f})"
             )
-        compare_processes(root / "many", given.without)
 
 
 if __name__ == "__main__":

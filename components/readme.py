@@ -36,7 +36,6 @@ _COMMANDS = {
     "parameters": "params",
     "registered_reference": "models fetch",
     "reference": "train",
-    "train_part": "train",
     "settings": "params",
     "published": "certificate fetch",
     "reaudit": "certificate reaudit",

@@ -60,26 +60,11 @@ def train(
     dataset: dsl.Input[dsl.Dataset],
     model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
-    parts: dsl.Input[list[dsl.Model]] = None,
 ) -> None:
-    """Train the backbone that the parameters name, or make it of parts that are trained."""
+    """Train the backbone that the parameters name."""
     from mbd.kubeflow import tasks
 
-    tasks.train(params, dataset, model, metrics, parts=parts or ())
-
-
-@component
-def train_part(
-    params: dsl.Input[dsl.Artifact],
-    dataset: dsl.Input[dsl.Dataset],
-    number: int,
-    count: int,
-    part: dsl.Output[dsl.Model],
-) -> None:
-    """Train some of the modules of a lattice, side by side with the others."""
-    from mbd.kubeflow import tasks
-
-    tasks.train_part(params, dataset, number, count, part)
+    tasks.train(params, dataset, model, metrics)
 
 
 @component
@@ -90,13 +75,11 @@ def reference(
     metrics: dsl.Output[dsl.Metrics],
     modalities: list[str] = [],
     modality: str = "",
-    known: dsl.Input[dsl.Model] = None,
 ) -> None:
-    """Train the model that never saw the modalities; modules of `known` that never saw them are taken from there."""
+    """Train the model that never saw the modalities."""
     from mbd.kubeflow import tasks
 
-    without, parts = modalities or [modality], [known] if known else []
-    tasks.train(params, dataset, reference, metrics, without=without, parts=parts)
+    tasks.train(params, dataset, reference, metrics, without=modalities or [modality])
 
 
 @component

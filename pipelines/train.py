@@ -10,7 +10,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.steps import evaluate, features, notify, reference, register, train, train_part
+from components.steps import evaluate, features, notify, reference, register, train
 from mbd.params.platform import PlatformSettings
 from pipelines.parts import resolved
 from pipelines.placement import Need, place
@@ -18,7 +18,6 @@ from pipelines.placement import Need, place
 
 def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no types
     """Return the pipeline for a platform."""
-    numbers = list(range(1, platform.training_tasks + 1))
 
     @dsl.pipeline(
         name="mbd-train", description="Train a model and its references; register them, and promote the model."
@@ -35,16 +34,9 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
             values = resolved(platform, **named)
             made = place(features(params=values), platform, Need.DATA, cached=False).outputs
             data = {"params": values, "dataset": made["dataset"]}
-            parts = {}
-            if len(numbers) > 1:
-                with dsl.ParallelFor(items=numbers, name="each-part") as number:
-                    part = _trained(train_part(**data, number=number, count=len(numbers)), platform)
-                parts["parts"] = dsl.Collected(part.outputs["part"])
-            whole = _trained(train(**data, **parts), platform).outputs["model"]
-            # the modules of the references are among those of the model
-            known = {"known": whole} if parts else {}
+            whole = place(train(**data), platform, Need.DATA, Need.GPU, cached=False).outputs["model"]
             with dsl.ParallelFor(items=made["Output"], name="each-modality") as modality:
-                never_exposed = _trained(reference(**data, **known, modality=modality), platform)
+                never_exposed = place(reference(**data, modality=modality), platform, Need.DATA, Need.GPU, cached=False)
             place(evaluate(**data, model=whole), platform, Need.DATA, cached=False)
             place(
                 register(**data, model=whole, references=dsl.Collected(never_exposed.outputs["reference"]), run=run),
@@ -55,7 +47,3 @@ def pipeline(platform: PlatformSettings) -> Any:  # noqa: ANN401 -- kfp has no t
             )
 
     return mbd_train
-
-
-def _trained(task: Any, platform: PlatformSettings) -> Any:  # noqa: ANN401
-    return place(task, platform, Need.DATA, Need.GPU, cached=False)

@@ -1,8 +1,6 @@
 """Rows in blocks: what is computed of them is what is computed of all rows at once, in a part of the memory."""
 
-import pickle
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,25 +87,6 @@ def test_columns_of_several_arrays_are_read_side_by_side() -> None:
     at = np.array([5, 0, 5])
     assert (both[at] == np.hstack([one, other])[rows[at]]).all()
     assert (both.cut(slice(2))[at] == np.hstack([one[:, :2], other[:, :2]])[rows[at]]).all()
-
-
-def test_another_process_gets_the_place_of_an_array_and_not_its_rows(tmp_path: Path) -> None:
-    array = scratch((ROWS, 6), np.float32, tmp_path)
-    array[:] = matrix(6)
-    rows = np.arange(5, 30, 3)
-    sent = pickle.dumps(Columns((array[:, 1:3], array[:, 4:]), np.arange(ROWS)).shard(rows))
-    assert len(sent) < ROWS * 6
-    received = pickle.loads(sent)
-    assert (received[np.arange(len(rows))] == array[rows][:, [1, 2, 4, 5]]).all()
-    received.parts[0][rows] = 7
-    assert (array[rows][:, 1:3] == 7).all()
-
-
-def test_rows_of_an_array_in_memory_are_sent_themselves() -> None:
-    both, rows = Columns((matrix(3), matrix(5)), np.arange(ROWS)), np.array([4, 1])
-    sent = pickle.loads(pickle.dumps(both.shard(rows)))
-    assert sent.shape == (2, 8)
-    assert (sent[np.arange(2)] == both[rows]).all()
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -2,29 +2,24 @@
 
 What is kept for each row is narrow: targets, folds, predictions.
 
-Several processes share a pass over rows by shards: positions of rows, and where the arrays lie in files. A shard of
-an array is a range of its rows, so no file is cut into several.
+How a product of floats is rounded depends on how many rows it has, so the number of rows of a block depends on its
+columns alone: the same rows are rounded in the same way each time.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from mbd.tensors import Array, Location, locate, release, scratch
+from mbd.tensors import Array, release, scratch
 
 _NUMBERS = 1 << 22
 """of a block: 32 MiB in float64"""
-_ALIGNED = 1024
-"""rows of a block are a multiple of this, so that a product treats each row as it would without blocks"""
-_SHARD = 16 * _ALIGNED
-"""rows that a process takes at a time"""
-
-Map = Callable[..., Iterable[Any]]
-"""Python's `map`, or one whose calls run in other processes"""
+_FEWEST_ROWS = 1024
+"""of a block"""
 
 
 class Wide(Protocol):
@@ -36,23 +31,6 @@ class Wide(Protocol):
 
     def __getitem__(self, rows: Array | slice, /) -> Array:
         """Return the rows at these positions."""
-
-
-class Shardable(Wide, Protocol):
-    """Rows that another process can be given some of."""
-
-    def shard(self, rows: Array) -> Wide:
-        """Return some rows, unread."""
-
-
-def shards(rows: Array) -> Iterator[Array]:
-    """Yield positions of rows, as many at a time as a process takes."""
-    return (rows[at : at + _SHARD] for at in range(0, len(rows), _SHARD))
-
-
-def shard_of(matrix: Array | Shardable, rows: Array) -> Wide:
-    """Return some rows of a matrix for another process; of an array they are copied."""
-    return matrix[rows] if isinstance(matrix, np.ndarray) else matrix.shard(rows)
 
 
 def in_blocks(rows: Array, columns: int) -> Iterator[Array]:
@@ -68,7 +46,7 @@ def spans(rows: int, columns: int) -> Iterator[slice]:
 
 
 def _rows_of(columns: int) -> int:
-    return max(_NUMBERS // max(columns, 1) // _ALIGNED, 1) * _ALIGNED
+    return max(_NUMBERS // max(columns, 1), _FEWEST_ROWS)
 
 
 def taken(array: Array, rows: Array) -> Array:
@@ -114,17 +92,6 @@ class Columns:
         """Return the same with some columns of each array."""
         return Columns(tuple(part[:, columns] for part in self.parts), self.rows)
 
-    def shard(self, rows: Array) -> "Columns":
-        """Return the rows at these positions, unread."""
-        return Columns(self.parts, self.rows[rows])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return what another process makes these rows of: where the arrays lie, or else the rows themselves."""
-        places = [locate(part) for part in self.parts]
-        if all(places):
-            return _opened, (places, self.rows)
-        return Columns, (tuple(part[self.rows] for part in self.parts), np.arange(len(self.rows)))
-
     def __getitem__(self, rows: Array | slice) -> Array:
         """Return the rows at these positions."""
         at, ends = self.rows[rows], np.cumsum((0, *self.blocks))
@@ -133,10 +100,6 @@ class Columns:
             found[:, start:end] = part[at]
             release(part)
         return found
-
-
-def _opened(places: list[Location], rows: Array) -> Columns:
-    return Columns(tuple(place.open() for place in places), rows)
 
 
 def row_by_row(matrix: Wide, of: Callable[[Array], Array] = lambda x: x) -> Array:

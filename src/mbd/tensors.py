@@ -13,8 +13,6 @@ import os
 import reprlib
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +37,6 @@ _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 _LARGEST_HEADER = 100_000_000
 _CHUNK = 1 << 20
 _RELEASED = 1 << 25
-
-
-class _MappedFile(mmap.mmap):
-    """A file in memory that says where it lies, so that another process can map it too."""
-
-    path: Path | None = None
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Array]) -> str:
@@ -90,53 +82,15 @@ _SCRATCH_AT_LEAST = 1 << 26
 """bytes of an array that is kept in a file instead of in memory"""
 
 
-def scratch(shape: tuple[int, ...], dtype: npt.DTypeLike, folder: Path | None = None) -> Array:
-    """Return an array of zeros; a large one lies in a file without a name in the temporary folder (`TMPDIR`).
-
-    With `folder` it lies in a file there, whatever its size, which other processes can open (:func:`locate`).
-    """
+def scratch(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """Return an array of zeros; a large one lies in a file without a name in the temporary folder (`TMPDIR`)."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    if not size or (size < _SCRATCH_AT_LEAST and not folder):
+    if size < _SCRATCH_AT_LEAST:
         return np.zeros(shape, dtype)
-    with tempfile.NamedTemporaryFile(dir=folder, delete=False) if folder else tempfile.TemporaryFile() as stream:
+    with tempfile.TemporaryFile() as stream:
         stream.truncate(size)
-        mapped = _MappedFile(stream.fileno(), size)
-        mapped.path = Path(stream.name) if folder else None
+        mapped = mmap.mmap(stream.fileno(), size)
     return np.frombuffer(mapped, dtype).reshape(shape)
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where an array lies in a file; another process can open it there."""
-
-    path: Path
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    writeable: bool
-
-    def open(self) -> Array:
-        """Return the array; what is written to it here and elsewhere is the same."""
-        mapped = _mapped(self.path, self.writeable)
-        found: Array = np.ndarray(self.shape, self.dtype, mapped, self.offset, self.strides)
-        return found
-
-
-def locate(array: Array) -> Location | None:
-    """Return where an array lies, or None if it is in memory or in a file without a name."""
-    mapped = _file_of(array)
-    if not isinstance(mapped, _MappedFile) or mapped.path is None:
-        return None
-    offset = array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
-    return Location(mapped.path, array.dtype.str, array.shape, array.strides, offset, array.flags.writeable)
-
-
-@cache
-def _mapped(path: Path, writeable: bool) -> _MappedFile:
-    """Map a file, once for all arrays in it."""
-    with path.open("r+b" if writeable else "rb") as stream:
-        return _MappedFile(stream.fileno(), 0, access=mmap.ACCESS_WRITE if writeable else mmap.ACCESS_READ)
 
 
 def release(array: Array) -> None:
@@ -175,8 +129,7 @@ def open_tensors(path: Path) -> Tensors:
             if size < 8 or length > min(size - 8, _LARGEST_HEADER):
                 raise _damaged(path, f"the header claims {length} bytes of a file of {size}")
             header = json.loads(stream.read(length), object_pairs_hook=_every_key_once)
-            mapped = _MappedFile(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            mapped.path = path.absolute()
+            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise DataError("the tensor file is missing or cannot be read", file=path) from error
     except (ValueError, RecursionError) as error:

@@ -91,7 +91,7 @@ def test_the_arguments_of_a_deletion_are_typed() -> None:
 
 def test_a_deletion_has_no_task_that_only_trains() -> None:
     found = tasks(documents("delete")[0])
-    assert not {"train", "reference", "train-part"} & set(found)
+    assert not {"train", "reference"} & set(found)
     assert "before" in found["attack"]["inputs"]["artifacts"]
 
 
@@ -258,12 +258,3 @@ def test_every_step_runs_as_a_user_and_has_an_end(name: str) -> None:
 def test_an_unknown_pipeline_is_an_error() -> None:
     with pytest.raises(UsageError, match="no such pipeline"):
         compiled("forget", PlatformSettings())
-
-
-def test_modules_of_a_lattice_are_trained_by_as_many_tasks_as_the_platform_has_for_it() -> None:
-    assert "train-part" not in tasks(documents("train")[0])
-    found = tasks(documents("train", PlatformSettings(training_tasks=3))[0])
-    loop = next(task for task in found.values() if task["taskInfo"]["name"] == "each-part")
-    assert loop["parameterIterator"]["items"]["raw"] == "[1, 2, 3]"
-    assert "parts" in found["train"]["inputs"]["artifacts"]
-    assert "known" in found["reference"]["inputs"]["artifacts"]  # what is trained is not trained again

@@ -74,12 +74,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the pipeline `train` has run, with two tasks side by side that train the networks."""
+    """A folder in which the pipeline `train` has run."""
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as here:
         here.chdir(folder)
         given = ("--root", str(folder / "train"))
-        done = run("pipeline", "run", "train", *given, settings=(*NETWORKS, "platform.training_tasks=2"))
+        done = run("pipeline", "run", "train", *given, settings=NETWORKS)
         assert done.exit_code == 0, (done.output[-3000:], done.exception)
     return folder
 
@@ -98,9 +98,7 @@ def test_training_registers_a_model_and_its_references_with_the_bytes_of_the_com
     plain: Path, trained: Path, production: Path
 ) -> None:
     outputs = only_run(trained / "train")
-    parts, references = list(outputs.glob("for-loop-*/train-part/part")), list(outputs.glob("for-loop-*/*/reference"))
-    assert len(parts) == 2
-    assert {len(read_json(part / "model.json")["tensors"]) > 0 for part in parts} == {True}
+    references = list(outputs.glob("for-loop-*/*/reference"))
     assert path_digest(outputs / "train" / "model") == path_digest(plain / "train")
     assert [path_digest(made) for made in references] == [path_digest(plain / "reference")]
     shown = json.loads(run("models", "show", "sentiment", "--trust", "build/keys/trust.json", "--json").output)
@@ -109,28 +107,6 @@ def test_training_registers_a_model_and_its_references_with_the_bytes_of_the_com
     assert shown["current"]["weights"] == sha256_file(plain / "train" / "model.safetensors")
     weights = {**dict.fromkeys(("text", "visual")), "audio": sha256_file(plain / "reference" / "model.safetensors")}
     assert shown["references"] == weights
-
-
-@pytest.mark.slow
-def test_two_tasks_train_a_lattice_in_closed_form_with_the_bytes_of_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    settings = ("model.backbone=lattice", "model.lattice.landmarks=8", "requests.revocable=[audio]")
-    given = ("--root", str(tmp_path / "kfp"))
-    done = run("pipeline", "run", "train", *given, settings=(*settings, "platform.training_tasks=2"))
-    assert done.exit_code == 0, (done.output[-3000:], done.exception)
-    outputs = only_run(tmp_path / "kfp")
-    modules = [
-        {name.split(".")[1] for name in read_json(part / "model.json")["tensors"] if name.startswith("module.")}
-        for part in outputs.glob("for-loop-*/train-part/part")
-    ]
-    assert sorted(map(len, modules)) == [3, 4]
-    assert run("features", "--out", "features", settings=settings).exit_code == 0
-    for made, without in (("train/model", ()), ("for-loop-*/*/reference", ("--without", "audio"))):
-        plain = run("train", "--features", "features", *without, "--out", "plain", settings=settings)
-        assert plain.exit_code == 0, plain.output
-        assert [path_digest(folder) for folder in outputs.glob(made)] == [path_digest(tmp_path / "plain")]
 
 
 @pytest.mark.slow

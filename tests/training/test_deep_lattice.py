@@ -16,16 +16,14 @@ from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.formats.features import Shape
-from mbd.model.checkpoint import load_model, save_model
+from mbd.model.checkpoint import save_model
 from mbd.model.lattice import chosen_tags, from_tensors
 from mbd.model.predictor import Model
 from mbd.params import Params, load_params
-from mbd.steps import train as steps_train
 from mbd.training.lattice import train_lattice
 from mbd.training.module import ModuleRun
-from mbd.training.processes import side_by_side
-from mbd.training.trained import Part, Trained
-from tests.digests import path_digest
+from mbd.training.processes import process_map
+from mbd.training.trained import Trained
 from tests.features.build import synthetic_set
 from tests.model.modules import Tensors
 from tests.training.build import rewritten
@@ -93,7 +91,7 @@ def test_deletion_is_bit_identical_to_training_without_the_modality(
 
 
 def test_processes_refuse_the_purged_files_that_this_one_refuses() -> None:
-    with tombstones.used(lambda: frozenset({"a" * 64})), side_by_side(2) as mapped:
+    with tombstones.used(lambda: frozenset({"a" * 64})), process_map(2) as mapped:
         found = list(mapped(refused, range(2)))
     assert {listed for _, listed in found} == {frozenset({"a" * 64})}
     assert os.getpid() not in {process for process, _ in found}
@@ -156,51 +154,6 @@ def test_a_killed_run_trains_only_what_is_left(data: Path, tmp_path: Path, monke
     monkeypatch.setattr(ModuleRun, "epoch", never)
     again = train(data, tmp_path, "model.lattice.tags=1")
     assert all(np.array_equal(tensor, again.tensors[name]) for name, tensor in trained.tensors.items())
-
-
-@pytest.fixture(scope="module")
-def parts(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The same lattice in three parts, as three machines train them."""
-    folder = tmp_path_factory.mktemp("parts")
-    for number in (1, 2, 3):
-        steps_train.run(params_of(), data, folder / str(number), part=Part(number, 3))
-    return [folder / str(number) for number in (1, 2, 3)]
-
-
-@pytest.mark.parametrize("without", [(), ("audio",)], ids=["model", "reference"])
-def test_parts_joined_have_the_bytes_of_one_training_and_nothing_is_trained_again(
-    data: Path, parts: list[Path], tmp_path: Path, without: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps_train.run(params_of(), data, tmp_path / "one", without)
-    with monkeypatch.context() as patch:
-        patch.setattr(ModuleRun, "epoch", never)
-        steps_train.run(params_of(), data, tmp_path / "joined", without, join=parts)
-    assert path_digest(tmp_path / "joined") == path_digest(tmp_path / "one")
-    assert {len(load_model(part)[1]) > 0 for part in parts} == {True}
-
-
-def test_what_the_parts_lack_is_trained(data: Path, parts: list[Path], whole: Trained, tmp_path: Path) -> None:
-    joined = train_lattice(FeatureSet.open(data), params_of(), work=tmp_path, progress=False, join=parts[1:])
-    assert all(np.array_equal(tensor, joined.tensors[name]) for name, tensor in whole.tensors.items())
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [("training.seed=1", "its seed differs"), ("training.epochs=2", "its architecture and training differ")],
-)
-def test_a_part_of_another_training_is_refused(
-    data: Path, parts: list[Path], tmp_path: Path, setting: str, message: str
-) -> None:
-    with pytest.raises(DataError, match="part is of another training") as refusal:
-        steps_train.run(params_of(setting), data, tmp_path / "joined", join=parts)
-    assert refusal.value.value == message
-    assert not list(tmp_path.iterdir())
-
-
-def test_other_models_are_not_trained_in_parts(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="in parts"):
-        steps_train.run(load_params(None, ["model.backbone=joint"]), data, tmp_path / "part", part=Part(1, 2))
-    assert not list(tmp_path.iterdir())
 
 
 def never(self: ModuleRun, number: int) -> dict[str, float]:

@@ -1,91 +1,91 @@
-"""The logistic member: what it finds is what scikit-learn finds, and no bit depends on the order of rows."""
+"""Classes: the logistic member, calibration, and the discount of the prior."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from mbd import blocks
 from mbd.blocks import Columns
 from mbd.evaluation.metrics import calibration_error, classification_metrics
-from mbd.model.coordinates import on_grid, softmax
+from mbd.model.coordinates import cross_entropy, softmax
 from mbd.tensors import Array
 from mbd.training.lattice import logistic
-from mbd.training.lattice.classes import calibrate, train_logistic
-from mbd.training.lattice.logistic import LogisticRows
-from mbd.training.lattice.ridge import Fit
+from mbd.training.lattice.classes import calibrate
+from mbd.training.lattice.logistic import train_logistic
 
 BLOCKS = (3, 5)
-MANY = 60
+STRENGTHS = (-1.0, -1.0)
 
 
-def rows_of(seed: int, n: int = 240, classes: int = 4, skew: float = 1.0) -> LogisticRows:
-    """Rows whose first columns tell the class, the first class being the most frequent."""
+def rows_of(seed: int, n: int = 240, classes: int = 4, skew: float = 1.0) -> tuple[Array, Array, Array]:
+    """Features whose first columns tell the class, the first class being the most frequent; targets; folds."""
     draw = np.random.default_rng(seed)
-    x = on_grid(draw.standard_normal((n, sum(BLOCKS))))
+    x = draw.standard_normal((n, sum(BLOCKS)))
     scores = x[:, :classes] - skew * np.log1p(np.arange(classes)) + draw.gumbel(size=(n, classes))
-    return LogisticRows(in_columns(x), np.eye(classes)[scores.argmax(1)], draw.integers(0, 5, n))
+    return x, np.eye(classes)[scores.argmax(1)], draw.integers(0, 5, n)
 
 
 def in_columns(x: Array) -> Columns:
     return Columns((x[:, : BLOCKS[0]], x[:, BLOCKS[0] :]), np.arange(len(x)))
 
 
-def matrix(rows: LogisticRows) -> Array:
-    return rows.features[np.arange(len(rows.folds))]
+@pytest.mark.parametrize("classes", [1, 2, 4])
+def test_it_learns_from_the_other_folds(classes: int) -> None:
+    x, targets, folds = rows_of(0, n=900, classes=classes)
+    (weights, offset), logits = train_logistic(in_columns(x), targets, folds, STRENGTHS)
+    truth = targets.argmax(1)
+    frequency = np.log(targets.mean(0)) + np.zeros_like(targets)
+    assert cross_entropy(x @ weights + offset, truth) <= cross_entropy(logits, truth)
+    assert cross_entropy(logits, truth) <= cross_entropy(frequency, truth) - 0.1 * (classes > 1)
 
 
-def same_bytes(one: Fit, other: Fit) -> bool:
-    return [part.tobytes() for part in one] == [part.tobytes() for part in other]
-
-
-def test_the_fit_is_that_of_scikit_learn() -> None:
-    rows, strength = rows_of(0), -1.5
-    whole, left_out = rows.fit((strength, strength), MANY)
-    labels = rows.targets.argmax(1)
-    for fit, used in [(whole, labels >= 0), *((f, rows.folds != k) for k, f in enumerate(left_out))]:
-        expected = LogisticRegression(C=1 / (10.0**strength * used.sum()), tol=1e-9, max_iter=5000)
-        expected.fit(matrix(rows)[used], labels[used])
-        found = softmax(matrix(rows) @ fit[0] + fit[1])
-        np.testing.assert_allclose(found, expected.predict_proba(matrix(rows)), atol=2e-3)
+def test_logits_out_of_fold_do_not_depend_on_the_classes_of_the_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logistic, "_FACTORS", np.ones(1))
+    x, targets, folds = rows_of(1)
+    own = folds == 2
+    changed = np.where(own[:, None], np.roll(targets, 1, axis=1), targets)
+    before, after = (train_logistic(in_columns(x), y, folds, STRENGTHS)[1] for y in (targets, changed))
+    assert before[own].tobytes() == after[own].tobytes()
+    assert before[~own].tobytes() != after[~own].tobytes()
 
 
 def test_a_strength_belongs_to_its_block() -> None:
-    weights, _ = rows_of(1).fit((3.0, -2.0), MANY)[0]
+    x, targets, folds = rows_of(1)
+    weights, _ = train_logistic(in_columns(x), targets, folds, (4.0, -2.0))[0]
     assert np.abs(weights[: BLOCKS[0]]).max() < 1e-2 < np.abs(weights[BLOCKS[0] :]).max()
 
 
-def test_several_strengths_at_once_are_each_alone() -> None:
-    rows, choices = rows_of(2), [(-1.0, -1.0), (0.0, -2.0)]
-    together = rows.left_out(choices, 10)
-    for choice, fits in zip(choices, together, strict=True):
-        alone = rows.left_out([choice], 10)[0]
-        assert all(same_bytes(one, other) for one, other in zip(fits, alone, strict=True))
+def test_the_order_of_rows_hardly_matters() -> None:
+    x, targets, folds = rows_of(2)
+    order = np.random.default_rng(2).permutation(len(x))
+    one, other = (train_logistic(in_columns(x[o]), targets[o], folds[o], STRENGTHS)[1] for o in (slice(None), order))
+    np.testing.assert_allclose(softmax(one[order]), softmax(other), atol=1e-3)
 
 
-@settings(deadline=None, max_examples=20)
-@given(st.integers(0, 2**32))
-def test_neither_order_nor_batches_of_rows_move_a_bit(seed: int) -> None:
-    rows = rows_of(seed, n=150)
-    order = np.random.default_rng(seed).permutation(150)
-    shuffled = LogisticRows(in_columns(matrix(rows)[order]), rows.targets[order], rows.folds[order])
-    one = rows.fit((-1.0, 0.0), 12)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logistic, "_BATCH", 700)
-        other = shuffled.fit((-1.0, 0.0), 12)
-    assert same_bytes(one[0], other[0])
-    assert all(same_bytes(a, b) for a, b in zip(one[1], other[1], strict=True))
+def test_the_fit_is_that_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logistic, "_STEPS", 60)
+    monkeypatch.setattr(logistic, "_FACTORS", np.ones(1))
+    x, targets, folds = rows_of(0)
+    (weights, offset), _ = train_logistic(in_columns(x), targets, folds, (-1.5, -1.5))
+    expected = LogisticRegression(C=10**1.5 / len(x), tol=1e-9, max_iter=5000).fit(x, targets.argmax(1))
+    np.testing.assert_allclose(softmax(x @ weights + offset), expected.predict_proba(x), atol=1e-3)
+
+
+def test_rows_that_are_read_in_blocks_are_fitted_to_in_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, targets, folds = rows_of(3)
+    in_memory = train_logistic(in_columns(x), targets, folds, STRENGTHS)[1]
+    monkeypatch.setattr(logistic, "_IN_MEMORY", 0)
+    monkeypatch.setattr(blocks, "_NUMBERS", 1)
+    monkeypatch.setattr(blocks, "_FEWEST_ROWS", 50)
+    np.testing.assert_allclose(train_logistic(in_columns(x), targets, folds, STRENGTHS)[1], in_memory, atol=1e-3)
 
 
 def test_a_class_that_a_fold_does_not_have_and_a_constant_column_do_no_harm() -> None:
-    rows = rows_of(3)
-    folds = np.where(rows.targets[:, -1] > 0, 0, 1 + rows.folds % 3)
-    x = matrix(rows)
+    x, targets, folds = rows_of(3)
+    folds = np.where(targets[:, -1] > 0, 0, 1 + folds % 3)
     x[:, 4] = 0
-    (weights, offset), logits = train_logistic(LogisticRows(in_columns(x), rows.targets, folds), (0.0, 0.0))
-    assert np.isfinite(weights).all()
-    assert np.isfinite(offset).all()
-    assert np.isfinite(logits).all()
+    (weights, offset), logits = train_logistic(in_columns(x), targets, folds, STRENGTHS)
+    assert all(np.isfinite(values).all() for values in (weights, offset, logits))
     assert not weights[4].any()
 
 

@@ -25,7 +25,7 @@ def rows() -> tuple[dict[str, Array], dict[str, Array], Array, Array]:
 
 
 def summed(tags: list[Tag]) -> PatternSums | None:
-    return PatternSums.of(*rows(), tags, map)
+    return PatternSums.of(*rows(), tags)
 
 
 @pytest.mark.parametrize("tag", TAGS, ids="+".join)

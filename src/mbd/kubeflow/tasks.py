@@ -69,30 +69,16 @@ def train(
     model: Artifact,
     metrics: Artifact,
     without: Sequence[str] = (),
-    parts: Sequence[Artifact] = (),
 ) -> None:
-    """Train, as if there were no modalities `without`. Modules that are in `parts` are not trained again."""
+    """Train, as if there were no modalities `without`."""
     from mbd.steps import train as step
 
     with _training(params, dataset, model, without) as (values, folder, out):
-        result = step.run(values, folder, out, tuple(without), join=[Path(part.path) for part in parts])
+        result = step.run(values, folder, out, tuple(without))
     if result:
         _LOG.info(step.to_text([result]))
         model.metadata["sha256"] = result.sha256
         metrics.metadata |= numbers(result.metrics)
-
-
-@task
-def train_part(params: Artifact, dataset: Artifact, number: int, count: int, part: Artifact) -> None:
-    """Train the `number`-th (from 1) of `count` parts of a lattice."""
-    from mbd.steps import train as step
-    from mbd.training.trained import Part
-
-    with _training(params, dataset, part) as (values, folder, out):
-        result = step.run(values, folder, out, part=Part(number, count))
-    if result:
-        _LOG.info(step.to_text([result]))
-        part.metadata["sha256"] = result.sha256
 
 
 @contextmanager

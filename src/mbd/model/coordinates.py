@@ -83,3 +83,9 @@ def softmax(scores: Array) -> Array:
     shifted = np.exp(scores - scores.max(1, keepdims=True))
     total: Array = shifted / shifted.sum(1, keepdims=True)
     return total
+
+
+def cross_entropy(logits: Array, labels: Array) -> float:
+    """Return the mean of −log probability of the true class."""
+    shifted = logits - logits.max(1, keepdims=True)
+    return float((np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]).mean())

@@ -120,8 +120,6 @@ class Backbone:
     attach: "Callable[..., Attachment | None] | None" = None
     """`attach(record, tensors, modality, shapes, sample, seed)`: builds a model that takes `modality` again, with fresh
     weights where it has none (:mod:`mbd.model.attachment`)"""
-    in_parts: bool = False
-    """whether `train` also takes `part` and `join`: several machines train a part each, and one joins them"""
 
 
 @dataclass(frozen=True)
@@ -289,7 +287,6 @@ LATTICE = Backbone(
     spec_without=lambda spec, gone: LatticeSpec.model_validate(spec).without(gone).to_plain(),
     recorded=lambda spec: LatticeSpec.model_validate(spec).recorded(),
     retrain=lazy("mbd.training.lattice:retrain", "training", "train"),
-    in_parts=True,
 )
 MODULE = Backbone(
     train=lazy("mbd.training.module:train_module", "training", "train"),

@@ -127,7 +127,7 @@ class TrainingSettings(Settings):
     seed: Seed = 0
     """seed of every random stream of training"""
     processes: Count = 1
-    """processes that share a lattice's rows or networks, or train several seeds (the bytes do not depend on it)"""
+    """processes that train the networks of a lattice, several seeds or references (the bytes do not depend on it)"""
     epochs: Count = 25
     """passes over the train split"""
     batch_size: Count = 64

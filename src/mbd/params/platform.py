@@ -70,8 +70,6 @@ class PlatformSettings(Settings):
     gpu_image: str = "missing-by-design:gpu"
     """image of steps that train when gpu.limit is above 0"""
     gpu: GpuSettings = GpuSettings()
-    training_tasks: Count = 1
-    """tasks of the pipeline `train` that train the modules of a lattice side by side"""
     cpu: str = "1"
     """CPU request of a step"""
     memory: str = "4Gi"

@@ -1,4 +1,4 @@
-"""Step `train`: from a FeatureSet to a model, one for each seed, all references of a model, or a part of a model.
+"""Step `train`: from a FeatureSet to a model, one for each seed, or all references of a model.
 
 With `without`, the model never meets these modalities: not a byte of their files is read, and the record of the step
 says so. What is revoked for the model `certificate.model` is left out as well, where models of the name are registered
@@ -15,27 +15,26 @@ import csv
 import io
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.errors import DataError, MbdError, MissingExtraError, UsageError
+from mbd.errors import MbdError, MissingExtraError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
-from mbd.files import STEP_FILE, canonical_digest, read_step, to_json, write_file
+from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
 from mbd.model.checkpoint import WEIGHTS, save_model
 from mbd.model.predictor import Model, load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.revoked import read_revoked, revocable
-from mbd.steps.step import reads, step_run, versions
-from mbd.training.trained import HISTORY, Part, Trained
+from mbd.steps.step import reads, step_run
+from mbd.training.trained import HISTORY
 
 NAME = "train"
 METRICS = "metrics.json"
@@ -58,7 +57,7 @@ class TrainingResult:
     sha256: str
     """of the weights"""
     metrics: Mapping[str, Mapping[str, float]]
-    """split → metric → value; none of a part of a model"""
+    """split → metric → value"""
 
 
 def to_text(results: Sequence[TrainingResult]) -> str:
@@ -67,8 +66,6 @@ def to_text(results: Sequence[TrainingResult]) -> str:
     modalities = ", ".join(f"{name} {dim}" for name, dim in first.modalities.items())
     without = f", without {', '.join(first.without)}" if first.without else ""
     head = f"{first.backbone}: {first.task}, {modalities}{without}; {first.parameters:,} parameters"
-    if not first.metrics:
-        return head
     names = list(first.metrics["test"])
     rows = [
         [f"{split}, seed {result.seed}", *(result.metrics[split][name] for name in names)]
@@ -82,15 +79,13 @@ def to_text(results: Sequence[TrainingResult]) -> str:
     return f"{head}\n\n{table(['', *names], rows)}"
 
 
-@reads("join", data="features")
+@reads(data="features")
 def run(
     params: Params,
     features: Path,
     out: Path,
     without: tuple[str, ...] = (),
     *,
-    part: Part | None = None,
-    join: Sequence[Path] = (),
     progress: bool = False,
 ) -> TrainingResult | None:
     """Train the model that `params` describe and write it to `out`.
@@ -100,8 +95,6 @@ def run(
         features: Folder of the FeatureSet.
         out: Folder to write.
         without: Modalities that the model never meets.
-        part: Train only this part of the model.
-        join: Parts that are trained: the model is made of them, and what they lack is trained.
         progress: Whether to show how far it is.
 
     Returns:
@@ -116,7 +109,7 @@ def run(
     without = tuple(dict.fromkeys((*without, *revoked.in_data(features))))
     with revoked.left_out(features, without) as folder:
         read = _Data(features, folder, without, revoked.certificates)
-        return _run(params, read, out, part, join, progress=progress)
+        return _run(params, read, out, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -132,14 +125,12 @@ class _Data:
     """certificates of these persons' deletions"""
 
 
-def _run(
-    params: Params, read: _Data, out: Path, part: Part | None, join: Sequence[Path], *, progress: bool
-) -> TrainingResult | None:
+def _run(params: Params, read: _Data, out: Path, *, progress: bool) -> TrainingResult | None:
     features, without = read.features, read.without
     data = FeatureSet.open(read.folder, without=without, verify=True)
     if not data.modalities:
         raise UsageError("no modality is left to train on", key="--without", value=", ".join(without))
-    train = _training(params.model.backbone, part, join)
+    train = BACKBONES.get(params.model.backbone).train
     snapshots = out.parent / f".{out.name}.resume"
     if int(os.environ.get("RANK", "0")) > 0:
         train(data, params, work=snapshots, progress=False)
@@ -148,19 +139,14 @@ def _run(
         digest = canonical_digest(data.digests())
         step.inputs["features"] = {"path": str(features), "digest": digest, "without": list(without)}
         step.inputs["features"] |= {"left_out": list(read.left_out)} if read.left_out else {}
-        for number, folder in enumerate(join, start=1):
-            _refuse_another_version(folder)
-            step.read(f"part {number}", folder)
         trained = train(data, params, work=snapshots, progress=progress)
         record = save_model(step.folder, trained.record, trained.tensors)
         step.known_digests[WEIGHTS] = record.sha256
         write_history(step.folder, trained.history)
-        metrics = {}
-        if part is None:
-            with threadpool_limits(1):
-                metrics = test_metrics(load(step.folder, verify=False), data)
-            write_file(step.folder / METRICS, to_json(metrics))
-            step.look_at = METRICS
+        with threadpool_limits(1):
+            metrics = test_metrics(load(step.folder, verify=False), data)
+        write_file(step.folder / METRICS, to_json(metrics))
+        step.look_at = METRICS
     shutil.rmtree(snapshots, ignore_errors=True)
     return TrainingResult(
         backbone=record.backbone,
@@ -174,36 +160,6 @@ def _run(
     )
 
 
-def _training(backbone: str, part: Part | None, join: Sequence[Path]) -> Callable[..., Trained]:
-    """Return how a backbone is trained, wholly or in parts."""
-    found = BACKBONES.get(backbone)
-    if part is None and not join:
-        return found.train
-    if not found.in_parts:
-        raise UsageError(
-            "this model is not trained in parts",
-            key="model.backbone",
-            value=backbone,
-            hint="use model.backbone=lattice, or leave --part and --join (on Kubeflow: platform.training_tasks) out",
-        )
-    return partial(found.train, part=part, join=join)
-
-
-def _refuse_another_version(part: Path) -> None:
-    """Refuse a part that another version has trained: its bytes may not be those of a training here."""
-    there, here = read_step(part, NAME)["versions"], versions()
-    for package in ("mbd", "numpy", "torch"):
-        if there.get(package) != here.get(package):
-            raise DataError(
-                "the part was trained by another version",
-                file=part / STEP_FILE,
-                key=f"versions.{package}",
-                value=f"{there.get(package)}, here {here.get(package)}",
-                hint="train all parts with the same versions",
-            )
-
-
-@reads(data="features")
 def run_seeds(
     params: Params,
     features: Path,
@@ -239,10 +195,10 @@ _Call = tuple[Params, Path, Path, tuple[str, ...], bool]
 
 def _run_all(params: Params, calls: Sequence[_Call]) -> list[TrainingResult]:
     """Train models side by side, in as many processes as the parameters allow."""
-    from mbd.training.processes import side_by_side  # noqa: PLC0415 -- imports what several processes need
+    from mbd.training.processes import process_map  # noqa: PLC0415 -- imports what several processes need
 
     processes = min(params.training.processes, len(calls)) if "RANK" not in os.environ else 1
-    with side_by_side(max(processes, 1)) as mapped:
+    with process_map(max(processes, 1)) as mapped:
         return [result for result in mapped(_run_one, calls) if result]
 
 

@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 from mbd.blocks import Columns, in_blocks
 from mbd.evaluation.ridge import RidgeSums
 from mbd.features.rows import Rows
+from mbd.model.coordinates import cross_entropy
 from mbd.model.networks import REACH
 from mbd.names import dotless
 from mbd.tensors import Array
@@ -167,11 +168,6 @@ def _sharpness(
             scores.append((found, inputs.labels))
 
     def loss(factor: float) -> float:
-        return float(np.mean([_cross_entropy(factor * found, labels) for found, labels in scores]))
+        return float(np.mean([cross_entropy(factor * found, labels) for found, labels in scores]))
 
     return float(min(_SHARPNESS, key=loss)) if scores else 1.0
-
-
-def _cross_entropy(logits: Array, labels: Array) -> float:
-    shifted = logits - logits.max(1, keepdims=True)
-    return float((np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(labels)), labels]).mean())

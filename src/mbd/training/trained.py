@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Any
 
 from mbd.features.contract import FeatureSet
 from mbd.formats.model import DataRecord, ModelRecord
@@ -12,7 +12,6 @@ from mbd.params.learning import ModelSettings, TrainingSettings
 from mbd.registry import BACKBONES
 from mbd.tensors import Array
 
-T = TypeVar("T")
 HISTORY = "history.csv"
 """in a model folder: how the training went, a line for each epoch or module"""
 
@@ -36,18 +35,6 @@ def recorded_params(record: ModelRecord, params: Params) -> Params:
 
 
 _SPLITS = ("train", "valid", "calibration")
-
-
-@dataclass(frozen=True)
-class Part:
-    """The `number`-th (from 1) of `count` parts of a training, which several machines do side by side."""
-
-    number: int
-    count: int
-
-    def of(self, work: Sequence[T]) -> list[T]:
-        """Return what of the work falls to this part; every item falls to one."""
-        return list(work[self.number - 1 :: self.count])
 
 
 @dataclass(frozen=True)

@@ -5,28 +5,25 @@ ones start their search from their strengths. Factorisations run on one thread, 
 number of threads; several modules run side by side instead. So for every m, training without m gives the same bytes
 for every module that is left.
 
-Passes over rows go to `training.processes` processes, in shards. Sums over shards are exact, and a shard is long enough
-for a product to treat each row as it would without shards, so neither their size nor the processes change a bit. For
-all tags together the products of coordinates are summed once, by the set of modalities that rows have
-(:mod:`mbd.training.lattice.sums`).
+Passes over rows read them in blocks. For all tags together the products of coordinates are summed once, by the set of
+modalities that rows have (:mod:`mbd.training.lattice.sums`).
 
-The same holds for recordings of m: without some of them, only what has seen m is trained again, and what the other
-modalities have found alone (:class:`FittedModalities`) is still what training would find.
+The same holds for recordings of m: without some of them, only what has seen m is trained again, and what was fitted to
+each other modality alone (:class:`FittedModalities`) is still what training would give.
 """
 
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise, repeat
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mbd.blocks import Columns, in_blocks, row_by_row, shards
+from mbd.blocks import Columns, row_by_row, spans
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.features.rows import Rows
@@ -37,31 +34,20 @@ from mbd.model.checkpoint import describe
 from mbd.model.coordinates import Projection, on_grid
 from mbd.model.lattice import LatticeShape, chosen_tags, read_projection
 from mbd.params import Params
-from mbd.tensors import Array, release
+from mbd.tensors import Array, release, scratch
 from mbd.training.lattice.folds import assign_folds, fold_numbers, refuse_too_few_groups
-from mbd.training.lattice.module import ModuleRows, TrainedModule, choose_strengths, train_module
-from mbd.training.lattice.parts import modules_in
+from mbd.training.lattice.module import ModuleRows, TrainedModule, train_module
 from mbd.training.lattice.ridge import FoldedRidge
 from mbd.training.lattice.sums import PatternSums
-from mbd.training.processes import Workers, workers
-from mbd.training.trained import Part, Trained, data_record, recorded_training
+from mbd.training.trained import Trained, data_record, recorded_training
 
 _SMALLEST_DEVIATION = 1e-6
 _DIRECTION_GRID = 4096.0
 _EXACT_IN_FLOAT32 = 10**6  # columns
 _STRENGTHS = "ridge.strengths"
-_FEWEST_COLUMNS = 8  # of a share: numpy adds up a single column in another order
 
 
-def train_lattice(
-    feature_set: FeatureSet,
-    params: Params,
-    *,
-    work: Path,
-    progress: bool,
-    part: Part | None = None,
-    join: Sequence[Path] = (),
-) -> Trained:
+def train_lattice(feature_set: FeatureSet, params: Params, *, work: Path, progress: bool) -> Trained:
     """Train on `feature_set`; in closed form nothing is kept in `work`.
 
     Args:
@@ -69,39 +55,24 @@ def train_lattice(
         params: Parameters of model and training.
         work: Folder for what is finished.
         progress: Whether to show how far it is.
-        part: Train only this part of the modules.
-        join: Folders of parts that are trained; only what they lack is trained here.
 
     Raises:
         UsageError: There would be more modules than can be trained, or the factory of networks does not fit.
 
     """
     manifest, seed = feature_set.manifest, params.training.seed
-    spec, wanted = _spec(feature_set, params)
-    known = modules_in(join, spec, feature_set.modalities, seed, data_record(feature_set))
-    tags = part.of(sorted(wanted, key=len, reverse=True)) if part else wanted
-    processes = params.training.processes
+    spec, tags = _spec(feature_set, params)
     if spec.member:
         from mbd.training.lattice.networks import Training, train_networks  # noqa: PLC0415 -- imports torch
 
-        training = Training(feature_set.folder, manifest, spec, seed, processes, params.training.device)
-        tensors, provenance, report = train_networks(training, tags, work=work, known=known.modules, progress=progress)
+        settings = params.training
+        training = Training(feature_set.folder, manifest, spec, seed, settings.processes, settings.device)
+        tensors, provenance, report = train_networks(training, tags, work=work, progress=progress)
     else:
         feature_set.require_vectors("lattice")
+        rows, classes = training_rows(feature_set, spec), len(manifest.classes)
         tensors, provenance, report = train_modules(
-            training_rows(feature_set, spec),
-            spec,
-            seed=seed,
-            classes=len(manifest.classes),
-            wanted=tags,
-            found=FittedModalities.in_model(known.tensors, feature_set.modalities),
-            known={
-                tag: TrainedModule(tag, own, known.reports[tag])
-                for tag, own in known.modules.items()
-                if tag in known.reports
-            },
-            processes=processes,
-            progress=progress,
+            rows, spec, seed=seed, classes=classes, tags=tags, progress=progress
         )
     record = ModelRecord(
         backbone="lattice",
@@ -131,9 +102,9 @@ def retrain(
         tags = [tag for tag in chosen_tags(spec, record.modalities) if modality in tag]
         with tempfile.TemporaryDirectory() as work:
             return train_networks(training, tags, work=Path(work))[:2]
-    found = FittedModalities.in_model(tensors, [m for m in record.modalities if m != modality])
-    rows, classes, processes = training_rows(retained, spec), len(record.classes), params.training.processes
-    return train_modules(rows, spec, seed=seed, classes=classes, only=modality, found=found, processes=processes)[:2]
+    fitted = FittedModalities.in_model(tensors, [m for m in record.modalities if m != modality])
+    rows, classes = training_rows(retained, spec), len(record.classes)
+    return train_modules(rows, spec, seed=seed, classes=classes, only=modality, fitted=fitted)[:2]
 
 
 def _spec(feature_set: FeatureSet, params: Params) -> tuple[LatticeSpec, list[Tag]]:
@@ -169,7 +140,7 @@ def training_rows(feature_set: FeatureSet, spec: LatticeShape) -> Rows:
 
 @dataclass(frozen=True)
 class FittedModalities:
-    """What training has found for single modalities, each from its own data alone."""
+    """What was fitted to single modalities, each from its own data alone."""
 
     projections: Mapping[str, Projection] = field(default_factory=dict)
     strengths: Mapping[str, float] = field(default_factory=dict)
@@ -197,44 +168,36 @@ def train_modules(
     *,
     seed: int,
     classes: int,
-    wanted: Collection[Tag] | None = None,
+    tags: Sequence[Tag] | None = None,
     only: str | None = None,
-    found: FittedModalities | None = None,
-    known: Mapping[Tag, TrainedModule] | None = None,
-    processes: int = 1,
+    fitted: FittedModalities | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
-    """Train the modules of `wanted` (default: as the specification says), or those of them that hold `only`.
+    """Train the modules of `tags` (default: as the specification says), or those of them that hold `only`.
 
-    `found` and the modules `known` come from a training with the same rows of these modalities, and are not sought
-    again.
+    `fitted` comes from a training with the same rows of its modalities.
     """
-    chosen = chosen_tags(spec, rows.features) if wanted is None else wanted
-    tags = [tag for tag in chosen if only is None or only in tag]
-    modules, fitted = dict(known or {}), found or FittedModalities()
-    projections = dict(fitted.projections)
-    if left := [tag for tag in tags if tag not in modules]:
-        with threadpool_limits(limits=1), workers(processes) as shared:
-            state = _LatticeTraining(rows, spec, seed, classes, left, fitted, shared)
-            modules |= state.train(progress)
-        projections |= state.projections
-    made = [modules[tag] for tag in tags if tag in modules]
-    used = [m for m in rows.features if (m == only if only else any(m in tag for tag in tags))]
-    tensors, provenance = _named(made, {m: projections[m] for m in used})
-    return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in made]
+    chosen = chosen_tags(spec, rows.features) if tags is None else tags
+    wanted = [tag for tag in chosen if only is None or only in tag]
+    with threadpool_limits(limits=1):
+        training = _LatticeTraining(rows, spec, seed, classes, wanted, fitted or FittedModalities())
+        modules = training.train(progress)
+    projections = {m: p for m, p in training.projections.items() if only in (None, m)}
+    tensors, provenance = _named_tensors(modules, projections)
+    return tensors, provenance, [{"tag": "+".join(module.tag), **module.report} for module in modules]
 
 
-def make_projection(matrix: Columns, components: int, shared: Workers) -> Projection:
+def make_projection(matrix: Columns, components: int) -> Projection:
     """Return the projection of one modality, from the train rows that have it."""
     rows, columns = matrix.shape
-    mean = _column_sums(matrix, shared) / rows
-    deviation = np.sqrt(_column_sums(matrix, shared, mean) / rows)
+    mean = row_by_row(matrix) / rows
+    deviation = np.sqrt(row_by_row(matrix, lambda x: np.square(x - mean)) / rows)
     deviation = np.where(deviation > _SMALLEST_DEVIATION, deviation, 1.0)
     empty = np.zeros((columns, 0), np.float32)
     scaling, gram = Projection(mean, deviation, empty, empty[0]), np.zeros((columns, columns))
-    parts = (matrix.shard(own) for own in shards(np.arange(rows)))
-    for products in shared.mapped(_standardised_gram, parts, repeat(scaling)):
-        gram += products
+    for own in spans(rows, columns):
+        z = scaling.standardise(matrix[own])
+        gram += z.T @ z
     values, vectors = np.linalg.eigh(gram / rows)
     strongest = np.argsort(-values, kind="stable")[:components]
     return Projection(
@@ -245,34 +208,8 @@ def make_projection(matrix: Columns, components: int, shared: Workers) -> Projec
     )
 
 
-def _column_sums(matrix: Columns, shared: Workers, mean: Array | None = None) -> Array:
-    """Return the sum of each column, or of the squares of its distances from the mean.
-
-    Inputs are on no grid, so their sums depend on the order of rows; processes take some columns of all rows each.
-    """
-    columns = matrix.shape[1]
-    ends = np.linspace(0, columns, max(min(shared.count, columns // _FEWEST_COLUMNS), 1) + 1).astype(int)
-    cuts = [slice(start, end) for start, end in pairwise(ends)]
-    means = [None if mean is None else mean[own] for own in cuts]
-    found: Array = np.concatenate(list(shared.mapped(_summed, (matrix.cut(own) for own in cuts), means)))
-    return found
-
-
-def _summed(matrix: Columns, mean: Array | None) -> Array:
-    return row_by_row(matrix) if mean is None else row_by_row(matrix, lambda x: np.square(x - mean))
-
-
-def _standardised_gram(matrix: Columns, scaling: Projection) -> Array:
-    rows, columns = matrix.shape
-    gram = np.zeros((columns, columns))
-    for own in in_blocks(np.arange(rows), columns):
-        z = scaling.standardise(matrix[own])
-        gram += z.T @ z
-    return gram
-
-
 class _LatticeTraining:
-    """One training: the rows' coordinates, and what single modalities have found so far."""
+    """One training: the rows' coordinates, and the strengths of single modalities that are known so far."""
 
     def __init__(
         self,
@@ -280,102 +217,78 @@ class _LatticeTraining:
         spec: LatticeShape,
         seed: int,
         classes: int,
-        wanted: Sequence[Tag],
-        found: FittedModalities,
-        shared: Workers,
+        tags: Sequence[Tag],
+        fitted: FittedModalities,
     ) -> None:
         self.rows, self.spec, self.seed, self.classes = rows, spec, seed, classes
-        self.wanted, self.shared, self.strengths = wanted, shared, dict(found.strengths)
+        self.tags, self.strengths = tags, dict(fitted.strengths)
         self.targets = np.eye(classes)[rows.labels] if classes else on_grid(rows.labels.astype(np.float64))[:, None]
         self.folds = assign_folds(rows.groups, spec.folds, seed)
         refuse_too_few_groups(self.folds, rows.groups)
-        self.projections: dict[str, Projection] = {}
-        self.points: dict[str, Array] = {}
-        used = [m for m in rows.features if any(m in tag for tag in wanted)]
+        used = [m for m in rows.features if any(m in tag for tag in tags)]
         for m in used:
             if not rows.available[m].any():
                 raise DataError(f"no train row has the modality {m}", key=m, hint=f"train with --without {m}")
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for m, (projection, points) in zip(used, pool.map(partial(self._projected, found), used), strict=True):
-                self.projections[m], self.points[m] = projection, points
-        singles = {m for tag in wanted for m in tag if len(tag) > 1} - {tag[0] for tag in wanted if len(tag) == 1}
-        self.unknown = sorted(m for m in singles - self.strengths.keys() if self._in_folds((m,)))
-        needed = [*wanted, *((m,) for m in self.unknown)]
-        self.sums = PatternSums.of(self.points, rows.available, self.targets, self.folds, needed, shared.mapped)
+            projected = list(pool.map(partial(self._project, fitted), used))
+        self.projections: dict[str, Projection] = dict(
+            zip(used, (projection for projection, _ in projected), strict=True)
+        )
+        self.points: dict[str, Array] = dict(zip(used, (points for _, points in projected), strict=True))
+        self.sums = PatternSums.of(self.points, rows.available, self.targets, self.folds, tags)
 
-    def train(self, progress: bool) -> dict[Tag, TrainedModule]:
-        """Train the modules of those tags that enough rows have."""
-        singles = [tag for tag in self.wanted if len(tag) == 1]
-        larger = sorted((tag for tag in self.wanted if len(tag) > 1), key=lambda tag: -len(tag))  # a long task first
-        trained: dict[Tag, TrainedModule] = {}
-        bar = progress_bar(total=len(self.wanted), desc="modules", shown=progress)
+    def train(self, progress: bool) -> list[TrainedModule]:
+        """Train the modules of those tags that enough rows have; return them in the order of the tags."""
+        singles = [tag for tag in self.tags if len(tag) == 1]
+        larger = sorted((tag for tag in self.tags if len(tag) > 1), key=lambda tag: -len(tag))  # a long task first
+        modules: dict[Tag, TrainedModule] = {}
+        bar = progress_bar(total=len(self.tags), desc="modules", shown=progress)
         with ThreadPoolExecutor(os.cpu_count()) as pool, bar:
             for batch in (singles, larger):
-                for tag, module in zip(batch, pool.map(self._module, batch), strict=True):
+                for tag, module in zip(batch, pool.map(self._train_module, batch), strict=True):
                     bar.update()
                     if module:
-                        trained[tag] = module
+                        modules[tag] = module
                         if len(tag) == 1:
                             self.strengths[tag[0]] = float(module.tensors[_STRENGTHS][0])
-                if batch is singles:
-                    self.strengths |= zip(self.unknown, pool.map(self._strength, self.unknown), strict=True)
-        return trained
+        return [modules[tag] for tag in self.tags if tag in modules]
 
-    def _has(self, tag: Tag) -> Array:
-        """Return which rows have a tag."""
-        found: Array = np.all([self.rows.available[m] for m in tag], axis=0)
-        return found
-
-    def _in_folds(self, tag: Tag) -> bool:
-        """Say whether rows of two folds or more have a tag; others are not trained."""
-        return len(fold_numbers(self.folds[self._has(tag)])) > 1
-
-    def _projected(self, found: FittedModalities, modality: str) -> tuple[Projection, Array]:
+    def _project(self, fitted: FittedModalities, modality: str) -> tuple[Projection, Array]:
         """Return the projection of a modality, and p^m of each row; zero for those that lack it."""
-        own = Columns((self.rows.features[modality],), np.flatnonzero(self.rows.available[modality]))
-        projection = found.projections.get(modality) or make_projection(own, self.spec.components, self.shared)
+        there = np.flatnonzero(self.rows.available[modality])
+        matrix = Columns((self.rows.features[modality],), there)
+        projection = fitted.projections.get(modality) or make_projection(matrix, self.spec.components)
         # On the grid, and as short as directions of length 1 make them, coordinates are exact in float32.
-        kind = np.float32 if own.shape[1] <= _EXACT_IN_FLOAT32 else np.float64
-        points = self.shared.array((len(self.rows), len(projection.variances)), kind)
-        parts = [own.shard(rows) for rows in shards(np.arange(own.shape[0]))]
-        list(self.shared.mapped(_project, parts, (Columns((points,), part.rows) for part in parts), repeat(projection)))
+        kind = np.float32 if matrix.shape[1] <= _EXACT_IN_FLOAT32 else np.float64
+        points = scratch((len(self.rows), len(projection.variances)), kind)
+        for own in spans(*matrix.shape):
+            points[there[own]] = projection(matrix[own])
+            release(points)
         return projection, points
 
-    def _module(self, tag: Tag) -> TrainedModule | None:
-        if not self._in_folds(tag):
+    def _train_module(self, tag: Tag) -> TrainedModule | None:
+        """Train the module of a tag, unless rows of one fold alone have it."""
+        there = np.all([self.rows.available[m] for m in tag], axis=0)
+        folds = self.folds[there]
+        if len(fold_numbers(folds)) < 2:
             return None
-        rows, start = self._rows(tag), tuple(self.strengths[m] for m in tag) if len(tag) > 1 else ()
-        ridge, projections = self._ridge(tag, rows), self.projections
-        return train_module(tag, rows, ridge, projections, start, self.spec, seed=self.seed, classes=self.classes)
-
-    def _strength(self, modality: str) -> float:
-        return choose_strengths(self._ridge((modality,), self._rows((modality,))))[0]
-
-    def _rows(self, tag: Tag) -> ModuleRows:
-        there = self._has(tag)
         points = Columns(tuple(self.points[m] for m in tag), np.flatnonzero(there))
-        return ModuleRows(points, self.targets[there], self.folds[there], self.shared.mapped)
-
-    def _ridge(self, tag: Tag, rows: ModuleRows) -> FoldedRidge:
-        if self.sums:
-            return FoldedRidge(self.sums.of_tag(tag), rows.points.blocks)
-        return FoldedRidge.of(rows.points, rows.targets, rows.folds, rows.points.blocks, rows.mapped)
-
-
-def _project(matrix: Columns, points: Columns, projection: Projection) -> None:
-    """Write the coordinates of some rows where `points` lie."""
-    (found,), columns = points.parts, matrix.shape[1]
-    for own in in_blocks(np.arange(len(matrix.rows)), columns):
-        found[points.rows[own]] = projection(matrix[own])
-        release(found)
+        rows = ModuleRows(points, self.targets[there], folds)
+        ridge = (
+            FoldedRidge(self.sums.of_tag(tag), points.blocks)
+            if self.sums
+            else FoldedRidge.of(points, rows.targets, folds, points.blocks)
+        )
+        start = tuple(self.strengths[m] for m in tag) if len(tag) > 1 else ()
+        return train_module(tag, rows, ridge, self.projections, start, self.spec, seed=self.seed, classes=self.classes)
 
 
-def _named(
-    modules: list[TrainedModule], own: Mapping[str, Projection]
+def _named_tensors(
+    modules: list[TrainedModule], projections: Mapping[str, Projection]
 ) -> tuple[dict[str, Array], dict[str, TensorRecord]]:
-    """Return the tensors of `modules` and `own` projections by name, and what each has seen."""
+    """Return the tensors of modules and projections by name, and what each has seen."""
     tensors, provenance = {}, {}
-    for m, projection in own.items():
+    for m, projection in projections.items():
         for part in Projection.__dataclass_fields__:
             name = projection_name(m, part)
             tensors[name] = getattr(projection, part)

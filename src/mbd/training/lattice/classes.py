@@ -1,6 +1,6 @@
-"""What a module of classes has beside its ridges: a logistic member, calibration, and a discount of the prior.
+"""What makes probabilities of the members of a module of classes: calibration, and a discount of the prior.
 
-With the members' scores s (ridge, kernel ridge if there is one, the logistic member), all out of fold,
+With the members' scores s (ridge, kernel ridge if there is one, logistic), all out of fold,
 
     z = c Σ w_k c_k s_k − τ log π                             π: class frequencies in train
 
@@ -17,14 +17,11 @@ from functools import partial
 import numpy as np
 from scipy.optimize import minimize
 
-from mbd.model.coordinates import softmax
+from mbd.evaluation.metrics import weighted_f1
+from mbd.model.coordinates import cross_entropy, softmax
 from mbd.tensors import Array
-from mbd.training.lattice.logistic import LogisticRows
-from mbd.training.lattice.ridge import Fit, Strengths, out_of_fold
+from mbd.training.lattice.folds import fold_numbers
 
-_LEADING = 96  # principal directions of each modality with which strengths are chosen
-_SHIFTS = (-1.5, -1.0, -0.5, 0.0)  # of the ridge's strengths: a logistic Hessian is that of ridge times π (1 − π)
-_FEW_STEPS, _STEPS = 6, 12
 _PULL = 0.02  # of the members' weights towards halves, in nats
 _DISCOUNTS = np.arange(0, 1.01, 0.1)
 _STANDARD_ERRORS = 0.5  # that are taken off the gain of a discount
@@ -44,44 +41,35 @@ class ClassCalibration:
         return softmax(_weighted(self.scales, members) + self.shift)
 
 
-def train_logistic(rows: LogisticRows, ridge_strengths: Strengths) -> tuple[Fit, Array]:
-    """Return the logistic member of all rows, and its logits out of fold."""
-    choices = [tuple(s + shift for s in ridge_strengths) for shift in _SHIFTS]
-    few = rows.leading(_LEADING)
-    logits = [out_of_fold(few.features, few.folds, fits, rows.mapped) for fits in few.left_out(choices, _FEW_STEPS)]
-    best = min(range(len(choices)), key=lambda k: _loss(rows.targets, logits[k]))
-    whole, left_out = rows.fit(choices[best], _STEPS)
-    return whole, out_of_fold(rows.features, rows.folds, left_out, rows.mapped)
-
-
 def calibrate(targets: Array, folds: Array, members: Sequence[Array]) -> ClassCalibration:
     """Return how the members' scores, all out of fold, the logistic member's last, become probabilities."""
     scales = _scales(targets, members)
     z = _weighted(scales, members)
     prior = -np.log((targets.sum(0) + 0.5) / (len(targets) + 0.5 * targets.shape[1]))
     discount = max(_DISCOUNTS, key=partial(_gain, targets, folds, z, prior))
-    sharpness = _sharpened(targets, z + discount * prior)
+    sharpness = _sharpness(targets, z + discount * prior)
     return ClassCalibration(sharpness * scales, sharpness * discount * prior)
 
 
 def _scales(targets: Array, members: Sequence[Array]) -> Array:
     """Return w_k c_k of each member."""
-    alone = np.array([_sharpened(targets, scores) for scores in members])
+    alone, truth = np.array([_sharpness(targets, scores) for scores in members]), targets.argmax(1)
     halves = np.array([0.5 / (len(members) - 1)] * (len(members) - 1) + [0.5])
 
     def objective(weights: Array) -> tuple[float, Array]:
         z, apart = _weighted(weights * alone, members), weights - halves
         surplus = (softmax(z) - targets) / len(targets)
         slopes = alone * [(surplus * scores).sum() for scores in members]
-        return _loss(targets, z) + _PULL * float(apart @ apart), slopes + 2 * _PULL * apart
+        return cross_entropy(z, truth) + _PULL * float(apart @ apart), slopes + 2 * _PULL * apart
 
-    found: Array = alone * minimize(objective, halves, jac=True, bounds=[(0, None)] * len(members), method="L-BFGS-B").x
-    return found
+    bounds = [(0, None)] * len(members)
+    scales: Array = alone * minimize(objective, halves, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return scales
 
 
 def _weighted(scales: Array, members: Sequence[Array]) -> Array:
-    found: Array = sum((scale * scores for scale, scores in zip(scales, members, strict=True)), np.zeros(()))
-    return found
+    total: Array = sum((scale * scores for scale, scores in zip(scales, members, strict=True)), np.zeros(()))
+    return total
 
 
 def _gain(targets: Array, folds: Array, z: Array, prior: Array, discount: float) -> float:
@@ -92,18 +80,11 @@ def _gain(targets: Array, folds: Array, z: Array, prior: Array, discount: float)
 
 
 def _f1_of_folds(truth: Array, answers: Array, folds: Array) -> Array:
-    """Return the F1 of the classes, weighted by how often each is true, for each fold."""
-    classes, (names, fold) = int(truth.max()) + 1, np.unique(folds, return_inverse=True)
-    classes = max(classes, int(answers.max()) + 1)
-    cells = np.ravel_multi_index((fold, truth, answers), (len(names), classes, classes))
-    confusion = np.bincount(cells, minlength=len(names) * classes**2).reshape(-1, classes, classes)
-    support, chosen = confusion.sum(2), confusion.sum(1)
-    hits = np.diagonal(confusion, axis1=1, axis2=2)
-    found: Array = (2 * hits / np.maximum(support + chosen, 1) * support).sum(1) / support.sum(1)
-    return found
+    own = (folds == fold for fold in fold_numbers(folds))
+    return np.array([weighted_f1(truth[rows], answers[rows]) for rows in own])
 
 
-def _sharpened(targets: Array, scores: Array) -> float:
+def _sharpness(targets: Array, scores: Array) -> float:
     """Return the c at which softmax(c scores) gives the true classes the greatest likelihood, by bisection.
 
     One row more, whose class is unknown, is added to the n: that all are right does not make an answer certain.
@@ -115,9 +96,3 @@ def _sharpened(targets: Array, scores: Array) -> float:
         slope = ((softmax(2.0**middle * scores) - targets) * scores).sum()
         low, high = (low, middle) if slope > 0 else (middle, high)
     return float(2.0 ** ((low + high) / 2))
-
-
-def _loss(targets: Array, logits: Array) -> float:
-    """Return the mean of −log probability of the true class."""
-    shifted = logits - logits.max(1, keepdims=True)
-    return float((np.log(np.exp(shifted).sum(1)) - (shifted * targets).sum(1)).mean())

@@ -1,19 +1,19 @@
 """Training of one module, from the rows that have its tag and from strengths found for smaller tags only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.blocks import Columns, Map
+from mbd.blocks import Columns
 from mbd.formats.lattice import Tag, landmarks_name
 from mbd.model.coordinates import Projection, mean_distances, on_grid, similarities
 from mbd.model.lattice import LatticeShape
 from mbd.randomness import stream
 from mbd.tensors import Array
-from mbd.training.lattice.classes import calibrate, train_logistic
+from mbd.training.lattice.classes import calibrate
 from mbd.training.lattice.folds import fold_numbers
-from mbd.training.lattice.logistic import LogisticRows
+from mbd.training.lattice.logistic import train_logistic
 from mbd.training.lattice.ridge import FoldedRidge, Strengths, out_of_fold
 
 _LEADING = 96  # principal directions of each modality with which strengths are chosen
@@ -32,8 +32,6 @@ class ModuleRows:
     points: Columns
     targets: Array
     folds: Array
-    mapped: Map = map
-    """over shards of them"""
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,6 @@ class KernelColumns:
         """Rows and columns."""
         return next(iter(self.points.values())).shape[0], sum(self.blocks)
 
-    def shard(self, rows: Array) -> "KernelColumns":
-        """Return the rows at these positions, unread."""
-        return replace(self, points={m: columns.shard(rows) for m, columns in self.points.items()})
-
     def __getitem__(self, rows: Array | slice) -> Array:
         """Return the rows at these positions."""
         points = {m: columns[rows] for m, columns in self.points.items()}
@@ -75,7 +69,7 @@ class TrainedModule:
     report: Mapping[str, float]
 
 
-def choose_strengths(ridge: FoldedRidge, start: Strengths = ()) -> Strengths:
+def _choose_strengths(ridge: FoldedRidge, start: Strengths = ()) -> Strengths:
     """Return good strengths near `start`; of a single modality, which has none to start from, the best."""
     few = ridge.leading(_LEADING)
     return few.best_from(start) if start else few.best_alone()
@@ -93,14 +87,14 @@ def train_module(
     classes: int,
 ) -> TrainedModule:
     """Train the module of `tag`, whose rows have the sums `ridge`; `start` holds the strengths of its modalities."""
-    strengths = choose_strengths(ridge, start)
+    strengths = _choose_strengths(ridge, start)
     weights, offset = ridge.fit(strengths)
     tensors: dict[str, Array] = {
         "ridge.weights": weights,
         "ridge.offset": offset,
         "ridge.strengths": np.array(strengths),
     }
-    members = [out_of_fold(rows.points, rows.folds, ridge.left_out(strengths), rows.mapped)]
+    members = [out_of_fold(rows.points, rows.folds, ridge.left_out(strengths))]
     report = {"rows": float(len(rows.folds)), "ridge_rmse": _rmse(rows.targets, members[0])}
     if params.landmarks:
         kernel, kernel_scores = _train_kernel(tag, rows, projections, params, seed)
@@ -108,10 +102,9 @@ def train_module(
         members.append(kernel_scores)
         tensors |= kernel
     if classes:
-        logistic = LogisticRows(rows.points, rows.targets, rows.folds, rows.mapped)
-        (weights, offset), logits = train_logistic(logistic, strengths)
+        (weights, offset), logits = train_logistic(rows.points, rows.targets, rows.folds, strengths)
         members.append(logits)
-        (calibration,) = rows.mapped(calibrate, [rows.targets], [rows.folds], [members])
+        calibration = calibrate(rows.targets, rows.folds, members)
         scores = calibration.probabilities(members)
         *of_ridges, of_logits = calibration.scales
         scales = np.array([sum(of_ridges), of_logits])
@@ -144,14 +137,12 @@ def _train_kernel(
     }
     points = {m: Columns((part,), rows.points.rows) for m, part in zip(tag, rows.points.parts, strict=True)}
     leading = {m: columns.cut(slice(params.kernel_components)) for m, columns in points.items()}
-    # distances need no directions, which are large to send to other processes
-    scales = {m: replace(projections[m], directions=projections[m].directions[:0]) for m in tag}
 
     def phi(lengths: tuple[float, ...], count: int) -> KernelColumns:
-        return KernelColumns(leading, {m: drawn[:count] for m, drawn in landmarks.items()}, scales, lengths)
+        return KernelColumns(leading, {m: drawn[:count] for m, drawn in landmarks.items()}, projections, lengths)
 
     def ridge(x: KernelColumns) -> FoldedRidge:
-        return FoldedRidge.of(x, rows.targets, rows.folds, x.blocks, rows.mapped)
+        return FoldedRidge.of(x, rows.targets, rows.folds, x.blocks)
 
     few = min(params.landmarks, _FEW_LANDMARKS)
     all_lengths = ridge(phi(params.lengths, few))
@@ -171,7 +162,7 @@ def _train_kernel(
     weights, offset = fit.fit(strengths)
     tensors = {landmarks_name(m): drawn for m, drawn in x.landmarks.items()}
     tensors |= {"kernel.weights": weights, "kernel.offset": offset, "kernel.length": np.array(length)}
-    return tensors, out_of_fold(x, rows.folds, fit.left_out(strengths), rows.mapped)
+    return tensors, out_of_fold(x, rows.folds, fit.left_out(strengths))
 
 
 def _doubling_pays(fit: FoldedRidge, count: int, choices: tuple[float, ...]) -> bool:

@@ -4,10 +4,10 @@ A tag has K + 1 trainings: without each fold in turn, which gives the out-of-fol
 and on all its rows, which gives the network that is kept. Each training draws from a stream of its own, named by tag
 and fold, reads no modality outside its tag, and runs in one process; so for every m, training without m gives the same
 bytes for every network that is left, whatever the number of processes. What is finished is kept in `work`: a killed run
-goes on with the rest. Several machines can train a part each (:mod:`mbd.training.lattice.parts`).
+goes on with the rest.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from mbd.training.distributed import ProcessGroup
 from mbd.training.lattice.folds import assign_folds, refuse_too_few_groups
 from mbd.training.loop import as_tensors
 from mbd.training.module import ModuleRun
-from mbd.training.processes import side_by_side
+from mbd.training.processes import process_map
 from mbd.training.reproducibility import reproducible
 from mbd.training.resume import Snapshots, TrainingState
 
@@ -72,7 +72,6 @@ def train_networks(
     tags: Collection[Tag],
     *,
     work: Path,
-    known: Mapping[Tag, Mapping[str, Array]] | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Array], dict[str, TensorRecord], list[dict[str, float | str]]]:
     """Train the networks of `tags`; return their tensors, provenance and report.
@@ -81,43 +80,42 @@ def train_networks(
         training: Data, specification and seed.
         tags: The sets of modalities.
         work: Folder for what is finished.
-        known: Tags that are trained already, with their tensors.
         progress: Whether to show how far it is.
 
     """
     refuse_fixed_shape(training.spec, tags, training.manifest.classes)
-    found = {tag: dict(own) for tag, own in (known or {}).items() if tag in tags}
-    found |= _trained(training, [tag for tag in tags if tag not in found], work, progress)
+    networks = _network_tensors(training, tags, work, progress)
     tensors: dict[str, Array] = {}
     provenance: dict[str, TensorRecord] = {}
     report: list[dict[str, float | str]] = []
-    for tag in (tag for tag in tags if tag in found):
-        for part, tensor in sorted(found[tag].items()):
+    for tag, own in networks.items():
+        for part, tensor in sorted(own.items()):
             tensors[tensor_name(tag, part)] = tensor
             provenance[tensor_name(tag, part)] = describe(tensor, tag, belongs_to=tag[0] if len(tag) == 1 else None)
-        sizes = {"rows": float(found[tag]["rows"]), "rmse": float(found[tag]["sigma"])}
-        report.append({"tag": "+".join(tag), **sizes})
+        report.append({"tag": "+".join(tag), "rows": float(own["rows"]), "rmse": float(own["sigma"])})
     return tensors, provenance, report
 
 
-def _trained(training: Training, tags: Sequence[Tag], work: Path, progress: bool) -> dict[Tag, dict[str, Array]]:
+def _network_tensors(
+    training: Training, tags: Collection[Tag], work: Path, progress: bool
+) -> dict[Tag, dict[str, Array]]:
     """Train the networks of those tags that enough rows have; return the tensors of each."""
     plans = {tag: plan for tag in tags if (plan := _plan(training, tag)) is not None}
     tasks = [task for tag in sorted(plans, key=len, reverse=True) for task in plans[tag].tasks(training, work)]
     results: dict[tuple[Tag, int | None], tuple[dict[str, Array], Array]] = {}
     with (
-        side_by_side(training.processes) as mapped,
+        process_map(training.processes) as mapped,
         progress_bar(total=len(tasks), desc="networks", shown=progress) as bar,
     ):
         for task, result in zip(tasks, mapped(_train, tasks), strict=True):
             results[task.tag, task.fold] = result
             bar.update()
-    found = {}
+    tensors = {}
     for tag, plan in plans.items():
         error = plan.error({fold: results[tag, fold][1] for fold in plan.folds})
         kept = {f"{NETWORK}{name}": tensor for name, tensor in results[tag, None][0].items()}
-        found[tag] = kept | {"sigma": np.array(max(error, 1e-12)), "rows": np.array(len(plan.rows))}
-    return found
+        tensors[tag] = kept | {"sigma": np.array(max(error, 1e-12)), "rows": np.array(len(plan.rows))}
+    return tensors
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Ridge from exact Gram matrices: any fold, any strengths, no second look at the rows.
 
 With features x and targets y on the grid and Z = [1, x, y], every entry of G = ZᵀZ is an exact float64 sum, so G does
-not depend on the order of rows, on threads, on batching, or on which process has summed which rows. Leaving a fold out
-is a difference of two such matrices, and the matrix of some columns is a part of that of all.
+not depend on the order of rows, on threads or on blocks. Leaving a fold out is a difference of two such matrices, and
+the matrix of some columns is a part of that of all.
 For strengths λ (one for each block of columns):
 
     w = (XᵀX + n·diag(λ))⁻¹ Xᵀy  on centred X and y,   offset = ȳ − x̄ w
@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from mbd.blocks import Map, Shardable, Wide, in_blocks, shard_of, shards
+from mbd.blocks import Wide, in_blocks
 from mbd.tensors import Array
 from mbd.training.lattice.folds import fold_numbers
 
@@ -44,11 +44,9 @@ class FoldedRidge:
         self._tried: dict[Strengths, tuple[float, list[Fit]]] = {}
 
     @classmethod
-    def of(
-        cls, features: Array | Shardable, targets: Array, folds: Array, blocks: tuple[int, ...], mapped: Map = map
-    ) -> "FoldedRidge":
+    def of(cls, features: Wide, targets: Array, folds: Array, blocks: tuple[int, ...]) -> "FoldedRidge":
         """Return the ridge of `targets` (n × t) on `features` (n × d)."""
-        return cls(grams(features, targets, [folds == fold for fold in fold_numbers(folds)], mapped), blocks)
+        return cls(grams(features, targets, [folds == fold for fold in fold_numbers(folds)]), blocks)
 
     def leading(self, columns: int) -> "FoldedRidge":
         """Return the ridge on the first `columns` of each block, which takes a fraction of the time."""
@@ -124,29 +122,23 @@ class FoldedRidge:
         return weights, target_means - means @ weights
 
 
-def grams(features: Array | Shardable, targets: Array, groups: Sequence[Array], mapped: Map = map) -> list[Array]:
+def grams(features: Wide, targets: Array, groups: Sequence[Array]) -> list[Array]:
     """Return ZᵀZ of each group of rows (a mask)."""
-    cut = [(number, own) for number, rows in enumerate(groups) for own in shards(np.flatnonzero(rows))]
-    found = mapped(_gram, (shard_of(features, own) for _, own in cut), (targets[own] for _, own in cut))
-    width = 1 + features.shape[1] + targets.shape[1]
-    totals = [np.zeros((width, width)) for _ in groups]
-    for (number, _), gram in zip(cut, found, strict=True):
-        totals[number] += gram
-    return totals
+    return [_gram(features, targets, np.flatnonzero(rows)) for rows in groups]
 
 
 def with_columns(gram: Array, inside: Array) -> Array:
     """Return G with those of the features (a mask) that are inside."""
     kept = np.flatnonzero(np.pad(inside, (1, len(gram) - 1 - inside.size), constant_values=True))
-    found: Array = gram[np.ix_(kept, kept)]
-    return found
+    part: Array = gram[np.ix_(kept, kept)]
+    return part
 
 
-def _gram(features: Wide, targets: Array) -> Array:
-    """Return ZᵀZ of all rows."""
+def _gram(features: Wide, targets: Array, rows: Array) -> Array:
+    """Return ZᵀZ of some rows."""
     width = 1 + features.shape[1] + targets.shape[1]
     gram = np.zeros((width, width))
-    for own in in_blocks(np.arange(len(targets)), width):
+    for own in in_blocks(rows, width):
         z = np.hstack([np.ones((len(own), 1)), features[own], targets[own]])
         gram += z.T @ z
     return gram
@@ -159,24 +151,10 @@ def _squares(gram: Array, fit: Fit) -> float:
     return float((v * (gram @ v)).sum())
 
 
-def out_of_fold(features: Array | Shardable, folds: Array, fits: Sequence[Fit], mapped: Map = map) -> Array:
+def out_of_fold(features: Wide, folds: Array, fits: Sequence[Fit]) -> Array:
     """Return for each row the prediction of the fit that left its fold out."""
     predicted = np.empty((len(folds), fits[0][1].size))
-    cut = [
-        (own, fit)
-        for fold, fit in zip(fold_numbers(folds), fits, strict=True)
-        for own in shards(np.flatnonzero(folds == fold))
-    ]
-    found = mapped(_predicted, (shard_of(features, own) for own, _ in cut), (fit for _, fit in cut))
-    for (own, _), values in zip(cut, found, strict=True):
-        predicted[own] = values
+    for fold, (weights, offset) in zip(fold_numbers(folds), fits, strict=True):
+        for own in in_blocks(np.flatnonzero(folds == fold), features.shape[1]):
+            predicted[own] = features[own] @ weights + offset
     return predicted
-
-
-def _predicted(features: Wide, fit: Fit) -> Array:
-    weights, offset = fit
-    rows, columns = features.shape
-    found = np.empty((rows, offset.size))
-    for own in in_blocks(np.arange(rows), columns):
-        found[own] = features[own] @ weights + offset
-    return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mbd.blocks import Columns, Map
+from mbd.blocks import Columns
 from mbd.formats.lattice import Tag
 from mbd.tensors import Array
 from mbd.training.lattice.folds import fold_numbers
@@ -39,7 +39,6 @@ class PatternSums:
         targets: Array,
         folds: Array,
         tags: Collection[Tag],
-        mapped: Map,
     ) -> "PatternSums | None":
         """Return the sums for these tags; None if summing for each tag alone takes less work, or less memory."""
         widths = {m: x.shape[1] for m, x in points.items()}
@@ -61,23 +60,23 @@ class PatternSums:
         memory = 8 * sum(len(held[pattern]) * size(pattern) for pattern in rows)
         if not rows or once > each or memory > _MOST_BYTES:
             return None
-        found = {}
+        sums = {}
         for pattern, own in rows.items():
             columns = Columns(tuple(points[m] for m in pattern), own)
             groups = [folds[own] == fold for fold in held[pattern]]
-            found[pattern] = dict(zip(held[pattern], grams(columns, targets[own], groups, mapped), strict=True))
-        return cls(found, widths)
+            sums[pattern] = dict(zip(held[pattern], grams(columns, targets[own], groups), strict=True))
+        return cls(sums, widths)
 
     def of_tag(self, tag: Tag) -> list[Array]:
         """Return G of the rows that have a tag, for each fold that has such rows, in order."""
-        found: dict[int, Array] = {}
+        sums: dict[int, Array] = {}
         for pattern, by_fold in self.grams.items():
             if set(tag) <= set(pattern):
                 inside = np.repeat([m in tag for m in pattern], [self.widths[m] for m in pattern])
                 for fold, gram in by_fold.items():
                     own = with_columns(gram, inside)
-                    found[fold] = found[fold] + own if fold in found else own
-        return [found[fold] for fold in sorted(found)]
+                    sums[fold] = sums[fold] + own if fold in sums else own
+        return [sums[fold] for fold in sorted(sums)]
 
 
 def _patterns(available: Mapping[str, Array]) -> dict[Tag, Array]:
