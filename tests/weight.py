@@ -1,6 +1,9 @@
-"""How much there is to read: the lines and files of `src/`, and what of them a command loads.
+"""How much there is to read: the lines and files of `src/`, what of them a command loads, and the path that it takes.
 
     python -m tests.weight
+
+The path of a command are the files in which one of its functions runs, in the order of the first call, without tools,
+parameters, formats and stores.
 
 The commands run on the models of the tests: a surgery, its attacks, and a certificate of an exact deletion that is
 published in a folder.
@@ -16,15 +19,23 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
 _LOADED = """
-import json, sys
+import inspect, json, sys
 from pathlib import Path
 from mbd.cli import main
+run = {}
+def called(frame, event, _):
+    code, name = frame.f_code, frame.f_code.co_name
+    if event == "call" and code.co_flags & inspect.CO_NEWLOCALS and name.isidentifier() and name.islower():
+        run.setdefault(code.co_filename)
+sys.setprofile(called)
 try:
     main(sys.argv[2:])
 finally:
+    sys.setprofile(None)
     ours = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "mbd"}
-    Path(sys.argv[1]).write_text(json.dumps(ours))
+    Path(sys.argv[1]).write_text(json.dumps([ours, list(run)]))
 """
+_ASIDE = {"params", "formats", "storage"}
 
 
 def lines_of(file: Path | str) -> int:
@@ -34,25 +45,38 @@ def lines_of(file: Path | str) -> int:
 
 def loaded_by(*arguments: object, codes: tuple[int, ...] = (0,)) -> dict[str, int]:
     """Return the modules of ours that `mbd ARGUMENTS` loads, with their lines; `codes`: how it may end."""
+    return loaded_and_run_by(*arguments, codes=codes)[0]
+
+
+def loaded_and_run_by(*arguments: object, codes: tuple[int, ...] = (0,)) -> tuple[dict[str, int], list[str]]:
+    """Return the modules that `mbd ARGUMENTS` loads, with their lines, and its path."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "modules.json"
         command = [sys.executable, "-c", _LOADED, written, *map(str, arguments)]
         ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, cwd=folder)
         assert ended.returncode in codes, ended.stderr
-        return {name: lines_of(file) for name, file in json.loads(written.read_text()).items()}
+        loaded, run = json.loads(written.read_text())
+    source = f"{SOURCE}/mbd/"
+    path = [file.removeprefix(source) for file in run if file.startswith(source)]
+    return {name: lines_of(file) for name, file in loaded.items()}, [
+        file for file in path if "/" in file and file.partition("/")[0] not in _ASIDE
+    ]
 
 
 def main() -> None:
     """Print the table."""
     files = sorted(SOURCE.rglob("*.py"))
-    print(f"src/: {sum(map(lines_of, files)):,} lines in {len(files)} files\n\ncommand   modules    lines")
+    print(f"src/: {sum(map(lines_of, files)):,} lines in {len(files)} files\n\ncommand   modules    lines     path")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
-        for command, modules in _measure(Path(folder)).items():
-            print(f"{command:<8}  {len(modules):7}  {sum(modules.values()):7,}")
+        measured = _measure(Path(folder))
+    for command, (modules, path) in measured.items():
+        print(f"{command:<8}  {len(modules):7}  {sum(modules.values()):7,}  {len(path):7}")
+    for command, (_, path) in measured.items():
+        print(f"\n{command}: {' → '.join(path)}")
 
 
-def _measure(folder: Path) -> Mapping[str, Mapping[str, int]]:
+def _measure(folder: Path) -> Mapping[str, tuple[Mapping[str, int], list[str]]]:
     from tests.certificate.authority import CertificateAuthority
     from tests.certificate.build import make_home
 
@@ -66,10 +90,10 @@ def _measure(folder: Path) -> Mapping[str, Mapping[str, int]]:
     audit = ("--modality", "audio", "--out", folder / "leakage", "--set", "attacks.resamples=100")
     made = ("--modality", "audio", "--out", folder / "deleted")
     return {
-        "delete": loaded_by("delete", "--features", home / "data", "--model", home / "model", *made),
-        "attack": loaded_by("attack", "--features", home / "data", *models, *audit, codes=(0, 3)),
-        "verify": loaded_by("verify", bundle, *read),
-        "guard": loaded_by("guard", *read),
+        "delete": loaded_and_run_by("delete", "--features", home / "data", "--model", home / "model", *made),
+        "attack": loaded_and_run_by("attack", "--features", home / "data", *models, *audit, codes=(0, 3)),
+        "verify": loaded_and_run_by("verify", bundle, *read),
+        "guard": loaded_and_run_by("guard", *read),
     }
 
 
