@@ -89,7 +89,7 @@ def test_an_endpoint_that_refuses_or_hangs_is_a_failure() -> None:
             finding = _bucket(endpoint, seconds=0.5)
             assert finding.state is CheckState.FAILED
             assert "store.endpoint" in (finding.to_do or "")
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("check", [check_pushgateway, check_kubeflow])
