@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mbd.evaluation.inside import map_of, reconstructed, sample_for_map, sentiment_classes
+from mbd.evaluation.inside import map_of, sample_for_map, sentiment_classes, standardised_reconstructions
 from mbd.evaluation.regimes import plan_evaluation
 from mbd.evaluation.spread import paired_t_test, spread
 from mbd.features.contract import FeatureSet
@@ -68,7 +68,7 @@ def study(layout: Layout) -> StudyOutcome:
 
 def _matrices(folders: Mapping[int, Path], rows: Rows) -> dict[int, Array]:
     """Return what each model reconstructs; a model without generators is passed over."""
-    found = {seed: reconstructed(load(folder), rows) for seed, folder in folders.items()}
+    found = {seed: standardised_reconstructions(load(folder), rows) for seed, folder in folders.items()}
     return {seed: matrix for seed, matrix in found.items() if matrix is not None}
 
 

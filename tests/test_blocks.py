@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mbd import blocks, tensors
-from mbd.blocks import Columns, converted, in_blocks, row_by_row, spans, taken
+from mbd.blocks import Columns, convert, in_blocks, row_by_row, spans, take_rows
 from mbd.tensors import lies_in_file, release, scratch
 
 ROWS = 5000
@@ -55,13 +55,13 @@ def test_a_sum_leaves_the_array_as_it_is() -> None:
 @pytest.mark.usefixtures("small_blocks")
 def test_rows_that_are_taken_or_converted_are_those_of_numpy_and_lie_in_a_file() -> None:
     x, chosen = matrix(), np.random.default_rng(1).random(ROWS) < 0.5
-    some, wide = taken(x, chosen), converted(x, np.float64)
+    some, wide = take_rows(x, chosen), convert(x, np.float64)
     assert lies_in_file(some)
     assert lies_in_file(wide)
     assert (some == x[chosen]).all()
     assert (wide == x).all()
     assert wide.dtype == np.float64
-    assert converted(x, np.float32) is x
+    assert convert(x, np.float32) is x
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -49,17 +49,17 @@ def _rows_of(columns: int) -> int:
     return max(_NUMBERS // max(columns, 1), _FEWEST_ROWS)
 
 
-def taken(array: Array, rows: Array) -> Array:
+def take_rows(array: Array, rows: Array) -> Array:
     """Return the rows at some positions (or of a mask); many of them lie in a file (:func:`mbd.tensors.scratch`)."""
-    return _copied(array, np.flatnonzero(rows) if rows.dtype == bool else rows, array.dtype)
+    return _copy_rows(array, np.flatnonzero(rows) if rows.dtype == bool else rows, array.dtype)
 
 
-def converted(array: Array, dtype: npt.DTypeLike) -> Array:
+def convert(array: Array, dtype: npt.DTypeLike) -> Array:
     """Return an array as another type: itself if it is of it, else a copy, which lies in a file if it is large."""
-    return array if array.dtype == dtype else _copied(array, np.arange(len(array)), dtype)
+    return array if array.dtype == dtype else _copy_rows(array, np.arange(len(array)), dtype)
 
 
-def _copied(array: Array, rows: Array, dtype: npt.DTypeLike) -> Array:
+def _copy_rows(array: Array, rows: Array, dtype: npt.DTypeLike) -> Array:
     found = scratch((len(rows), *array.shape[1:]), dtype)
     start, scattered = 0, len(rows) and np.ptp(rows) >= len(rows)
     # A page of a file is mapped with its neighbours, so scattered rows take far more memory than they have bytes.

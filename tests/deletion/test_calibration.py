@@ -11,7 +11,7 @@ from mbd.formats.features import Shape
 from mbd.model.joint import to_tensor_dict
 from mbd.model.module import architecture_for
 from mbd.params import load_params
-from mbd.training.module import imported
+from mbd.training.module import import_weights
 from tests.features.build import synthetic_set
 from tests.model.modules import Tensors
 
@@ -52,7 +52,7 @@ def measure(data: FeatureSet, backbone: str) -> Saliency:
     """The saliency of audio in a module with random weights."""
     params = load_params(None, [f"model.backbone={backbone}", f"model.options={SIZES[backbone]}"])
     weights = to_tensor_dict(architecture_for(params.model, data.shapes, 1).build(seed=3))
-    model = imported(data, params, lambda _: weights)
+    model = import_weights(data, params, lambda _: weights)
     return saliency(ModuleCalibration.of(model.record, model.tensors, data.split("calibration")), ["audio"])
 
 

@@ -117,7 +117,7 @@ class ImputedRidge:
     def predict(self, features: Mapping[str, Array], available: Mapping[str, Array] | None = None) -> Array:
         """Return a score for each row (regression) or for each row and class (classification)."""
         n = len(next(iter(features.values())))
-        outputs = self.ridge.predict(_filled(features, available, self.fill, n))
+        outputs = self.ridge.predict(_fill_missing(features, available, self.fill, n))
         return outputs if self.classes else outputs[:, 0]
 
 
@@ -136,7 +136,7 @@ class _FilledColumns:
         index = np.arange(len(self.rows))[rows]
         features = {m: Columns((x,), index)[:] for m, x in self.rows.features.items()}
         available = {m: bits[index] for m, bits in self.rows.available.items()}
-        return _filled(features, available, self.fill, len(index))
+        return _fill_missing(features, available, self.fill, len(index))
 
 
 def _targets(labels: Array, classes: int) -> Array:
@@ -162,7 +162,7 @@ def _by_pattern(
         yield tuple(m for m, bit in zip(features, pattern, strict=True) if bit), which.ravel() == k
 
 
-def _filled(
+def _fill_missing(
     features: Mapping[str, Array], available: Mapping[str, Array] | None, fill: Mapping[str, Array], n: int
 ) -> Array:
     parts = [

@@ -66,14 +66,14 @@ def shared_data(features: Path, candidates: Sequence[Candidate]) -> tuple[Featur
 
 
 def _open(name: str, folder: Path) -> Candidate:
-    found = seed_folders(folder)
-    if not found:
+    folders = seed_folders(folder)
+    if not folders:
         raise DataError(
             "this is not a model folder: it has neither model.json nor seed-*/model.json",
             file=folder,
             hint="`mbd train` makes one",
         )
-    models = [load(path) for path in found]
+    models = [load(path) for path in folders]
     kinds = {_kind(model): model for model in models}
     if len(kinds) > 1:
         raise DataError(
@@ -82,8 +82,8 @@ def _open(name: str, folder: Path) -> Candidate:
             value="; ".join(f"{m.record.backbone} on {', '.join(m.modalities)}" for m in kinds.values()),
             hint="give models of different kinds as methods of their own, each with --model",
         )
-    by_seed = {model.record.seed: (path, model) for path, model in zip(found, models, strict=True)}
-    if len(by_seed) < len(found):
+    by_seed = {model.record.seed: (path, model) for path, model in zip(folders, models, strict=True)}
+    if len(by_seed) < len(folders):
         raise DataError("two models have the same seed", file=folder, value=", ".join(m.record.seed for m in models))
     ordered = sorted(by_seed, key=lambda seed: (len(seed), seed))
     return Candidate(name, {s: by_seed[s][0] for s in ordered}, {s: by_seed[s][1] for s in ordered})

@@ -39,7 +39,7 @@ class Inside(Protocol):
         """Return μ̄^m of every modality that some row has."""
 
 
-def reconstructed(model: Model, rows: Rows) -> Array | None:
+def standardised_reconstructions(model: Model, rows: Rows) -> Array | None:
     """Return the standardised reconstructions of all modalities side by side, or None if there are none to distinguish.
 
     The last modality that is left is generated from nothing: the same for every row.

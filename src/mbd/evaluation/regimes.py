@@ -119,7 +119,7 @@ def evaluate_predictor(predict: Predictor, plan: EvaluationPlan) -> Scores:
     """Return the metrics of a predictor in every regime, clean and corrupted, and their averages."""
     codes = np.stack([_codes(regime.shown) for regime in plan.regimes])
     clean = _outputs(predict, plan.rows, codes)
-    changed = _changed(plan.rows, plan.damaged)
+    changed = _changed_rows(plan.rows, plan.damaged)
     corrupted = clean
     if changed.any():
         corrupted = clean.copy()
@@ -138,14 +138,14 @@ def regime_outputs(predict: Predictor, plan: EvaluationPlan) -> Array:
 
 
 def _averages(scores: Scores, regimes: tuple[Regime, ...]) -> Scores:
-    found: Scores = {}
+    averages: Scores = {}
     for name, kind in AVERAGES.items():
         for corrupted in (False, True):
             parts = [scores[Condition(regime.name, corrupted)] for regime in regimes if regime.kind == kind]
             if parts:
                 means = {metric: float(np.mean([part[metric] for part in parts])) for metric in parts[0]}
-                found[Condition(name, corrupted)] = means
-    return found
+                averages[Condition(name, corrupted)] = means
+    return averages
 
 
 def _outputs(predict: Predictor, rows: Rows, codes: Array) -> Array:
@@ -155,11 +155,11 @@ def _outputs(predict: Predictor, rows: Rows, codes: Array) -> Array:
         chosen = codes == code
         needed = chosen.any(0)
         shown = rows.inputs(m for bit, m in enumerate(rows.features) if int(code) >> bit & 1)
-        found = predict({name: x[needed] for name, x in shown.items()})
+        predicted = predict({name: x[needed] for name, x in shown.items()})
         if outputs is None:
-            outputs = np.full((*codes.shape, *found.shape[1:]), np.nan)
+            outputs = np.full((*codes.shape, *predicted.shape[1:]), np.nan)
         place = np.cumsum(needed) - 1
-        outputs[chosen] = found[place[np.nonzero(chosen)[1]]]
+        outputs[chosen] = predicted[place[np.nonzero(chosen)[1]]]
     return np.full(codes.shape, np.nan) if outputs is None else outputs
 
 
@@ -168,7 +168,7 @@ def _codes(shown: Array) -> Array:
     return codes
 
 
-def _changed(rows: Rows, damaged: Rows) -> Array:
+def _changed_rows(rows: Rows, damaged: Rows) -> Array:
     changes = [(x != damaged.features[m]).reshape(len(x), -1).any(1) for m, x in rows.features.items()]
     changed: Array = np.any(changes, axis=0)
     return changed

@@ -38,8 +38,8 @@ class EvaluatedMethod:
 
     def mean(self, condition: Condition, metric: str) -> float | None:
         """Return the mean of a metric, or None where the regime does not exist."""
-        found = self.spread(condition, metric)
-        return found.mean if found else None
+        over_seeds = self.spread(condition, metric)
+        return over_seeds.mean if over_seeds else None
 
 
 @dataclass(frozen=True)

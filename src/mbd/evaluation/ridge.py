@@ -34,10 +34,10 @@ class Ridge:
 
     def predict(self, features: Array) -> Array:
         """Return the prediction for each row (a column for each target)."""
-        found = np.empty((len(features), len(self.offset)))
+        predicted = np.empty((len(features), len(self.offset)))
         for rows in spans(*features.shape):
-            found[rows] = ((features[rows] - self.mean) / self.scale) @ self.weights + self.offset
-        return found
+            predicted[rows] = ((features[rows] - self.mean) / self.scale) @ self.weights + self.offset
+        return predicted
 
 
 def fit_ridge(features: Wide, targets: Array, decompose: Decomposition = np.linalg.eigh) -> Ridge:
@@ -83,14 +83,14 @@ class RidgeSums:
         errors, values = np.zeros(len(LAMBDAS)), np.maximum(values, 0)
         shown = np.arange(0, len(self.targets), -(-len(self.targets) // _LEFT_OUT))
         for own in in_blocks(shown, self.features.shape[1]):  # all columns are read
-            x = self._standardised(own)
+            x = self._standardise(own)
             scores = (x if whole else x[:, chosen]) @ vectors
             errors += _left_out(scores, self.targets[own] - self.offset, values, projected, len(self.targets))
         strength = float(LAMBDAS[errors.argmin()])
         return self._ridge(chosen, vectors @ (projected / (values + strength)[:, None]), strength)
 
     def _fit_wide(self, chosen: Array, decompose: Decomposition) -> Ridge:
-        x = self._standardised(slice(None))
+        x = self._standardise(slice(None))
         x = x if len(chosen) == self.features.shape[1] else x[:, chosen]
         weights, strength = fit_gram(decompose(x @ x.T), self.targets - self.offset)
         return self._ridge(chosen, x.T @ weights, strength)
@@ -98,7 +98,7 @@ class RidgeSums:
     def _ridge(self, chosen: Array, weights: Array, strength: float) -> Ridge:
         return Ridge(self.mean[chosen], self.scale[chosen], weights, self.offset, strength)
 
-    def _standardised(self, rows: Array | slice) -> Array:
+    def _standardise(self, rows: Array | slice) -> Array:
         x = self.features[rows] - self.mean
         x /= self.scale
         return x
@@ -115,7 +115,7 @@ class RidgeSums:
         rows, columns = self.features.shape
         gram, cross = np.zeros((columns, columns)), np.zeros((columns, self.targets.shape[1]))
         for own in spans(rows, columns):
-            x = self._standardised(own)
+            x = self._standardise(own)
             gram += x.T @ x
             cross += x.T @ (self.targets[own] - self.offset)
         return gram, cross

@@ -94,7 +94,7 @@ def _tests(tests: Sequence[Tested]) -> str:
         place = f"{escape(test.ours)} − {escape(test.theirs)}", escape(test.regime), str(test.comparison.pairs)
         p = _ABSENT if test.comparison.p is None else f"{test.comparison.p:.2g}"
         cells.setdefault(place, {})[test.metric] = f"{test.comparison.difference:+.{_digits(test.metric)}f} (p {p})"
-    lines = [[*place, *(found[m] for m in metrics)] for place, found in cells.items()]
+    lines = [[*place, *(cell[m] for m in metrics)] for place, cell in cells.items()]
     return table(["difference", "regime", "pairs", *(TITLES[m] for m in metrics)], lines)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mbd.blocks import taken
+from mbd.blocks import take_rows
 from mbd.formats.features import Shape, Task, lengths_of
 from mbd.names import check_names
 from mbd.tensors import Array, scratch
@@ -121,7 +121,7 @@ class Rows:
             self.ids[index],
             self.groups[index],
             self.labels[index],
-            {m: taken(x, index) for m, x in self.features.items()},
+            {m: take_rows(x, index) for m, x in self.features.items()},
             *({m: x[index] for m, x in part.items()} for part in parts),
         )
 

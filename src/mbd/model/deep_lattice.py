@@ -40,10 +40,10 @@ _NOTHING = np.zeros(())
 
 def _answer(module: NetworkModule, features: Mapping[str, Array]) -> Array:
     """Return scores or probabilities of one network (n × outputs)."""
-    own = _of(module.tag, features)
+    own = _inputs_of(module.tag, features)
     there = np.ones(len(next(iter(own.values()))), bool)
-    found = module.network.predict(own, dict.fromkeys(module.tag, there))
-    return found.reshape(len(found), -1)
+    answers = module.network.predict(own, dict.fromkeys(module.tag, there))
+    return answers.reshape(len(answers), -1)
 
 
 class DeepLattice(Blend[NetworkModule]):
@@ -57,20 +57,20 @@ class DeepLattice(Blend[NetworkModule]):
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Return what the submodules of all networks compute; zero for rows that lack an input of one."""
-        found = {}
+        activations = {}
         most = max(1, _PLACES // len(self.modules))
         for tag, module in self.modules.items():
             has_all = np.all([available[m] for m in tag], axis=0)
             if not has_all.any():
                 continue
-            own = module.network.activations(_of(tag, features), {m: available[m] for m in tag})
+            own = module.network.activations(_inputs_of(tag, features), {m: available[m] for m in tag})
             kept = list(own)[:: -(-len(own) // most)] if own else []
             for place in kept:
-                found[f"module.{'+'.join(tag)}.{place}"] = np.where(has_all[:, None], own[place], np.float32(0))
-        return found
+                activations[f"module.{'+'.join(tag)}.{place}"] = np.where(has_all[:, None], own[place], np.float32(0))
+        return activations
 
 
-def _of(tag: Tag, features: Mapping[str, Array]) -> dict[str, Array]:
+def _inputs_of(tag: Tag, features: Mapping[str, Array]) -> dict[str, Array]:
     names = {*tag, *map(lengths_of, tag)}
     return {name: x for name, x in features.items() if name in names}
 
@@ -83,15 +83,15 @@ def deep_lattice(record: ModelRecord, spec: LatticeSpec, modules: Mapping[Tag, M
 
     """
     warn_of_other_source(member_architecture(spec, record.modalities, record.classes), spec.source)
-    found = {}
+    networks = {}
     for tag, tensors in modules.items():
         architecture = member_architecture(spec, tag, record.classes)
         network = architecture.blank()
         state = {name.removeprefix(NETWORK): t for name, t in tensors.items() if name.startswith(NETWORK)}
         load_state(network, state, architecture.name)
         backbone = ModuleBackbone(network.requires_grad_(False), architecture, record.task)
-        found[tag] = NetworkModule(tag, backbone, float(tensors["sigma"]), int(tensors["rows"]))
-    return DeepLattice(tuple(record.modalities), found, len(record.classes), spec.trust)
+        networks[tag] = NetworkModule(tag, backbone, float(tensors["sigma"]), int(tensors["rows"]))
+    return DeepLattice(tuple(record.modalities), networks, len(record.classes), spec.trust)
 
 
 def member_architecture(spec: LatticeSpec, tag: Collection[str], classes: Collection[str]) -> Architecture:

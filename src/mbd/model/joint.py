@@ -56,15 +56,15 @@ class JointBackbone:
         self, features: Mapping[str, Array], available: Mapping[str, Array], modality: str
     ) -> dict[str, Array]:
         """Return X̂^m as generated, and what the recomposition makes of B_m(Z) and P^m."""
-        network, path, found = self.network, self.network.modality[modality], {}
+        network, path, generated = self.network, self.network.modality[modality], {}
         with torch.inference_mode():
             raw, there = self.to_tensors(features, available)
             if network.shape.reconstruction:
-                found["generator"] = network.generate(modality, network.standardise(raw, there))
+                generated["generator"] = network.generate(modality, network.standardise(raw, there))
             if network.shape.property_pathway:
                 translated = path.back_translation(network.embed(raw, there))
-                found["back-translation"] = path.recomposition(translated + path.property)
-            return {name: to_array(x * path.scale + path.mean) for name, x in found.items()}
+                generated["back-translation"] = path.recomposition(translated + path.property)
+            return {name: to_array(x * path.scale + path.mean) for name, x in generated.items()}
 
     def activations(self, features: Mapping[str, Array], available: Mapping[str, Array]) -> dict[str, Array]:
         """Run every network on every row, including those that a prediction skips; return the output of each layer."""

@@ -59,7 +59,7 @@ def chosen_tags(settings: LatticeShape, modalities: Iterable[str]) -> list[Tag]:
     """
     names = sorted(modalities)
     if isinstance(settings.tags, tuple):
-        listed = {*(_parsed(text, names) for text in settings.tags), *tags(names, 1)}
+        listed = {*(_parse_tag(text, names) for text in settings.tags), *tags(names, 1)}
         _refuse_too_many(settings, len(names), len(listed))
         return sorted(listed, key=lambda tag: (len(tag), tag))
     sizes = set(range(1, min(settings.tags, len(names)) + 1 if isinstance(settings.tags, int) else len(names) + 1))
@@ -108,7 +108,7 @@ def _smaller(modalities: int, most: int) -> str:
     return f"set model.lattice.tags={', or '.join(sets)}, or list the sets that matter: [a+b, a+c]"
 
 
-def _parsed(text: str, names: list[str]) -> Tag:
+def _parse_tag(text: str, names: list[str]) -> Tag:
     tag = tuple(sorted({part.strip() for part in text.split("+")}))
     if unknown := [m for m in tag if m not in names]:
         raise UsageError(
@@ -157,14 +157,14 @@ class Module:
         if "logistic.weights" not in self.tensors:
             return np.asarray(offset)
         logistic = self.tensors["calibration.scales"][1] * self.tensors["logistic.offset"]
-        found: Array = self._of_scores * offset + logistic + self.tensors["calibration.shift"]
-        return found
+        shifted: Array = self._of_scores * offset + logistic + self.tensors["calibration.shift"]
+        return shifted
 
     @cached_property
     def kernel(self) -> Array:
         """Weights of φ."""
-        found: Array = self._of_scores * self._gamma * self.tensors["kernel.weights"]
-        return found
+        weights: Array = self._of_scores * self._gamma * self.tensors["kernel.weights"]
+        return weights
 
     @cached_property
     def landmarks(self) -> dict[str, Array]:
@@ -188,8 +188,8 @@ class Module:
 
     def scores(self, points: Mapping[str, Array], phi: Array | None) -> Array:
         """Return f_S, or z_S of classes (n × targets), from coordinates and, with a kernel, from φ."""
-        found: Array = sum((points[m] @ self.linear[m] for m in self.tag), self.offset)
-        return found if phi is None else found + phi @ self.kernel
+        linear: Array = sum((points[m] @ self.linear[m] for m in self.tag), self.offset)
+        return linear if phi is None else linear + phi @ self.kernel
 
 
 class AnyModule(Protocol):
@@ -268,17 +268,17 @@ class LatticeBackbone(Blend[Module]):
         """Return coordinates p^m, kernel features φ and scores f_S of all modules; zero in rows that lack an input."""
         given = [m for m in self.modalities if available[m].any()]
         points = {m: self.projections[m](features[m]) for m in given}
-        found = {f"projection.{m}": np.where(available[m][:, None], points[m], 0) for m in given}
+        activations = {f"projection.{m}": np.where(available[m][:, None], points[m], 0) for m in given}
         for tag, module in self.modules.items():
             if not set(tag) <= set(given):
                 continue
             has_all = np.all([available[m] for m in tag], axis=0)[:, None]
             name = f"module.{'+'.join(tag)}"
             phi = self._kernel(tag, points)
-            found[f"{name}.scores"] = np.where(has_all, module.scores(points, phi), 0)
+            activations[f"{name}.scores"] = np.where(has_all, module.scores(points, phi), 0)
             if phi is not None:
-                found[f"{name}.kernel"] = np.where(has_all, phi, 0)
-        return {name: np.asarray(values, np.float32) for name, values in found.items()}
+                activations[f"{name}.kernel"] = np.where(has_all, phi, 0)
+        return {name: np.asarray(values, np.float32) for name, values in activations.items()}
 
 
 def read_projection(tensors: Mapping[str, Array], modality: str) -> Projection:
@@ -296,5 +296,5 @@ def from_tensors(record: ModelRecord, tensors: Mapping[str, Array]) -> Blend[Any
         return deep_lattice(record, spec, modules)
     projections = {m: read_projection(tensors, m) for m in record.modalities}
     widths = {m: len(projection.variances) for m, projection in projections.items()}
-    found = {tag: Module(tag, own, widths) for tag, own in modules.items()}
-    return LatticeBackbone(tuple(record.modalities), found, len(record.classes), spec.trust, projections)
+    built = {tag: Module(tag, own, widths) for tag, own in modules.items()}
+    return LatticeBackbone(tuple(record.modalities), built, len(record.classes), spec.trust, projections)

@@ -18,11 +18,11 @@ def answer_by_set(
     there = np.stack([np.asarray(bits, bool) for bits in available.values()], axis=1)
     if len(there) and (there == there[0]).all():
         return answer(_present(available, there[0]), features).astype(np.float32, copy=False)
-    found = np.empty((len(there), outputs), np.float32)
+    answers = np.empty((len(there), outputs), np.float32)
     for bits in np.unique(there, axis=0):
         rows = np.flatnonzero((there == bits).all(axis=1))
-        found[rows] = answer(_present(available, bits), {name: x[rows] for name, x in features.items()})
-    return found
+        answers[rows] = answer(_present(available, bits), {name: x[rows] for name, x in features.items()})
+    return answers
 
 
 def _present(modalities: Mapping[str, Array], bits: Array) -> Tag:

@@ -9,7 +9,13 @@ import numpy as np
 
 from mbd.errors import DataError
 from mbd.evaluation.candidates import Candidate
-from mbd.evaluation.inside import map_of, property_drift, reconstructed, sample_for_map, sentiment_classes
+from mbd.evaluation.inside import (
+    map_of,
+    property_drift,
+    sample_for_map,
+    sentiment_classes,
+    standardised_reconstructions,
+)
 from mbd.evaluation.metrics import ACCURACIES, ERRORS, TITLES
 from mbd.evaluation.results import HEADLINES, Results
 from mbd.report.figures import (
@@ -94,7 +100,7 @@ def _reconstructions(
     for title, pathway in (("without property pathway", False), ("with property pathway", True)):
         for candidate in candidates:
             if bool(candidate.first.record.spec.get("property_pathway")) is pathway:
-                matrix = reconstructed(candidate.first, rows)
+                matrix = standardised_reconstructions(candidate.first, rows)
                 if matrix is not None and len(matrix) > 3:
                     panels[f"{title} ({candidate.name})"] = map_of(matrix, labels, seed)
                     break

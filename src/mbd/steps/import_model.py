@@ -135,7 +135,7 @@ def run(
         try:
             from mbd.model.lora import merge_adapter  # noqa: PLC0415 -- imports torch
             from mbd.model.state_dict import read_state  # noqa: PLC0415
-            from mbd.training.module import imported  # noqa: PLC0415
+            from mbd.training.module import import_weights  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise MissingExtraError("a model of one's own", "train", error.name or "torch") from error
         names: list[MatchedNames] = []
@@ -145,7 +145,7 @@ def run(
             names.extend(matches.table)
             return merge_adapter(matches.tensors, adapter, params.model.rename) if adapter else matches.tensors
 
-        model = imported(data, params, fit)
+        model = import_weights(data, params, fit)
         record = save_model(step.folder, model.record, model.tensors)
         step.known_digests[WEIGHTS] = record.sha256
         with threadpool_limits(1):

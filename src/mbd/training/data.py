@@ -30,8 +30,8 @@ _IN_MEMORY = 1 << 28
 
 def rows_with_something(feature_set: FeatureSet, split: str) -> Rows:
     """Return the rows of a split that have at least one of the modalities in use."""
-    found = feature_set.split(split)
-    something = np.any(list(found.available.values()), axis=0)
+    rows = feature_set.split(split)
+    something = np.any(list(rows.available.values()), axis=0)
     if not something.any():
         raise DataError(
             f"no row of the split {split} has any of {', '.join(feature_set.modalities)}",
@@ -39,9 +39,9 @@ def rows_with_something(feature_set: FeatureSet, split: str) -> Rows:
             key=split,
             hint="leave out fewer modalities",
         )
-    if sum(x.nbytes for x in found.features.values()) < _IN_MEMORY:
-        return found.take(something)
-    return found.mapped() if something.all() else found.mapped().take(something)
+    if sum(x.nbytes for x in rows.features.values()) < _IN_MEMORY:
+        return rows.take(something)
+    return rows.mapped() if something.all() else rows.mapped().take(something)
 
 
 def scaling(matrix: Array, available: Array) -> tuple[Array, Array]:
@@ -98,14 +98,14 @@ class RawRows:
     def take(self, index: Tensor | slice) -> "RawRows":
         """Return the rows at `index`."""
         device = self.labels.device
-        found = RawRows(
+        rows = RawRows(
             {name: x[_on(x, index)].to(device) for name, x in self.features.items()},
             {m: bits[index] for m, bits in self.available.items()},
             self.labels[index],
         )
         for array in self.in_files:
             release(array)
-        return found
+        return rows
 
     def parts(self, rows: int) -> Iterator["RawRows"]:
         """Yield the rows in their order, so many at a time."""

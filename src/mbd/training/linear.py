@@ -52,11 +52,11 @@ def linear_map(
     """
     names = tuple(train.features)
     with threadpool_limits(1):
-        fitted, offset = _fitted((train,), scaling, classes)
+        fitted, offset = _fit_tags((train,), scaling, classes)
         factor = _sharpness(fitted, offset, valid, scaling) if classes else 1.0
         if fit_valid:
-            fitted, offset = _fitted((train, valid), scaling, classes)
-    shared = {m: _shared(m, train.features[m].shape[1], len(offset), names, fitted) for m in names}
+            fitted, offset = _fit_tags((train, valid), scaling, classes)
+    shared = {m: _share_weights(m, train.features[m].shape[1], len(offset), names, fitted) for m in names}
     tensors = {"linear.weight": np.vstack([shared[m][m] for m in names]).T, "linear.bias": offset}
     for m in names:
         beside = [shared[k][m] for k in names if k != m]
@@ -91,10 +91,10 @@ class _Inputs:
         index, ends = np.arange(len(self.labels))[rows], np.cumsum([part.shape[0] for part in self.parts])
         own = np.split(index, np.searchsorted(index, ends[:-1]))
         columns = [part[o - end + part.shape[0]] for part, o, end in zip(self.parts, own, ends, strict=True)]
-        found: Array = np.concatenate(columns) if len(columns) > 1 else columns[0]
-        found -= self.mean
-        found /= self.scale
-        return np.clip(found, -REACH, REACH, out=found)
+        inputs: Array = np.concatenate(columns) if len(columns) > 1 else columns[0]
+        inputs -= self.mean
+        inputs /= self.scale
+        return np.clip(inputs, -REACH, REACH, out=inputs)
 
     def times(self, weights: Array) -> Array:
         """Return the product with weights for each row."""
@@ -110,7 +110,7 @@ def _targets(labels: Array, scaling: Mapping[str, Array], classes: int) -> Array
     return scaled
 
 
-def _fitted(
+def _fit_tags(
     splits: Sequence[Rows], scaling: Mapping[str, Array], classes: int
 ) -> tuple[dict[Tag, dict[str, Array]], Array]:
     """Return the weights of each set of modalities that enough rows have, and the mean of all targets."""
@@ -143,7 +143,7 @@ def _tags(names: Tag) -> Iterator[Tag]:
         yield from combinations(names, size)
 
 
-def _shared(
+def _share_weights(
     modality: str, dim: int, outputs: int, names: Tag, fitted: Mapping[Tag, Mapping[str, Array]]
 ) -> dict[str, Array]:
     """Return W_m by the name of the modality itself, and W_{k,m} by the name of k."""
@@ -164,10 +164,10 @@ def _sharpness(
     for tag, weights in fitted.items():
         inputs = _Inputs.of((valid,), tag, scaling)
         if inputs.shape[0]:
-            found = inputs.times(np.vstack(list(weights.values()))) + offset
-            scores.append((found, inputs.labels))
+            answers = inputs.times(np.vstack(list(weights.values()))) + offset
+            scores.append((answers, inputs.labels))
 
     def loss(factor: float) -> float:
-        return float(np.mean([cross_entropy(factor * found, labels) for found, labels in scores]))
+        return float(np.mean([cross_entropy(factor * answers, labels) for answers, labels in scores]))
 
     return float(min(_SHARPNESS, key=loss)) if scores else 1.0

@@ -76,13 +76,13 @@ class TrainingRun(ABC):
 
     def start(self, snapshots: Snapshots) -> None:
         """Continue from the snapshot, if every process has the same one."""
-        found = snapshots.load()
-        done = len(found.history) if found else 0
+        snapshot = snapshots.load()
+        done = len(snapshot.history) if snapshot else 0
         least, most = self.group.smallest(done, self.device), -self.group.smallest(-done, self.device)
-        if found and least == most:
-            self.network.load_state_dict(as_tensors(found.weights))
-            self.optimiser.restore(found.momentum)
-            self.state = found
+        if snapshot and least == most:
+            self.network.load_state_dict(as_tensors(snapshot.weights))
+            self.optimiser.restore(snapshot.momentum)
+            self.state = snapshot
 
     def finish(self, snapshots: Snapshots, progress: bool, *, patience: int | None = None) -> None:
         """Train the epochs that are left, or until the best one is `patience` epochs ago."""

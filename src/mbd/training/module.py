@@ -49,7 +49,7 @@ def train_module(feature_set: FeatureSet, params: Params, *, work: Path, progres
         return Trained(_record(architecture, spec, tensors, feature_set, params), tensors, run.state.history)
 
 
-def imported(
+def import_weights(
     feature_set: FeatureSet, params: Params, fit: Callable[[Mapping[str, Array]], Mapping[str, Array]]
 ) -> Trained:
     """Return the model with weights that were trained elsewhere, on the modalities of `feature_set`.

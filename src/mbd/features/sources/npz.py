@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from mbd.blocks import converted
+from mbd.blocks import convert
 from mbd.errors import DataError
 from mbd.features.labels import with_labels
 from mbd.features.pooling import pool
@@ -247,12 +247,12 @@ def _modality(path: Path, name: str, keys: dict[str, str], numbers: Callable[[st
     array = numbers(name)
     lengths = _lengths(path, name, keys, numbers, array) if lengths_of(name) in keys else None
     if array.ndim == 2 and lengths is None:
-        return _Modality(converted(array, np.float32))
+        return _Modality(convert(array, np.float32))
     if array.ndim == 3 and pooled:
         means = pool(array, lengths)
         return _Modality(means.vectors, available=means.available)
     kind = np.int64 if array.ndim == 2 else array.dtype if array.dtype in (np.float16, np.uint8) else np.float32
-    array = converted(array, kind)
+    array = convert(array, kind)
     if lengths is None:
         return _Modality(array)
     behind = ~within(lengths, array.shape[1])

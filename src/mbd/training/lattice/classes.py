@@ -38,13 +38,13 @@ class ClassCalibration:
 
     def probabilities(self, members: Sequence[Array]) -> Array:
         """Return softmax z."""
-        return softmax(_weighted(self.scales, members) + self.shift)
+        return softmax(_weighted_sum(self.scales, members) + self.shift)
 
 
 def calibrate(targets: Array, folds: Array, members: Sequence[Array]) -> ClassCalibration:
     """Return how the members' scores, all out of fold, the logistic member's last, become probabilities."""
     scales = _scales(targets, members)
-    z = _weighted(scales, members)
+    z = _weighted_sum(scales, members)
     prior = -np.log((targets.sum(0) + 0.5) / (len(targets) + 0.5 * targets.shape[1]))
     discount = max(_DISCOUNTS, key=partial(_gain, targets, folds, z, prior))
     sharpness = _sharpness(targets, z + discount * prior)
@@ -57,7 +57,7 @@ def _scales(targets: Array, members: Sequence[Array]) -> Array:
     halves = np.array([0.5 / (len(members) - 1)] * (len(members) - 1) + [0.5])
 
     def objective(weights: Array) -> tuple[float, Array]:
-        z, apart = _weighted(weights * alone, members), weights - halves
+        z, apart = _weighted_sum(weights * alone, members), weights - halves
         surplus = (softmax(z) - targets) / len(targets)
         slopes = alone * [(surplus * scores).sum() for scores in members]
         return cross_entropy(z, truth) + _PULL * float(apart @ apart), slopes + 2 * _PULL * apart
@@ -67,7 +67,7 @@ def _scales(targets: Array, members: Sequence[Array]) -> Array:
     return scales
 
 
-def _weighted(scales: Array, members: Sequence[Array]) -> Array:
+def _weighted_sum(scales: Array, members: Sequence[Array]) -> Array:
     total: Array = sum((scale * scores for scale, scores in zip(scales, members, strict=True)), np.zeros(()))
     return total
 

@@ -63,7 +63,7 @@ class FoldedRidge:
 
     def fit(self, strengths: Strengths) -> Fit:
         """Return weights and offset from all rows."""
-        return self._solve(self._centred(self._gram), strengths)
+        return self._solve(self._centre(self._gram), strengths)
 
     def left_out(self, strengths: Strengths) -> list[Fit]:
         """Return, for each fold in order, the fit that left it out."""
@@ -103,9 +103,9 @@ class FoldedRidge:
     @cached_property
     def _others(self) -> list[System]:
         """The systems that leave one fold out, in order."""
-        return [self._centred(self._gram - gram) for gram in self._grams]
+        return [self._centre(self._gram - gram) for gram in self._grams]
 
-    def _centred(self, gram: Array) -> System:
+    def _centre(self, gram: Array) -> System:
         n, width = gram[0, 0], 1 + sum(self.blocks)
         means, target_means = gram[0, 1:width] / n, gram[0, width:] / n
         left = gram[1:width, 1:width] - np.outer(means, gram[0, 1:width])
