@@ -92,8 +92,7 @@ class Service:
         self._failed: datetime | None = None
         """when the store last did not take a change, unless it has changed since"""
         self._rows: tuple[tuple[CertificateFacts, Status], ...] = ()
-        self._rows_of: tuple[object, ...] | None = None
-        self._rows_at: datetime | None = None
+        self._rows_as_of: tuple[object, ...] = ()
         self.monitor.listeners.append(self._scanned)
 
     @classmethod
@@ -230,11 +229,11 @@ class Service:
 
     def _list_certificates(self, snapshot: StoreSnapshot) -> None:
         """Make the list again if the log has changed, and now and then: here rather than while a client waits."""
-        at, of = self.clock(), (snapshot.history.head, snapshot.history.findings, snapshot.log_problem)
-        if of != self._rows_of or self._rows_at is None or (at - self._rows_at).total_seconds() > _STATES_SECONDS:
-            certificates = snapshot.history.certificates.values()
-            rows = [(certificate, self._status(snapshot, certificate, at)) for certificate in certificates]
-            self._rows, self._rows_of, self._rows_at = tuple(reversed(rows)), of, at
+        at, history = self.clock(), snapshot.history
+        as_of = history.head, history.findings, snapshot.log_problem, int(at.timestamp()) // _STATES_SECONDS
+        if as_of != self._rows_as_of:
+            rows = [(each, self._status(snapshot, each, at)) for each in history.certificates.values()]
+            self._rows, self._rows_as_of = tuple(reversed(rows)), as_of
 
     @staticmethod
     def _status(snapshot: StoreSnapshot, certificate: CertificateFacts, at: datetime) -> Status:

@@ -52,8 +52,8 @@ class Signature:
         self.inputs = {
             name: spec for m, shape in record.shapes.items() if m in record.inputs for name, spec in _specs(m, shape)
         }
-        self._classes = record.classes
-        self._answers = lru_cache(maxsize=1024)(_answers(model))
+        self._model, self._classes = model, record.classes
+        self._answers = lru_cache(maxsize=1024)(self._has_answer)
 
     @property
     def output(self) -> str:
@@ -77,7 +77,7 @@ class Signature:
         for name, array in inputs.items():
             self._check_input(name, array)
         given = self.modalities.intersection(inputs)
-        if missing := next((spec.modality for n, spec in self._known(inputs) if spec.modality not in given), None):
+        if missing := next((m for m in (self.inputs[name].modality for name in inputs) if m not in given), None):
             raise InferenceError("invalid_input", f"there are lengths of {missing}, and no {missing}", key=missing)
         rows = {name: len(array) for name, array in inputs.items()}
         if len(set(rows.values())) > 1:
@@ -86,34 +86,29 @@ class Signature:
         if not count:
             raise InferenceError("invalid_input", "the request has no rows")
         if not self._answers(frozenset(given)):
-            raise InferenceError(
-                "invalid_input",
-                f"the model has no prediction from {', '.join(sorted(given))} alone",
-                hint="give more modalities",
-            )
+            problem = f"the model has no prediction from {', '.join(sorted(given))} alone"
+            raise InferenceError("invalid_input", problem, hint="give more modalities")
         return count
 
-    def _known(self, inputs: Mapping[str, Array]) -> list[tuple[str, InputSpec]]:
-        return [(name, self.inputs[name]) for name in inputs]
+    def _has_answer(self, given: frozenset[str]) -> bool:
+        """Whether the model has a prediction for rows with exactly these modalities."""
+        backbone = self._model.backbone
+        if not isinstance(backbone, AnswersSome):
+            return True
+        return bool(backbone.answered({m: np.array([m in given]) for m in self._model.record.modalities})[0])
 
     def _check_input(self, name: str, array: Array) -> None:
         spec = self.inputs.get(name)
         if spec is None:
-            raise InferenceError(
-                "invalid_input", f"the model has no input {shown(name)}", hint=f"it takes {', '.join(self.inputs)}"
-            )
+            hint = f"it takes {', '.join(self.inputs)}"
+            raise InferenceError("invalid_input", f"the model has no input {shown(name)}", hint=hint)
         datatype = DATATYPE_OF[array.dtype]
         if datatype not in spec.datatypes:
-            raise InferenceError(
-                "invalid_input", f"{name} must be {' or '.join(spec.datatypes)}, not {datatype}", key=name
-            )
+            problem = f"{name} must be {' or '.join(spec.datatypes)}, not {datatype}"
+            raise InferenceError("invalid_input", problem, key=name)
         if array.shape[1:] != spec.size:
-            raise InferenceError(
-                "invalid_input",
-                f"{name} must have the shape {[ROWS, *spec.size]}, one entry of {list(spec.size)} for each row",
-                key=name,
-                value=list(array.shape),
-            )
+            problem = f"{name} must have the shape {[ROWS, *spec.size]}, one entry of {list(spec.size)} for each row"
+            raise InferenceError("invalid_input", problem, key=name, value=list(array.shape))
 
 
 def _specs(modality: str, shape: Shape) -> list[tuple[str, InputSpec]]:
@@ -127,19 +122,6 @@ def _specs(modality: str, shape: Shape) -> list[tuple[str, InputSpec]]:
     if shape.has_lengths:
         found.append((lengths_of(modality), InputSpec(modality, (), ("INT64",), {"kind": "lengths"})))
     return found
-
-
-class _answers:  # noqa: N801 -- used as a function
-    """Say whether a model has a prediction for rows with exactly these modalities."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def __call__(self, given: frozenset[str]) -> bool:
-        backbone = self._model.backbone
-        if not isinstance(backbone, AnswersSome):
-            return True
-        return bool(backbone.answered({m: np.array([m in given]) for m in self._model.record.modalities})[0])
 
 
 _LENGTHS = "_lengths"
