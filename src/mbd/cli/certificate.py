@@ -93,8 +93,8 @@ def show(params: "Params", certificate: str, store: str | None, trust: Path | No
         note = "Nothing was verified: use `mbd verify`."
     else:
         opened, trusted = existing_store(params, store), trusted_keys(trust)
-        found = read_entry(opened, certificate, trusted, now(), max_age=params.certificate.checkpoint_age)
-        page, statement = store_page(Log(opened, trusted), opened.url, found), found.statement
+        entry = read_entry(opened, certificate, trusted, now(), max_age=params.certificate.checkpoint_age)
+        page, statement = store_page(Log(opened, trusted), opened.url, entry), entry.statement
     click.echo(logs.visible(to_payload(statement).decode() if wants_json() else f"{to_text(page)}{note}"))
 
 
@@ -111,13 +111,13 @@ def revoke(params: "Params", certificate: str, reason: str, store: str | None) -
     from mbd.records import now
 
     publisher = _publisher(params, store)
-    found = _entry(publisher, certificate)
-    if found.status.state == "revoked":
-        _LOG.info("it was revoked before: %s", found.status.reason)
+    entry = _entry(publisher, certificate)
+    if entry.status.state == "revoked":
+        _LOG.info("it was revoked before: %s", entry.status.reason)
     else:
-        announce(revocation(found.digest, reason, now()), params.certificate, publisher)
-    result = {"certificate": found.digest, "state": "revoked"}
-    print_result(result, f"certificate {found.digest} is revoked")
+        announce(revocation(entry.digest, reason, now()), params.certificate, publisher)
+    result = {"certificate": entry.digest, "state": "revoked"}
+    print_result(result, f"certificate {entry.digest} is revoked")
 
 
 @command.command()
@@ -173,9 +173,9 @@ def fetch(params: "Params", certificate: str | None, modality: str | None, store
     from mbd.steps.certificates import fetch_certified
 
     url = existing_store(params, store).url
-    found = fetch_certified(params, url, out, modality=modality or "", certificate=certificate or "")
-    text = f"certificate {found.certificate}: {found.model} without {', '.join(found.revoked)}"
-    print_result(found, text)
+    certified = fetch_certified(params, url, out, modality=modality or "", certificate=certificate or "")
+    text = f"certificate {certified.certificate}: {certified.model} without {', '.join(certified.revoked)}"
+    print_result(certified, text)
     report_written("model", out)
     suggest("guard", "--model", out, "--store", url, "--trust", "TRUST-FILE")
 

@@ -45,7 +45,7 @@ def list_models(params: "Params", store: str | None, trust: Path | None) -> None
     from mbd.production.models import age_days, summaries
     from mbd.report.text import table
 
-    found = summaries(_history(params, store, trust))
+    models = summaries(_history(params, store, trust))
     rows = [
         [
             summary.model,
@@ -56,10 +56,10 @@ def list_models(params: "Params", store: str | None, trust: Path | None) -> None
             ", ".join(summary.revoked) or "nothing",
             ", ".join(m for m, weights in summary.references.items() if weights) or "none",
         ]
-        for summary in found
+        for summary in models
     ]
     header = ["model", "current", "release", "age", "takes", "revoked", "references without"]
-    print_result(found, table(header, rows) if rows else "there is no model in this store")
+    print_result(models, table(header, rows) if rows else "there is no model in this store")
 
 
 @command.command()
@@ -72,8 +72,8 @@ def show(params: "Params", name: str, store: str | None, trust: Path | None) -> 
     """Show what the log says of a model: every release, what is revoked, which references are ready."""
     from mbd.production.models import summary
 
-    found = summary(_history(params, store, trust), name)
-    print_result(found, _text(found))
+    shown = summary(_history(params, store, trust), name)
+    print_result(shown, _text(shown))
 
 
 @command.command()
@@ -89,8 +89,8 @@ def fetch(params: "Params", name: str, reference: str | None, store: str | None,
     from mbd.production import models as step
 
     history = _history(params, store, trust)
-    found = step.fetch(params, history, name, out, without=(reference,) if reference else ())
-    print_result(found, f"{name}: {found.kind} {found.release}, takes {', '.join(found.inputs)}")
+    release = step.fetch(params, history, name, out, without=(reference,) if reference else ())
+    print_result(release, f"{name}: {release.kind} {release.release}, takes {', '.join(release.inputs)}")
     report_written("model", out)
     suggest("guard", "--model", out, "--store", history.store.url, "--trust", "TRUST-FILE")
 

@@ -96,13 +96,13 @@ def run(
         from mbd.trust.keys import make_keys
 
         make_keys(Path(params.certificate.trust).parent, "signer", if_none=True)
-    found = _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
-    for label, folder in found.items():
+    outputs = _pipelines("local").run_pipeline(name, params.platform, given, root, runner, network=network)
+    for label, folder in outputs.items():
         click.echo(f"{label + ':':<13}{folder}")
-    if "certificate" in found:
+    if "certificate" in outputs:
         click.echo(f"{'store:':<13}{params.store.url}")
         trust = ("--store", params.store.url, "--trust", params.certificate.trust)
-        suggest("verify", found["certificate"], "--model", found["model"], *trust)
+        suggest("verify", outputs["certificate"], "--model", outputs["model"], *trust)
 
 
 _TITLE = click.option("--title", help="Name of the run or schedule [default: made from pipeline and arguments].")
@@ -167,11 +167,11 @@ def schedule(
 @with_params
 def status(params: "Params") -> None:
     """List runs and schedules of the experiment on the cluster."""
-    found = _pipelines("cluster").Cluster(params.platform).status()
+    listed = _pipelines("cluster").Cluster(params.platform).status()
     lines = []
-    for kind, entries in found.items():
+    for kind, entries in listed.items():
         lines += [f"{kind}: {len(entries)}", *("  " + "  ".join(entry.values()) for entry in entries)]
-    print_result(found, "\n".join(lines))
+    print_result(listed, "\n".join(lines))
 
 
 def _send(wanted: Any, send: "Callable[[], tuple[str, str]] | None") -> None:  # noqa: ANN401 -- of `pipelines`

@@ -99,14 +99,14 @@ def scan(params: "Params", store: str | None, remove: bool, yes: bool) -> None:
     from mbd.steps import purge
 
     url = existing_store(params, store).url
-    found = purge.scan(params, url)
-    if remove and found.resurrections:
-        click.echo(_scan_text(found), err=wants_json())
+    result = purge.scan(params, url)
+    if remove and result.resurrections:
+        click.echo(_scan_text(result), err=wants_json())
         if not yes:
             click.confirm("\nremove all of these, for good?", abort=True, err=wants_json())
-        found = purge.remove_resurrections(params, url)
-    print_result(found, _scan_text(found))
-    if not found.clean:
+        result = purge.remove_resurrections(params, url)
+    print_result(result, _scan_text(result))
+    if not result.clean:
         sys.exit(ExitCode.FAILURE)
 
 

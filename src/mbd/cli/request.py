@@ -105,13 +105,13 @@ def submit(
 def list_command(params: "Params", store: str | None, only_open: bool) -> None:
     """List requests, nearest deadline first."""
     requests = _requests(params, store)
-    found = list(requests.open_requests()) if only_open else sorted(requests.all(), key=lambda r: (r.due, r.id))
+    chosen = list(requests.open_requests()) if only_open else sorted(requests.all(), key=lambda r: (r.due, r.id))
     of = {True: " of a person", False: ""}
     lines = [
         f"{r.id}  {r.state:9}  due {r.due.date()}  {', '.join(r.modalities)}{of[bool(r.subject)]} of {r.model}"
-        for r in found
+        for r in chosen
     ] or ["no requests"]
-    print_result(found, "\n".join(lines))
+    print_result(chosen, "\n".join(lines))
 
 
 @command.command()

@@ -128,9 +128,9 @@ def new(params: "Params", roles: tuple["Role", ...], name: str, days: int | None
 @with_params
 def list_command(params: "Params") -> None:
     """List the tokens, without their secrets."""
-    found = _tokens(params).tokens
-    public = [token.model_dump(mode="json", exclude={"sha256"}) for token in found]
-    print_result(public, "\n".join(map(_line, found)) or "no tokens")
+    tokens = _tokens(params).tokens
+    public = [token.model_dump(mode="json", exclude={"sha256"}) for token in tokens]
+    print_result(public, "\n".join(map(_line, tokens)) or "no tokens")
 
 
 @token.command()

@@ -70,11 +70,11 @@ def feature_set(file: Path, params: Params) -> Iterator[Path]:
     """
     location = read_location(file)
     with _plain(location, params) as folder:
-        if (found := _digest(folder)) != location.digest:
+        if (digest := _digest(folder)) != location.digest:
             raise DataError(
                 "the FeatureSet is not the one that this pipeline started with",
                 file=file,
-                value=f"digest {found}, the location says {location.digest}",
+                value=f"digest {digest}, the location says {location.digest}",
                 hint="name a DVC revision (platform.features), or start the pipeline again",
             )
         with persons_of(params, location.left_out).left_out(folder, location.without) as data:

@@ -125,9 +125,9 @@ def add_purge_scan(
         blind: for each part that could not be searched, the kind of its place.
 
     """
-    found, obstacles = Counter(resurrected), Counter(blind)
-    for place in {*searched, *found, *obstacles}:
-        samples.set(metrics.RESURRECTED, found[place], place=place)
+    resurrections, obstacles = Counter(resurrected), Counter(blind)
+    for place in {*searched, *resurrections, *obstacles}:
+        samples.set(metrics.RESURRECTED, resurrections[place], place=place)
         samples.set(metrics.BLIND, obstacles[place], place=place)
     samples.set(metrics.TOMBSTONES, tombstones)
     samples.set(metrics.PURGE_SCAN, at.timestamp())
@@ -151,8 +151,8 @@ def _gate_margin(attack: AttackRecord) -> float | None:
 
 
 def _values(record: AttackRecord | UtilityRecord) -> dict[str, float]:
-    found = {role: getattr(record, role) for role in _ROLES}
-    return {role: interval.value for role, interval in found.items() if interval is not None}
+    intervals = {role: getattr(record, role) for role in _ROLES}
+    return {role: interval.value for role, interval in intervals.items() if interval is not None}
 
 
 def _read_deletion(folder: Path, samples: SampleList, model: str) -> None:

@@ -288,12 +288,12 @@ def _beside(file: Path) -> Path:
 
 def _by_digest(listed: Iterator[StoredObject]) -> dict[str, Fingerprint]:
     """Return the fingerprint of each envelope."""
-    found: dict[str, Fingerprint] = {}
+    fingerprints: dict[str, Fingerprint] = {}
     for stored in listed:
         _, digest, file = (*stored.name.split("/"), "", "")[:3]
         if file == CERTIFICATE:
-            found[digest] = _fingerprint(stored)
-    return found
+            fingerprints[digest] = _fingerprint(stored)
+    return fingerprints
 
 
 def _fingerprint(stored: StoredObject) -> Fingerprint:

@@ -63,10 +63,8 @@ class FeatureFiles:
 
 def feature_sets(workspace: Workspace) -> list[FeatureFiles]:
     """Return every FeatureSet that a folder holds or a revision tracks."""
-    found = [
-        _parse_manifest(record) for record in (*_json_files(workspace, MANIFEST), *workspace.history.records(MANIFEST))
-    ]
-    return [target for target in found if target]
+    manifests = (*_json_files(workspace, MANIFEST), *workspace.history.records(MANIFEST))
+    return list(filter(None, map(_parse_manifest, manifests)))
 
 
 def old_weights(certificate: str, statement: DeletionStatement, deletion: Path | None, private: Path) -> list[Target]:
@@ -233,18 +231,18 @@ def needed_by_others(
     """
     if not any(target.what == "features" for target in targets):
         return []
-    found: dict[str, Needed] = {}
+    needed: dict[str, Needed] = {}
     for where, record in (*_models(workspace), *published):
         for sha256, weights in _needs(record, targets) if not gone.by_sha256(str(record.get("sha256"))) else ():
-            found.setdefault(sha256, Needed(sha256=sha256, by=str(weights), where=where))
+            needed.setdefault(sha256, Needed(sha256=sha256, by=str(weights), where=where))
     for feature_set in sets:
         # A model's record lists the files that training has read; evaluation needs the rest of the FeatureSet.
         peers = feature_set.files.values()
-        need = next((found[digest] for digest in peers if digest in found), None)
+        need = next((needed[digest] for digest in peers if digest in needed), None)
         for digest in peers if need else ():
             if targets.by_sha256(digest) and need:
-                found.setdefault(digest, need.model_copy(update={"sha256": digest}))
-    return list(found.values())
+                needed.setdefault(digest, need.model_copy(update={"sha256": digest}))
+    return list(needed.values())
 
 
 def published_models(store: Store, trust: Trust, at: datetime) -> Iterator[tuple[str, dict[str, Any]]]:

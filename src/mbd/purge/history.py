@@ -71,25 +71,27 @@ class GitHistory:
     @cached_property
     def pointers(self) -> dict[str, DvcPointer]:
         """The pointers of all revisions and of the workspace, by name."""
-        found = {}
+        pointers = {}
         if self.in_git:
             listed = self._git("rev-list", "--objects", "--all", "--reflog")
             paths = {name: path for name, _, path in (line.partition(" ") for line in listed) if is_pointer(path)}
             for name, content in read_objects(self.root, paths):
-                found[name] = DvcPointer(name, self._tracked(paths[name], content))
+                pointers[name] = DvcPointer(name, self._tracked(paths[name], content))
         for path in self._workspace_pointers:
-            found[str(path)] = DvcPointer(str(path), self._tracked(path.relative_to(self.root).as_posix(), _read(path)))
-        return found
+            pointers[str(path)] = DvcPointer(
+                str(path), self._tracked(path.relative_to(self.root).as_posix(), _read(path))
+            )
+        return pointers
 
     @cached_property
     def tips(self) -> dict[str, frozenset[str]]:
         """The pointers in the current commit of each reference, and those in the workspace."""
-        found = {WORKSPACE: frozenset(map(str, self._workspace_pointers))}
+        tips = {WORKSPACE: frozenset(map(str, self._workspace_pointers))}
         if self.in_git:
             for ref in self._git("for-each-ref", "--format=%(refname)"):
                 listed = (line.partition("\t") for line in self._git("ls-tree", "-r", "--full-tree", ref))
-                found[ref] = frozenset(facts.split()[2] for facts, _, path in listed if is_pointer(path))
-        return found
+                tips[ref] = frozenset(facts.split()[2] for facts, _, path in listed if is_pointer(path))
+        return tips
 
     def refs_naming(self, targets: Targets) -> tuple[str, ...]:
         """Return the references whose current commit tracks a target. They are kept, although the file is removed."""
@@ -117,8 +119,8 @@ class GitHistory:
             folder, file = posixpath.split(tracked.path)
             if file in {STEP_FILE, RECORD, MANIFEST}:
                 for name, sha256 in _recorded_digests(file, self._json(tracked.md5)):
-                    if found := by_path.get(posixpath.join(folder, name)):
-                        yield found, sha256
+                    if recorded := by_path.get(posixpath.join(folder, name)):
+                        yield recorded, sha256
 
     def _tracked(self, path: str, content: bytes) -> tuple[Tracked, ...]:
         folder = posixpath.dirname(path)

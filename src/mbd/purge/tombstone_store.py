@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 def store_tombstones(params: Params | ReaderParams, url: str) -> Tombstones:
     """Return the tombstones of the store at a URL; a list that cannot be read is reported as a warning."""
     trust = read_trust(Path(params.certificate.trust))
-    found = read_tombstones(open_store(url, params.store), open_private(url, params.store), trust)
-    for problem in found.problems:
+    tombstones = read_tombstones(open_store(url, params.store), open_private(url, params.store), trust)
+    for problem in tombstones.problems:
         _log.warning("purged files of one purge are not known: %s", problem)
-    return found
+    return tombstones
 
 
 def begin(params: Params, certificate: str, targets: Targets) -> TombstoneList:

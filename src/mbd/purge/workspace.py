@@ -84,8 +84,8 @@ def _repositories(root: Path) -> list[DvcRepository]:
     configs = (path for path in files_below(root, others, lambda _: None) if path.match(".dvc/config"))
     # Workspaces of experiments below `.dvc/tmp` are not separate repositories.
     below = [path.parents[1] for path in configs if ".dvc" not in path.parents[1].relative_to(root).parts]
-    found = (dvc_repository(folder) for folder in (root, *below))
-    return list({repository.root: repository for repository in found if repository}.values())
+    repositories = (dvc_repository(folder) for folder in (root, *below))
+    return list({repository.root: repository for repository in repositories if repository}.values())
 
 
 def _roots(params: Params, store: str, root: Path, repositories: list[DvcRepository]) -> Iterator[Path]:

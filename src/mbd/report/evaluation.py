@@ -34,14 +34,14 @@ HISTORY = "history.csv"
 def evaluation_summary(metrics: Mapping[str, Any]) -> str:
     """Return the headline metrics of every method in `metrics.json` as text."""
     shown = ACCURACIES[metrics["task"]] + ERRORS[metrics["task"]]
-    found: dict[str, dict[str, Any]] = {}
+    by_method: dict[str, dict[str, Any]] = {}
     for record in metrics["results"]:
         if not record["corrupted"] and record["regime"] in HEADLINES:
-            found.setdefault(record["method"], {})[record["regime"]] = record["metrics"]
-    columns = [(regime, metric) for regime in HEADLINES if regime in found[metrics["model"]] for metric in shown]
+            by_method.setdefault(record["method"], {})[record["regime"]] = record["metrics"]
+    columns = [(regime, metric) for regime in HEADLINES if regime in by_method[metrics["model"]] for metric in shown]
     lines = [
         [method, *(f"{by_regime[regime][metric]['mean']:.{_digits(metric)}f}" for regime, metric in columns)]
-        for method, by_regime in found.items()
+        for method, by_regime in by_method.items()
     ]
     parts = [
         f"{metrics['rows']} test rows, {metrics['task']}, on {', '.join(metrics['modalities'])}",

@@ -85,8 +85,8 @@ def index_page(
 
 
 def _count(rows: Sequence[IndexRow]) -> dict[str, int]:
-    found = Counter(row.state for row in rows)
-    return {state: found[state] for state in CERTIFICATE_STATES if found[state]}
+    counts = Counter(row.state for row in rows)
+    return {state: counts[state] for state in CERTIFICATE_STATES if counts[state]}
 
 
 def _summary(

@@ -85,9 +85,9 @@ class OpenId:
         """Return a key of the provider by its id; an unknown id makes the keys be read again, not too often."""
         for fresh in (False, True):
             keys = self._read(fresh=fresh)
-            found = [key for key in keys.keys if wanted in (None, key.key_id)] if keys else []
-            if len(found) == 1:
-                return found[0]
+            matching = [key for key in keys.keys if wanted in (None, key.key_id)] if keys else []
+            if len(matching) == 1:
+                return matching[0]
         return None
 
     def _read(self, *, fresh: bool) -> "jwt.PyJWKSet | None":

@@ -173,8 +173,8 @@ def install(app: FastAPI) -> None:
 
 def _methods(request: Request) -> set[str]:
     """Return the methods that an address takes, of all its routes."""
-    found = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
-    return {method for route in found for method in getattr(route, "methods", None) or ()}
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    return {method for route in routes for method in getattr(route, "methods", None) or ()}
 
 
 def describe_invalid(error: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -101,11 +101,11 @@ class RequestIndex:
     def scanned(self, snapshot: StoreSnapshot, began: float) -> None:
         """Take over what a scan found that began at a time of the monotonic clock."""
         valid = (facts for facts in snapshot.requests.values() if isinstance(facts, RequestFacts))
-        found = {facts.id: proven(facts, snapshot.history) for facts in valid}
+        requests = {facts.id: proven(facts, snapshot.history) for facts in valid}
         with self._lock:
             # What was written here after the scan had begun is newer than what the scan has, or not in it at all.
             self._written = {key: written for key, written in self._written.items() if written[0] >= began}
-            self._take(found | {key: facts for key, (_, facts) in self._written.items()})
+            self._take(requests | {key: facts for key, (_, facts) in self._written.items()})
             self.complete = True
 
     def written(self, request: DeletionRequest) -> bool:
@@ -121,13 +121,13 @@ class RequestIndex:
         """Return some requests, nearest deadline first, and where the next page begins (None: there is none)."""
         ordered = self._sorted
         start = bisect_right(ordered, _parse(after), key=_order) if after else 0
-        found: list[RequestFacts] = []
+        page: list[RequestFacts] = []
         for facts in ordered[start:]:
             if wanted(facts):
-                if len(found) == limit:
-                    return found, _cursor(found[-1])
-                found.append(facts)
-        return found, None
+                if len(page) == limit:
+                    return page, _cursor(page[-1])
+                page.append(facts)
+        return page, None
 
     def events(self, since: float = float("-inf")) -> list[RequestEvent]:
         """Return all events from a time on, in order."""

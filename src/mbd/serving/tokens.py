@@ -82,12 +82,12 @@ class TokenFile:
 
     def _chosen(self, chosen: str) -> AccessToken:
         """Return the token with this id, or the newest with this name."""
-        found = [each for each in self.tokens if chosen in (each.id, each.name)]
-        if not found:
+        matching = [each for each in self.tokens if chosen in (each.id, each.name)]
+        if not matching:
             raise UsageError(
                 "there is no such token", key="TOKEN", value=chosen, hint="`mbd serve token list` shows them"
             )
-        return found[-1]
+        return matching[-1]
 
     def _change(self, change: Callable[[Entries], Entries]) -> None:
         try:

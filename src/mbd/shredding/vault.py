@@ -60,17 +60,17 @@ class Unit:
 
 def units(folder: Path, lineage: str | None = None) -> list[Unit]:
     """Return the FeatureSets and models in a folder; `lineage` replaces the name of their data."""
-    found = sorted(_read(folder, lineage), key=lambda unit: unit.folder)
-    if not found:
+    ordered = sorted(_read(folder, lineage), key=lambda unit: unit.folder)
+    if not ordered:
         raise DataError(
             "this is neither a FeatureSet nor a model folder",
             file=folder,
             hint=f"give a folder with a {MANIFEST} or a {RECORD} in it",
         )
-    for inner in found:
-        if outer := next((unit for unit in found if unit.folder in inner.folder.parents), None):
+    for inner in ordered:
+        if outer := next((unit for unit in ordered if unit.folder in inner.folder.parents), None):
             raise DataError("a FeatureSet or model is inside another one", file=inner.folder, value=outer.folder)
-    return found
+    return ordered
 
 
 def _read(folder: Path, lineage: str | None) -> Iterator[Unit]:
@@ -95,10 +95,10 @@ def encrypt_folder(folder: Path, out: Path, keyring: Keyring, lineage: str | Non
     """Encrypt a folder to `out`; return the number of encrypted files."""
     count = 0
     with whole_folder(out, _writer(folder)) as new:
-        found = units(folder, lineage)
-        secret = {file for unit in found for file in unit.plain()}
+        parts = units(folder, lineage)
+        secret = {file for unit in parts for file in unit.plain()}
         shutil.copytree(folder, new, dirs_exist_ok=True, ignore=_but(lambda file: file not in secret))
-        for unit in found:
+        for unit in parts:
             for file in unit.plain():
                 _encrypt_file(unit, file, new / f"{file.relative_to(folder)}{SUFFIX}", keyring)
                 count += 1
@@ -129,11 +129,11 @@ def decrypt_folder(
     folder: Path, out: Path, keyring: Keyring, lineage: str | None = None, warn: Warn = lambda _: None
 ) -> int:
     """Decrypt a folder into the empty folder `out`; return the number of encrypted files."""
-    found = units(folder, lineage)
-    sealed = {file for unit in found for file in unit.encrypted()}
+    parts = units(folder, lineage)
+    sealed = {file for unit in parts for file in unit.encrypted()}
     shutil.copytree(folder, out, dirs_exist_ok=True, ignore=_but(lambda file: _stays(file, sealed)))
     pairs = [
-        (unit, file, out / file.relative_to(folder).with_suffix("")) for unit in found for file in unit.encrypted()
+        (unit, file, out / file.relative_to(folder).with_suffix("")) for unit in parts for file in unit.encrypted()
     ]
     _decrypt_files(pairs, folder, keyring, warn)
     return len(sealed)

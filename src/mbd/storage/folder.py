@@ -333,9 +333,9 @@ class FolderStore:
     def _below(self, folder: int, base: str, prefix: str, after: str) -> Iterator[StoredObject]:
         # A folder sorts like the prefix of its objects: `a-b` < `a/b` < `a0`.
         with os.scandir(folder) as entries:
-            found = [entry for entry in entries if _may_be_part(entry.name)]
-        names = [entry.name for entry in found if entry.is_file(follow_symlinks=False)]
-        names += [f"{entry.name}/" for entry in found if entry.is_dir(follow_symlinks=False)]
+            listed = [entry for entry in entries if _may_be_part(entry.name)]
+        names = [entry.name for entry in listed if entry.is_file(follow_symlinks=False)]
+        names += [f"{entry.name}/" for entry in listed if entry.is_dir(follow_symlinks=False)]
         for name in sorted(names):
             whole = base + name
             try:

@@ -122,8 +122,8 @@ class MlflowRegistry:
     def files(self, location: str, folder: str | None = None) -> Iterator[Artifact]:
         """Yield the files at a location."""
         with _reported(self.where):
-            found = self._repository(location).list_artifacts(folder)
-        for file in found:
+            listed = self._repository(location).list_artifacts(folder)
+        for file in listed:
             if file.is_dir:
                 yield from self.files(location, file.path)
             else:
@@ -169,8 +169,8 @@ class MlflowRegistry:
 
     def _holds(self, version: Version, wanted: Mapping[str, str]) -> bool:
         """Return whether the files of a version are these: anyone who can write to the server can set its tags."""
-        found = {file.path: file for file in self.files(version.location)}
-        return set(found) == set(wanted) and all(self.sha256(found[path]) == wanted[path] for path in wanted)
+        files = {file.path: file for file in self.files(version.location)}
+        return set(files) == set(wanted) and all(self.sha256(files[path]) == wanted[path] for path in wanted)
 
     def _create(self, name: str, folder: Path, tags: Mapping[str, str]) -> Version:
         own = self._client.get_experiment_by_name(self.settings.experiment)

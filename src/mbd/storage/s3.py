@@ -210,10 +210,10 @@ class S3Store:
             self._bucket.client.put_object_retention(**version, Retention=retention)
         except ClientError:
             # A concurrent writer of the same object may have locked it first, and for longer.
-            found = self._bucket.head(state.key)
-            if found is None or found.version != state.version or found.lock is None:
+            locked = self._bucket.head(state.key)
+            if locked is None or locked.version != state.version or locked.lock is None:
                 raise
-            return found
+            return locked
         return replace(state, lock=lock)
 
     def _download(self, name: str, version: str | None) -> Download:

@@ -71,8 +71,8 @@ class DataKeys:
 
     def _keys(self, kinds: tuple[Kind, ...]) -> tuple[KeyEntry, ...]:
         record = read_shredding(self.folder)
-        found = (key for lineage in self.lineages for key in record.of(lineage, self.modalities, kinds))
-        return tuple(key for key in found if self.made_before is None or key.created <= self.made_before)
+        entries = (key for lineage in self.lineages for key in record.of(lineage, self.modalities, kinds))
+        return tuple(key for key in entries if self.made_before is None or key.created <= self.made_before)
 
     def _destroy(self, copy: Copy) -> Obstacle | None:
         kind, modality, lineage = copy.name.split("/", 2)

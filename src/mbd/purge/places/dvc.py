@@ -105,13 +105,13 @@ def dvc_cache(repository: DvcRepository, others: frozenset[Path], *, shared_cach
 
 def dvc_remotes(repository: DvcRepository, settings: StoreSettings, others: frozenset[Path]) -> list[Place]:
     """Return the remotes, each once, with the run caches of those that are folders."""
-    found: list[Place] = []
+    places: list[Place] = []
     for remote in {remote.url: remote for remote in repository.remotes}.values():
         own = settings.model_copy(update={"endpoint": remote.endpoint})
-        found.append(place_at("DVC remote", remote.url, own, others, by_name=remote.by_name, runs=True))
+        places.append(place_at("DVC remote", remote.url, own, others, by_name=remote.by_name, runs=True))
         if (path := local_path(remote.url)) is not None:
-            found.append(RunCache(path / "runs", kind="DVC run cache of a remote"))
-    return found
+            places.append(RunCache(path / "runs", kind="DVC run cache of a remote"))
+    return places
 
 
 def object_reader(places: Iterable[Place]) -> Callable[[str], bytes | None]:
@@ -122,8 +122,8 @@ def object_reader(places: Iterable[Place]) -> Callable[[str], bytes | None]:
 
     def read(md5: str) -> bytes | None:
         names = [f"{layout}{md5[:2]}/{md5[2:]}" for layout in _LAYOUTS]
-        found = (_from_folder(folder / name) for folder in folders for name in names)
-        content = next((content for content in found if content is not None), None)
+        contents = (_from_folder(folder / name) for folder in folders for name in names)
+        content = next((content for content in contents if content is not None), None)
         for store in list(stores) if content is None else ():
             try:
                 content = _from_store(store, names)

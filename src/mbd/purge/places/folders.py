@@ -181,14 +181,14 @@ def files_below(root: Path, others: frozenset[Path], report_obstacle: ReportObst
                 continue
             visited.add((facts.st_dev, facts.st_ino))
             with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                listed = sorted(entries, key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             report_obstacle(unreadable(folder, error))
             continue
-        waiting += [folder / entry.name for entry in reversed(found) if entry.is_dir()]
-        yield from (folder / entry.name for entry in found if not entry.is_dir())
+        waiting += [folder / entry.name for entry in reversed(listed) if entry.is_dir()]
+        yield from (folder / entry.name for entry in listed if not entry.is_dir())
 
 
 def unreadable(path: Path, error: OSError) -> Obstacle:

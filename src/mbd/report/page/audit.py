@@ -115,8 +115,8 @@ def leaks(record: LeakageRecord) -> Leaks:
 def leakage_metrics(record: LeakageRecord) -> dict[str, float]:
     """Return the headline numbers: the first utility after the deletion, that of the reference, and :func:`leaks`."""
     utility = next((measured for measured in record.utility if measured.decision != "informational"), None)
-    found = leaks(record)
-    metrics: dict[str, float] = {"leaks_before": found.before, "leaks": found.after}
+    leaking = leaks(record)
+    metrics: dict[str, float] = {"leaks_before": leaking.before, "leaks": leaking.after}
     if utility:
         metrics[f"{utility.metric}_deleted"] = round(utility.after.value, 2)
         metrics[f"{utility.metric}_reference"] = round(utility.reference.value, 2)
@@ -168,11 +168,11 @@ def _attacks(leakage: LeakageRecord) -> Iterator[Block]:
         if informational := [a for a in own if a.decision == "informational"]:
             yield Text(text=_INFORMATIONAL)
             yield measures_table(f"Informational attacks on {modality}", list(map(_measure, informational)))
-    found = [f"{invariant.name}: {invariant.decision}. {invariant.reason}" for invariant in leakage.invariants]
-    found += [_bound(leakage.lower_bound)] if leakage.lower_bound else []
-    if found:
+    checked = [f"{invariant.name}: {invariant.decision}. {invariant.reason}" for invariant in leakage.invariants]
+    checked += [_bound(leakage.lower_bound)] if leakage.lower_bound else []
+    if checked:
         yield Text(text="Invariants of the files, and the lower bound on ε that the attacks show:")
-        yield Items(items=tuple(found))
+        yield Items(items=tuple(checked))
 
 
 def _earlier(found: EarlierAudits | None) -> str:

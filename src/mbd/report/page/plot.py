@@ -33,9 +33,9 @@ class Scale:
     """From 0 to 1, extended to the intervals of the measures, but never below −0.25: R² has no lower limit."""
 
     def __init__(self, measures: Sequence[MeasureRow]) -> None:
-        found = [m for measure in measures for m in (measure.before, measure.after, measure.reference) if m]
-        self.low = max(_LOWEST, min([0.0, *(interval.low for interval in found)]))
-        self.high = max([1.0, *(interval.high for interval in found)])
+        intervals = [m for measure in measures for m in (measure.before, measure.after, measure.reference) if m]
+        self.low = max(_LOWEST, min([0.0, *(interval.low for interval in intervals)]))
+        self.high = max([1.0, *(interval.high for interval in intervals)])
 
     def clamp(self, value: float) -> float:
         """Return a value, or the edge of the scale that it lies beyond."""
@@ -70,9 +70,9 @@ def _drawn(measure: MeasureRow, scale: Scale) -> Iterator[str]:
     chance = scale.percent(measure.chance)
     yield f'<line class="chance" x1="{chance}" x2="{chance}" y1="0" y2="40"/>'
     for role in ROLES:
-        found: Interval | None = getattr(measure, role)
-        if found:
-            yield _point(found, role, scale)
+        interval: Interval | None = getattr(measure, role)
+        if interval:
+            yield _point(interval, role, scale)
 
 
 def _point(found: Interval, role: str, scale: Scale) -> str:

@@ -181,14 +181,14 @@ class Batcher:
         if len(batch) > 1:
             inputs = {name: np.concatenate([pending.inputs[name] for pending in batch]) for name in inputs}
         try:
-            found = serving.model.predict(inputs, batch_size=self._settings.batch_rows)
+            predictions = serving.model.predict(inputs, batch_size=self._settings.batch_rows)
         except Exception as error:  # the module is the user's code, and may raise anything
             if len(batch) > 1:
                 return [result for pending in batch for result in self._predict(serving, [pending])]
             return [(batch[0], _refusal(serving.release.name, error))]
-        self._samples.observe(metrics.INFERENCE_ROWS, len(found), model=serving.release.name)
+        self._samples.observe(metrics.INFERENCE_ROWS, len(predictions), model=serving.release.name)
         ends = np.cumsum([pending.rows for pending in batch])
-        parts = np.split(np.asarray(found, np.float32), ends[:-1])
+        parts = np.split(np.asarray(predictions, np.float32), ends[:-1])
         output = serving.signature.output
         return [(pending, Answer(serving, {output: part})) for pending, part in zip(batch, parts, strict=True)]
 

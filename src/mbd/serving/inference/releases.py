@@ -54,8 +54,8 @@ class LogState:
 
     def current(self, name: str) -> Release | None:
         """Return the current release of a name; None if there is none."""
-        found = self.history.model(name).current
-        return Release(name, found.digest, found.issued) if found else None
+        release = self.history.model(name).current
+        return Release(name, release.digest, release.issued) if release else None
 
     def withdrawn(self, release: Release) -> str | None:
         """Return why a release must not answer any longer, not even until another one is loaded; None: it may."""
@@ -76,11 +76,11 @@ class LogState:
         """Return the modalities that are revoked for a name, each with the certificate that says so."""
         model = self.history.model(name)
         standing = [each for each in model.certificates if "revoked" not in self.history.effects(each.digest)]
-        found = {}
+        certificates = {}
         for modality in model.revoked:
             own = [each.digest for each in standing if modality in each.modalities]
-            found[modality] = (own or [each.digest for each in standing if modality in each.revoked])[-1]
-        return found
+            certificates[modality] = (own or [each.digest for each in standing if modality in each.revoked])[-1]
+        return certificates
 
     def fetch(self, release: Release, folder: Path) -> None:
         """Write the files of a release to a folder, each with the digest that was signed.

@@ -196,10 +196,10 @@ def _inline(schema: Any, definitions: dict[str, Any] | None = None) -> Any:  # n
         return [_inline(each, definitions) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    found = definitions or schema.get("$defs", {})
+    known = definitions or schema.get("$defs", {})
     if "$ref" in schema:
-        return _inline(found[schema["$ref"].rpartition("/")[2]], found)
-    return {key: _inline(value, found) for key, value in schema.items() if key != "$defs"}
+        return _inline(known[schema["$ref"].rpartition("/")[2]], known)
+    return {key: _inline(value, known) for key, value in schema.items() if key != "$defs"}
 
 
 def _version_for(serving: Serving, asked: str | None) -> str:

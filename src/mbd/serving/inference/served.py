@@ -118,10 +118,10 @@ def _specs(modality: str, shape: Shape) -> list[tuple[str, InputSpec]]:
         datatypes: tuple[str, ...] = ("INT64",)
     else:
         datatypes = ("FP32",) if shape.kind == "vector" else ("FP32", "UINT8")
-    found = [(modality, InputSpec(modality, shape.size, datatypes, more))]
+    specs = [(modality, InputSpec(modality, shape.size, datatypes, more))]
     if shape.has_lengths:
-        found.append((lengths_of(modality), InputSpec(modality, (), ("INT64",), {"kind": "lengths"})))
-    return found
+        specs.append((lengths_of(modality), InputSpec(modality, (), ("INT64",), {"kind": "lengths"})))
+    return specs
 
 
 _LENGTHS = "_lengths"

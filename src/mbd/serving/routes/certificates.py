@@ -106,13 +106,13 @@ def list_certificates(
     before: Annotated[int | None, Query(ge=0, le=2**53, description="`next` of the page before")] = None,
 ) -> CertificatePage:
     """List certificates, the last logged first, as of the last scan of the store."""
-    found: list[CertificateView] = []
+    page: list[CertificateView] = []
     for facts, status in service.certificates:
         if (before is None or facts.index < before) and model in (None, facts.model) and state in (None, status.state):
-            if len(found) == limit:
-                return CertificatePage(certificates=found, next=found[-1].index)
-            found.append(certificate_view(facts, status))
-    return CertificatePage(certificates=found, next=None)
+            if len(page) == limit:
+                return CertificatePage(certificates=page, next=page[-1].index)
+            page.append(certificate_view(facts, status))
+    return CertificatePage(certificates=page, next=None)
 
 
 @router.get("/certificates/{digest}", responses=problems(401, 403, 404))

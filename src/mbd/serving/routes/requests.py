@@ -148,8 +148,8 @@ def list_requests(
 ) -> RequestPage:
     """List requests, nearest deadline first, as of the last scan of the store."""
     _ = service.snapshot  # 503 before the first scan: an empty list would be wrong
-    found, following = service.index.page(RequestFilter(frozenset(state), model, modality, only_open), limit, after)
-    return RequestPage(requests=[RequestSummary.model_validate(facts) for facts in found], next=following)
+    requests, following = service.index.page(RequestFilter(frozenset(state), model, modality, only_open), limit, after)
+    return RequestPage(requests=[RequestSummary.model_validate(facts) for facts in requests], next=following)
 
 
 @router.get("/requests/{request_id}", responses=problems(401, 403, 404), dependencies=[role("read", "submit")])
