@@ -134,6 +134,12 @@ def test_an_input_that_stands_for_nothing_is_refused_with_those_that_do() -> Non
     assert str(refusal.value.hint).startswith("there are text, text_available, text_lengths, text_mask, text_padding")
 
 
+def test_a_modality_that_no_input_names_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    architecture = Architecture(Remembering, MIXED, 1, inputs=["text", "image"], name="own:Remembering")
+    architecture.check(architecture.build())
+    assert caplog.messages == ["own:Remembering never gets audio: model.inputs does not name it"]
+
+
 def test_a_factory_gets_what_its_signature_names_and_its_options() -> None:
     architecture = Architecture(
         SixStreams, VECTORS, 2, {"text": 3, "audio": 2, "video": 2, "width": 2}, inputs=["text", "audio", "video"]

@@ -202,6 +202,8 @@ class Architecture:
         self._check_methods(module, features, available)
         for name in self._ignored(module):
             _warn_once(f"{self.name} has a `{name}` of its own, which is not that of docs/models.md and is not used")
+        for modality in Call(self.inputs, self.output, self.outputs).unused(self.modalities):
+            _warn_once(f"{self.name} never gets {modality}: model.inputs does not name it")
 
     def run(self, module: nn.Module, features: Features, available: Available, *, seed: int = 0) -> Any:  # noqa: ANN401
         """Return what a module computes in evaluation mode.

@@ -230,7 +230,7 @@ def open_inputs(record: ModelRecord, tensors: Mapping[str, Array], shapes: Mappi
     """
     architecture = architecture_of(record)
     try:
-        module = (wider := _with_inputs(architecture, shapes)).build()
+        module = (wider := _with_inputs(architecture, shapes)).blank()
         load_state(module, tensors, record.backbone)
     except MbdError:
         return from_tensors(record, tensors, closed=False)

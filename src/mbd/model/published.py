@@ -68,6 +68,10 @@ class Call:
                     f"there is no input {name!r}", key="model.inputs", value=name, hint=f"there are {', '.join(known)}"
                 )
 
+    def unused(self, shapes: Mapping[str, Shape]) -> list[str]:
+        """Return the modalities that `forward` never gets."""
+        return [m for m in shapes if self.inputs and m not in _names(self.inputs)]
+
     def arguments(
         self, shapes: Mapping[str, Shape], features: Tensors, available: Tensors
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
