@@ -125,7 +125,7 @@ def certify(folder: Path, keys: Path, width: int) -> None:
     circumstances = IssueContext(
         "random", Issuer(name=None, contact=None), now(), 90, nowhere, {}, RequestReference(), LineageKey(bytes(32))
     )
-    predicate = compose(material, circumstances, Commitments())
+    predicate, _ = compose(material, circumstances, Commitments())
     bundle.mkdir()
     for name in (MODEL, INDICES):
         write_file(bundle / name, (model / name).read_bytes())

@@ -15,7 +15,7 @@ from mbd.steps.metrics_reporting import add_samples, reporting
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
-from tests.monitoring.golden_store import GoldenStore, golden
+from tests.monitoring.golden_store import GoldenStore, golden_leakage
 from tests.serving.inference.server import following
 
 CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1", "training.epochs=2")
@@ -87,8 +87,7 @@ def steps_pages(folder: Path) -> list[str]:
         "--out",
         model_workspace / "evaluation",
     )
-    leakage = golden("surgery").predicate.evidence.leakage
-    assert leakage
+    leakage = golden_leakage("surgery")
     with reporting("attack", params), step_run("attack", folder / "leakage", {}) as step:
         write_file(step.folder / "leakage.json", leakage.to_json())
     with reporting("purge-scan", params):

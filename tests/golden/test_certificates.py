@@ -53,3 +53,8 @@ def test_a_bad_certificate_fails_for_its_own_reason(folder: Path, tmp_path: Path
     case, verdict = read_case(folder), verdict_of(folder, tmp_path)
     assert verdict.decision == case.decision
     assert case.problem in {check.name for check in verdict.problems}
+
+
+@pytest.mark.parametrize("folder", GOOD, ids=identify)
+def test_a_certificate_repeats_little_of_the_files_beside_it(folder: Path) -> None:
+    assert (folder / "bundle" / "certificate.json").stat().st_size <= 16_000

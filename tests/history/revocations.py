@@ -156,9 +156,9 @@ def an_audit_by_a_stranger_moves_no_date(golden_store: GoldenStore) -> None:
     golden_store.files("surgery")
     digest = golden_store.certificate("surgery", issued=days_from_now(-40), reaudit_by=due)
     make_keys(keys, "signer")
-    leakage = golden("surgery").predicate.evidence.leakage
-    assert leakage
-    audit = Reaudit(leakage=leakage, issued=now(), reaudit_by=days_from_now(200))
+    summary = golden("surgery").predicate.evidence.audit
+    assert summary
+    audit = Reaudit(audit=summary, leakage="a" * 64, issued=now(), reaudit_by=days_from_now(200))
     statement = ReauditStatement(subject=subjects_of({CERTIFICATE: digest}), predicate=audit)
     envelope = sign(to_payload(statement), PAYLOAD_TYPE, [load_signer(f"file:{keys}/signer.pem")])
     store, trust = golden_store.store, golden_store.trust

@@ -24,7 +24,7 @@ from mbd.verifier.verdict import CONSISTENCY, STATE
 from tests.certificate.campaign import Campaign, fill, remember_parsed_envelopes
 from tests.history import revocations
 from tests.history.revocations import publish_again_with_audio, verdict_on
-from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now, golden
+from tests.monitoring.golden_store import GOLDEN, GoldenStore, days_from_now, golden_leakage
 
 
 @pytest.fixture
@@ -180,8 +180,7 @@ def test_a_forged_audit_moves_no_date(golden_store: GoldenStore, forged: str) ->
 
 def _forgery(forged: str) -> dict[str, Any]:
     """Return changes of an audit, all of which leave its decision as it is: passed."""
-    leakage = golden("surgery").predicate.evidence.leakage
-    assert leakage
+    leakage = golden_leakage("surgery")
     high = Interval(value=0.9, low=0.88, high=0.92)
     leak = {"after": high, "difference": Interval(value=0.4, low=0.35, high=0.45)}
     changes: dict[str, dict[str, Any]] = {

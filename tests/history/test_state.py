@@ -78,10 +78,10 @@ def test_the_state_of_a_certificate_follows_from_the_statements_about_it(
     model_workspace: ModelWorkspace, tmp_path: Path
 ) -> None:
     certificate = model_workspace.certify("surgery", tmp_path / "bundle", clock=lambda: ISSUED).statement
-    passed = reaudit(OLD, certificate, model_workspace.leakage("surgery"), ISSUED + 80 * DAY, 90, Commitments())  # type: ignore[arg-type]
+    passed = reaudit(OLD, certificate, model_workspace.leakage("surgery"), ISSUED + 80 * DAY, 90, Commitments())[0]  # type: ignore[arg-type]
     failing = model_workspace.leakage("surgery", tmp_path / "leak", decision="refused", reasons=("it leaks",))
     assert failing is not None
-    refused = reaudit(OLD, certificate, failing, ISSUED + 80 * DAY, 90, Commitments())
+    refused, _ = reaudit(OLD, certificate, failing, ISSUED + 80 * DAY, 90, Commitments())
     revoked, replaced = revocation(OLD, "a mistake", ISSUED), supersession(OLD, NEW, "a better method", ISSUED)
     assert states(certificate).state == "valid"
     assert states(certificate, after=91 * DAY).state == "overdue"
@@ -142,7 +142,7 @@ def test_a_new_audit_sets_the_next_date_and_reveals_no_old_digest(
     found, commitments = golden_store.entry(), Commitments()
     leakage = model_workspace.leakage("certified")
     assert leakage is not None
-    statement = reaudit(found.digest, found.statement, leakage, now(), 365, commitments)
+    statement, _ = reaudit(found.digest, found.statement, leakage, now(), 365, commitments)
     announce(statement, golden_store.settings, golden_store.publisher, commitments)
     assert golden_store.entry().status.reaudit_by > found.status.reaudit_by
     secrets = {opening.value for opening in commitments.openings}

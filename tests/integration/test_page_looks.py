@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mbd.formats.audit import summarise
 from mbd.production.store_pages import write_store_pages
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import VerificationPanel, checked
@@ -24,10 +25,10 @@ def panel(tmp_path: Path) -> VerificationPanel:
 def test_a_hostile_certificate_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     wicked = "</script><script>document.title = 'gone'</script><img src=x onerror=\"document.title='gone'\">"
     authority = SmallAuthority.make(tmp_path / "authority")
-    found = leakage() | {"attacks": [attack("wicked", reason=wicked, modality=wicked)]}
+    found = summarise(leakage(attacks=[attack("wicked", reason=wicked, modality=wicked)]))
     evaluation = {"metrics_sha256": "a" * 64, "modalities": [wicked], "rows": 1, "metrics": {wicked: 1.0}}
     bundle = authority.publish(
-        "surgery", evidence={"leakage": found, "evaluation": evaluation}, disclosures=[wicked, "x"]
+        "surgery", evidence={"audit": found, "evaluation": evaluation}, disclosures=[wicked, "x"]
     )
     (bundle / wicked.replace("/", "")[:50]).write_text("a file with a wicked name")
     panel = VerificationPanel.set_up(tmp_path / "desk", bundle, authority.trust_file)

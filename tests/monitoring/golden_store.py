@@ -1,5 +1,6 @@
 """A store with its own keys, filled with certificates copied from the golden ones: no model is trained."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,9 @@ from typing import Any, Self
 
 from mbd.certificate.compose import revocation
 from mbd.certificate.publish import Publisher, publish_statement
+from mbd.formats.audit import summarise
 from mbd.formats.layout import certificate_name, object_name
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import DigestOrCommitment, Erasure
 from mbd.formats.purge import PurgeReport, Target, TombstoneList
 from mbd.formats.registration import RegisteredData, Registration
@@ -51,6 +54,11 @@ def golden(kind: str) -> DeletionStatement:
     statement = parse_payload(Envelope.parse((GOLDEN / kind / "bundle" / CERTIFICATE).read_bytes()).content)
     assert isinstance(statement, DeletionStatement)
     return statement
+
+
+def golden_leakage(kind: str) -> LeakageRecord:
+    """Return `leakage.json` of a golden certificate."""
+    return LeakageRecord.read(GOLDEN / kind / "bundle" / LEAKAGE, "leakage record")
 
 
 def purge_statement(private: Store, certificate: str, digests: Sequence[str]) -> PurgeStatement:
@@ -163,11 +171,12 @@ class GoldenStore(KeyedStore):
 
     def audit(self, certificate: str, *, days: float = 200, kind: str = "surgery", **changes: Any) -> str:
         """Publish a re-audit of a certificate."""
-        leakage = golden(kind).predicate.evidence.leakage
-        assert leakage
-        predicate = Reaudit(
-            leakage=leakage.model_copy(update=changes), issued=now(), reaudit_by=now() + timedelta(days=days)
-        )
+        leakage = golden_leakage(kind).model_copy(update=changes)
+        content = leakage.to_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        self.store.create(object_name(digest), content)
+        due = now() + timedelta(days=days)
+        predicate = Reaudit(audit=summarise(leakage), leakage=digest, issued=now(), reaudit_by=due)
         return self.publish(ReauditStatement(subject=subjects_of({CERTIFICATE: certificate}), predicate=predicate))
 
     def scanner(self) -> StoreScanner:

@@ -17,7 +17,7 @@ from mbd.history.replay import read_history
 from mbd.monitoring import metrics
 from mbd.monitoring.store_monitor import StoreMonitor
 from mbd.records import now
-from tests.monitoring.golden_store import GoldenStore, days_from_now, golden, seconds
+from tests.monitoring.golden_store import GoldenStore, days_from_now, golden, golden_leakage, seconds
 from tests.monitoring.page import ExporterPage
 
 
@@ -88,6 +88,7 @@ def test_certificates_are_counted_by_kind_and_state_with_the_date_of_the_next_au
 
 
 def test_budget_and_evidence_are_those_of_the_last_certificate(lifecycle_store: GoldenStore) -> None:
+    lifecycle_store.files("surgery", "certified")
     budget = golden("certified").predicate.budget
     assert budget
     lifecycle_store.certificate("certified")
@@ -102,8 +103,8 @@ def test_budget_and_evidence_are_those_of_the_last_certificate(lifecycle_store: 
 
 
 def test_a_newer_audit_replaces_the_evidence_of_the_certificate(lifecycle_store: GoldenStore) -> None:
-    leakage = golden("surgery").predicate.evidence.leakage
-    assert leakage
+    leakage = golden_leakage("surgery")
+    lifecycle_store.files("surgery")
     certificate, monitor = lifecycle_store.certificate(issued=days_from_now(-1)), lifecycle_store.monitor()
     before = scanned_page(monitor)[metrics.LEAKAGE]
     first = leakage.attacks[0].model_copy(update={"before": None, "blind": None})

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mbd.certificate.publish import Publisher, announce, publish_statement
-from mbd.formats.leakage import LEAKAGE
+from mbd.formats.audit import summarise
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import METHOD_KINDS, Predicate
 from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, AboutCertificate, DeletionStatement, subjects_of
 from mbd.params import Params, load_params
 from mbd.records import now
+from mbd.report.page.certificate import PageContext
 from mbd.storage import open_store
 from mbd.trust.envelope import certificate_digest
 from mbd.trust.keys import load_signer, make_keys, sign_statement
@@ -26,8 +28,9 @@ A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 
 
 def files_of(kind: Kind) -> dict[str, bytes]:
-    """Return the files that a certificate is about: any bytes will do."""
-    return {name: f"{kind} {name}".encode() * 100 for name in SUBJECTS if name != LEAKAGE or kind != "subjects"}
+    """Return the files that a certificate is about: of all but leakage.json any bytes will do."""
+    files = {name: f"{kind} {name}".encode() * 100 for name in SUBJECTS if name != LEAKAGE}
+    return files if kind == "subjects" else {**files, LEAKAGE: leakage().to_bytes()}
 
 
 def statement_of(kind: Kind, **changes: Any) -> DeletionStatement:
@@ -57,7 +60,7 @@ def _predicate(kind: Kind) -> dict[str, Any]:
         ),
         "issuer": {"name": "Example Ltd", "contact": "privacy@example.org"},
         "method": {"name": method, "kind": METHOD_KINDS[method], "variant": None, "parameters": {}, "findings": {}},
-        "edit": {"kind": "all" if certified else "none", "sha256": A, "count": 12 * certified, "by_tensor": {}},
+        "edit": {"kind": "all" if certified else "none", "sha256": A, "count": 12 * certified},
         "rounding": _rounding() if kind == "surgery" else None,
         "noise": {"sigma": 3.0, "commitment": B, "stream": "one stream", "key": "destroyed"} if certified else None,
         "budget": _budget() if certified else None,
@@ -65,10 +68,9 @@ def _predicate(kind: Kind) -> dict[str, Any]:
         "structure": {
             "backbone": "joint",
             "inputs": {"text": 768, "visual": 512},
-            "tensors": {"head.weight": {"shape": [1, 8], "dtype": "F32"}},
             "absent": {"belongs_to": gone, "reads": gone, "sees": []},
         },
-        "evidence": {"leakage": None if kind == "subjects" else leakage(), "evaluation": _evaluation()},
+        "evidence": {"audit": None if kind == "subjects" else summarise(leakage()), "evaluation": _evaluation()},
         "lineage": {
             "before": {"sha256": A},
             "models": [{"sha256": A}, {"commitment": B}],
@@ -82,7 +84,10 @@ def _predicate(kind: Kind) -> dict[str, Any]:
             "image_digest": None,
             "run_id": None,
         },
-        "environment": {"delete": {"mbd": "0.1.0"}, "attack": {"mbd": "0.1.0", "torch": "2.13.0"}},
+        "environment": [
+            {"steps": ["delete"], "versions": {"mbd": "0.1.0"}},
+            {"steps": ["attack"], "versions": {"mbd": "0.1.0", "torch": "2.13.0"}},
+        ],
         "request": {"reference": "batch-7", "received": ISSUED - timedelta(days=9), "due": ISSUED + timedelta(days=21)},
         "erasure": {"claim": "none", "note": "Copies of the old weights may exist."},
         "disclosures": ["The figures are averages over rows."],
@@ -136,9 +141,12 @@ def attack(name: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def leakage() -> dict[str, Any]:
-    """Return the record of a small suite that was passed."""
-    return {
+_NOT_COMPARED = dict.fromkeys(("before", "reference", "difference", "tolerance"))
+
+
+def leakage(**changes: Any) -> LeakageRecord:
+    """Return the record of a small suite that was passed; `changes` replace parts of it."""
+    record = {
         "modalities": ["audio"],
         "models": {"before": A, "after": B, "reference": C},
         "data": {"name": "synthetic"},
@@ -148,7 +156,15 @@ def leakage() -> dict[str, Any]:
             attack("whitebox"),
             attack("relearn", id="relearn.r2_8", after={"value": -2.0, "low": -2.5, "high": -1.5}),
             attack("whitebox", variant="int8"),
-            attack("diff", decision="informational", before=None, reference=None, difference=None, tolerance=None),
+            attack(
+                "diff",
+                id="diff.blackbox_accuracy_fed",
+                decision="informational",
+                before=None,
+                reference=None,
+                difference=None,
+                tolerance=None,
+            ),
         ],
         "utility": [
             {
@@ -170,6 +186,12 @@ def leakage() -> dict[str, Any]:
         "decision": "passed",
         "reasons": [],
     }
+    return LeakageRecord.model_validate(record | changes)
+
+
+def page_context(kind: Kind, digest: str = "0" * 64, **known: Any) -> PageContext:
+    """Return what is known of a certificate when its `leakage.json` is at hand."""
+    return PageContext(digest, leakage=None if kind == "subjects" else leakage(), **known)
 
 
 @dataclass(frozen=True)

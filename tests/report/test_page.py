@@ -21,13 +21,13 @@ from mbd.report.page.html import to_html
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text
 from tests.report.html import Seen
-from tests.report.statements import ISSUED, KINDS, A, Kind, statement_of
+from tests.report.statements import ISSUED, KINDS, A, Kind, leakage, page_context, statement_of
 
 DIGEST = "d" * 64
 
 
 def page_of(kind: Kind, context: PageContext | None = None) -> Page:
-    return certificate_page(statement_of(kind), context or PageContext(DIGEST))
+    return certificate_page(statement_of(kind), context or page_context(kind, DIGEST))
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,14 @@ def test_only_a_certified_deletion_shows_a_budget() -> None:
 
 def test_every_judged_attack_is_drawn_beside_the_reference_and_informational_ones_are_listed_apart() -> None:
     plot, changed = (b for s in page_of("surgery").sections for b in s.blocks if isinstance(b, Plot))
-    assert [measure.label for measure in plot.measures] == ["whitebox: balanced accuracy", "relearn: R²"]
+    assert [measure.label for measure in plot.measures] == [
+        "whitebox: balanced accuracy",
+        "relearn: R² of audio's own part from 8 rows",
+    ]
     assert [row[0] for row in changed.table.rows] == ["whitebox: balanced accuracy (INT8)"]
     html = to_html(page_of("surgery"))
     assert "After INT8 rounding or pruning, 1 of 1 measures of audio passed" in html
-    assert "diff: balanced accuracy" in html
+    assert "diff: blackbox: accuracy, audio fed, old weights put back" in html
     # far below the scale: drawn at its edge, described as it is
     assert "released model -2.000 [-2.500, -1.500]" in html
     assert '<svg x="0.00%" y="20" overflow="visible"><circle' in html
@@ -177,7 +180,8 @@ def test_the_requests_that_it_answers_and_a_missed_deadline_are_shown() -> None:
 
 def test_the_report_in_a_bundle_has_the_same_sections() -> None:
     statement = statement_of("certified")
-    whole, unsigned = page_of("certified"), unsigned_page(statement.predicate, statement.digests[WEIGHTS])
+    whole = page_of("certified")
+    unsigned = unsigned_page(statement.predicate, statement.digests[WEIGHTS], leakage())
     known = {section.id: section for section in whole.sections}
     assert unsigned.summary == whole.summary
     for section in unsigned.sections:

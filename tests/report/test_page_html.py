@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import mbd
 from mbd.formats.leakage import Interval
-from mbd.report.page.certificate import PageContext, certificate_page
+from mbd.report.page.certificate import certificate_page
 from mbd.report.page.content import (
     Command,
     Fact,
@@ -32,7 +32,7 @@ from mbd.report.page.html import script, style, to_html
 from mbd.report.page.markdown import to_markdown
 from mbd.report.text import to_text
 from tests.report.html import Seen
-from tests.report.statements import KINDS, statement_of
+from tests.report.statements import KINDS, page_context, statement_of
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -120,7 +120,7 @@ def test_no_string_sends_control_characters_to_the_terminal(text: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_policy_lets_the_page_run_its_own_script_and_style_and_nothing_else(kind: str) -> None:
-    html = to_html(certificate_page(statement_of(kind), PageContext("0" * 64)))  # type: ignore[arg-type]
+    html = to_html(certificate_page(statement_of(kind), page_context(kind)))  # type: ignore[arg-type]
     seen = Seen.of(html)
     (policy,) = (
         e.attributes["content"] for e in seen.all("meta") if e.attributes.get("http-equiv") == "Content-Security-Policy"
@@ -139,7 +139,7 @@ def test_the_policy_lets_the_page_run_its_own_script_and_style_and_nothing_else(
 
 
 def test_nothing_is_fetched_and_nothing_runs_from_an_attribute() -> None:
-    seen = Seen.of(to_html(certificate_page(statement_of("surgery"), PageContext("0" * 64))))
+    seen = Seen.of(to_html(certificate_page(statement_of("surgery"), page_context("surgery"))))
     for element in seen.elements:
         assert element.tag not in {"link", "iframe", "object", "embed", "img", "base", "form"}
         for name, value in element.attributes.items():
@@ -155,13 +155,13 @@ def test_nothing_is_fetched_and_nothing_runs_from_an_attribute() -> None:
 
 
 def test_the_same_page_has_the_same_bytes() -> None:
-    pages = [certificate_page(statement_of("certified"), PageContext("0" * 64)) for _ in range(2)]
+    pages = [certificate_page(statement_of("certified"), page_context("certified")) for _ in range(2)]
     assert to_html(pages[0]) == to_html(pages[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_screen_reader_can_navigate_the_page(kind: str) -> None:
-    seen = Seen.of(to_html(certificate_page(statement_of(kind), PageContext("0" * 64))))  # type: ignore[arg-type]
+    seen = Seen.of(to_html(certificate_page(statement_of(kind), page_context(kind))))  # type: ignore[arg-type]
     ids = [e.attributes["id"] for e in seen.elements if "id" in e.attributes]
     assert len(ids) == len(set(ids))
     for element in seen.elements:
@@ -184,7 +184,7 @@ def test_a_screen_reader_can_navigate_the_page(kind: str) -> None:
 
 
 def test_every_plot_is_described_in_words() -> None:
-    seen = Seen.of(to_html(certificate_page(statement_of("surgery"), PageContext("0" * 64))))
+    seen = Seen.of(to_html(certificate_page(statement_of("surgery"), page_context("surgery"))))
     drawn = [e for e in seen.all("svg") if e.attributes.get("role") == "img"]
     assert len(drawn) == len(seen.all("desc")) == len(seen.all("title")) - 1 > 0
     assert "released model 0.520 [0.490, 0.550]" in seen.text

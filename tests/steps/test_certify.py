@@ -111,7 +111,7 @@ def test_subjects_are_committed_to_and_named_nowhere(model_workspace: ModelWorks
         o.commitment for o in openings if (o.kind, o.value) == ("subject", model_workspace.subject())
     )
     assert model_workspace.subject() not in public_text(tmp_path / "bundle").replace(model_workspace.folder.name, "")
-    assert done.statement.predicate.evidence.leakage is None
+    assert done.statement.predicate.evidence.audit is None
 
 
 def test_published_parameters_name_no_path_of_this_machine(model_workspace: ModelWorkspace, tmp_path: Path) -> None:
@@ -148,8 +148,9 @@ def test_a_certificate_has_time_request_and_environment(
     assert predicate.request.received == datetime(2026, 2, 20, 8, tzinfo=UTC)
     lineage = predicate.lineage
     assert (lineage.dvc_revision, lineage.git_commit, lineage.image_digest, lineage.run_id) == tuple(output.values())
-    assert set(predicate.environment) == {"delete", "attack", "evaluate", "certify"}
-    assert all("numpy" in versions and "platform" not in versions for versions in predicate.environment.values())
+    (environment,) = predicate.environment
+    assert set(environment.steps) == {"delete", "attack", "evaluate", "certify"}
+    assert "numpy" in environment.versions and "platform" not in environment.versions
 
 
 def test_a_request_with_a_name_in_it_is_refused(model_workspace: ModelWorkspace, tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ from click.testing import CliRunner, Result
 from mbd.cli import group
 from mbd.errors import DataError, GateRefusedError, MbdError, UsageError, VerificationError
 from mbd.files import write_file
-from mbd.formats.leakage import LeakageRecord
 from mbd.monitoring import metrics
 from mbd.params import Params, load_params
 from mbd.steps.metrics_reporting import add_samples, reason_of, reporting
 from mbd.steps.step import step_run
 from tests.deletion.models import home_with_models
 from tests.integration.servers.process import free_port
-from tests.monitoring.golden_store import golden
+from tests.monitoring.golden_store import golden_leakage
 from tests.monitoring.page import ExporterPage
 
 CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1", "training.epochs=2")
@@ -109,8 +108,7 @@ def test_pushing_needs_a_gateway() -> None:
 
 def attacked(out: Path, decision: str) -> None:
     """Write what `mbd attack` leaves."""
-    leakage = golden("surgery").predicate.evidence.leakage
-    assert isinstance(leakage, LeakageRecord)
+    leakage = golden_leakage("surgery")
     record = leakage.model_copy(update={"decision": decision})
     with step_run("attack", out, {}) as step:
         write_file(step.folder / "leakage.json", record.to_json())

@@ -40,7 +40,7 @@ def test_its_deletion_passes_every_structural_check(
     assert result
     record, tensors = load_model(tmp_path / "deleted")
     assert set(record.modalities) == set(NAMES) - {modality}
-    claim = StructuralClaim((modality,), method == "exact", "none", result.record.indices.by_tensor)
+    claim = StructuralClaim((modality,), method == "exact", "none", result.record.indices.count)
     checks = structural_checks(claim, record, tensors, open_tensors(tmp_path / "deleted" / INDICES))
     assert {check.name: check.reason for check in checks if check.outcome != "passed"} == {}
 
@@ -59,5 +59,5 @@ def test_what_is_left_of_it_is_still_found(models: Path, model: str) -> None:
             },
         }
     )
-    checks = structural_checks(StructuralClaim(("a.mean",), exact=True, edit="none", counts={}), liar, tensors, {})
+    checks = structural_checks(StructuralClaim(("a.mean",), exact=True, edit="none", count=0), liar, tensors, {})
     assert [check.name for check in checks if check.outcome == "failed"] == ["input shapes"]

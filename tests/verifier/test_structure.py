@@ -62,7 +62,7 @@ def released(model_workspace: Path, folder: Path, model: str, method: str, *sett
     edits: dict[str, Edit] = {"surgery": "none", "certified": "all", "exact": "none"}
     rounding = result.record.rounding
     bits = rounding.mantissa_bits if rounding else None
-    claim = StructuralClaim(("audio",), method == "exact", edits[method], result.record.indices.by_tensor, bits)
+    claim = StructuralClaim(("audio",), method == "exact", edits[method], result.record.indices.count, bits)
     return Released(claim, record, tensors, dict(open_tensors(folder / "deleted" / INDICES)))
 
 
@@ -105,7 +105,7 @@ def test_listed_positions_must_be_zero(surgery: Released) -> None:
     tensor.reshape(-1)[[3, 7]] = 0
     edited = replace(
         surgery,
-        claim=replace(surgery.claim, edit="zero", counts={SHARED: 2}),
+        claim=replace(surgery.claim, edit="zero", count=2),
         tensors=surgery.tensors | {SHARED: tensor},
         indices={SHARED: np.array([3, 7])},
     )
@@ -120,14 +120,13 @@ def test_listed_positions_must_be_zero(surgery: Released) -> None:
     ids=["negative", "outside", "twice", "no whole number", "table", "none"],
 )
 def test_listed_positions_must_be_there(surgery: Released, positions: Array) -> None:
-    claim = replace(surgery.claim, edit="noise", counts={SHARED: max(positions.size, 1)})
+    claim = replace(surgery.claim, edit="noise", count=max(positions.size, 1))
     assert replace(surgery, claim=claim, indices={SHARED: positions}).checks()[POSITIONS].outcome == "failed"
 
 
 def test_the_list_must_be_as_long_as_the_edit_says(surgery: Released) -> None:
-    one = {"counts": {SHARED: 1}}
     for edit, said in {"none": "1 positions are listed", "all": "not all of"}.items():
-        claim = replace(surgery.claim, edit=edit, **one)  # type: ignore[arg-type]
+        claim = replace(surgery.claim, edit=edit, count=1)  # type: ignore[arg-type]
         assert said in replace(surgery, claim=claim, indices={SHARED: np.array([0])}).checks()[POSITIONS].reason
 
 

@@ -31,11 +31,11 @@ from mbd.attacks.bootstrap import (
     measure_interval,
     resampled,
     resampled_bounds,
-    resampled_together,
 )
 from mbd.attacks.target_model import Role
 from mbd.attacks.utility import UtilityMeasurement
 from mbd.errors import GateRefusedError
+from mbd.formats.audit import summarise
 from mbd.formats.guarantee import Kind
 from mbd.formats.leakage import (
     AttackRecord,
@@ -128,7 +128,7 @@ def decide(record: LeakageRecord, kind: Kind) -> LeakageRecord:
     """
     reasons = [_named(part) for part in sorted(record.refused, key=_effect)]
     # Whether the model before is needed depends on what the audit is for: `mbd certify` asks.
-    reasons += map(str, shortfalls(record, kind, later=True))
+    reasons += map(str, shortfalls(summarise(record), kind, later=True))
     return record.model_copy(update={"decision": "refused" if reasons else "passed", "reasons": tuple(reasons)})
 
 
@@ -157,7 +157,7 @@ class _Measured:
         if len({(e.attack, e.measure, len(e.rows)) for e in found.values()}) != 1:
             raise ValueError(f"different measures or rows: {[(e.measure, len(e.rows)) for e in found.values()]}")
         self._found, self._params = found, params
-        self._values = dict(zip(found, resampled_together(list(found.values()), params), strict=True))
+        self._values = {role: resampled(evidence, params) for role, evidence in found.items()}
 
     def intervals(self) -> dict[Role, Interval]:
         """Return the measure of each model."""
@@ -245,12 +245,13 @@ def _attack_reason(record: AttackRecord) -> str:
     after, reference, gap = record.after, record.reference, record.difference
     assert after and reference and gap and record.tolerance is not None  # noqa: S101 -- just measured
     values = f"{after.value:.3f}, reference {reference.value:.3f}"
-    if record.exceeds:
+    low, high = record.beyond
+    if low > record.tolerance:
         return (
             f"{values}: difference {gap.value:+.3f}, lower bound {gap.low:+.3f}, above the tolerance of "
             f"{record.tolerance:g}"
         )
-    if record.oddly_below:
+    if high < -record.tolerance:
         return (
             f"{values}, chance {record.chance:g}: difference {gap.value:+.3f}, upper bound {gap.high:+.3f}; an attack "
             "that is significantly worse than chance has information"

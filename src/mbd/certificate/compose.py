@@ -6,6 +6,7 @@ data would let anyone with a good guess confirm it, so the certificate holds sal
 evidence.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +15,8 @@ from typing import Any, Literal
 
 from mbd.certificate.inputs import CertificateInput, public_versions
 from mbd.errors import GateRefusedError, UsageError
+from mbd.files import canonical_digest
+from mbd.formats.audit import summarise
 from mbd.formats.deletion import DELETION, DeletionRecord
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
@@ -27,6 +30,7 @@ from mbd.formats.predicate import (
     DeletionMethod,
     DigestOrCommitment,
     Edit,
+    Environment,
     Erasure,
     Evidence,
     Issuer,
@@ -35,7 +39,6 @@ from mbd.formats.predicate import (
     Predicate,
     RequestReference,
     Structure,
-    TensorShape,
 )
 from mbd.formats.statement import (
     CERTIFICATE,
@@ -79,12 +82,18 @@ class IssueContext:
     supersedes: str | None = None
 
 
-def compose(certificate_input: CertificateInput, context: IssueContext, commitments: Commitments) -> Predicate:
-    """Return what the certificate states; `commitments` remembers what opens those that it holds."""
+def compose(
+    certificate_input: CertificateInput, context: IssueContext, commitments: Commitments
+) -> tuple[Predicate, LeakageRecord | None]:
+    """Return what the certificate states, and what `leakage.json` beside it says.
+
+    `commitments` remembers what opens those that they hold.
+    """
     deletion, leakage = certificate_input.deletion, certificate_input.leakage
     hidden = _hidden(certificate_input, commitments)
     request = deletion.request
-    return Predicate(
+    published = public_leakage(leakage, hidden) if leakage else None
+    predicate = Predicate(
         model=context.model,
         issuer=context.issuer,
         deleted=DeletedContent(
@@ -108,11 +117,11 @@ def compose(certificate_input: CertificateInput, context: IssueContext, commitme
         calibration=_calibration(deletion.facts.get("calibration")),
         structure=structure_of(certificate_input.model),
         evidence=Evidence(
-            leakage=public_leakage(leakage, hidden) if leakage else None,
+            audit=summarise(published) if published else None,
             evaluation=certificate_input.evaluation,
         ),
         lineage=_lineage(certificate_input, context, hidden),
-        environment={**certificate_input.environment, "certify": public_versions(context.versions)},
+        environment=_environment({**certificate_input.environment, "certify": public_versions(context.versions)}),
         request=context.request,
         erasure=Erasure(claim="none", note=_NOT_ERASED),
         disclosures=_disclosures(deletion),
@@ -120,6 +129,7 @@ def compose(certificate_input: CertificateInput, context: IssueContext, commitme
         reaudit_by=context.issued + timedelta(days=context.reaudit_days),
         supersedes=context.supersedes,
     )
+    return predicate, published
 
 
 def structure_of(model: ModelRecord) -> Structure:
@@ -134,7 +144,6 @@ def structure_of(model: ModelRecord) -> Structure:
     return Structure(
         backbone=model.backbone,
         inputs=model.inputs,
-        tensors={name: TensorShape(shape=t.shape, dtype=t.dtype) for name, t in model.tensors.items()},
         absent=Absence(**absent),
     )
 
@@ -168,6 +177,14 @@ def _concealed(value: Any, hidden: Mapping[str, str]) -> Any:  # noqa: ANN401 --
     return f"commitment:{hidden[value]}" if isinstance(value, str) and value in hidden else value
 
 
+def _environment(versions: Mapping[str, dict[str, str]]) -> tuple[Environment, ...]:
+    """Return the versions of all steps, those of steps that ran with the same ones together."""
+    alike: dict[str, list[str]] = {}
+    for step, own in versions.items():
+        alike.setdefault(canonical_digest(own), []).append(step)
+    return tuple(Environment(steps=tuple(steps), versions=versions[steps[0]]) for steps in alike.values())
+
+
 def _parameters(deletion: DeletionRecord) -> dict[str, Any]:
     """Return the parameters that the result depends on; no paths."""
     used: dict[str, Any] = {}
@@ -194,7 +211,7 @@ def _edit(deletion: DeletionRecord) -> Edit:
         kind = "all"
     elif deletion.indices.count:
         kind = deletion.facts["edit"]["kind"]
-    return Edit(kind=kind, **deletion.indices.model_dump())
+    return Edit(kind=kind, sha256=deletion.indices.sha256, count=deletion.indices.count)
 
 
 def _noise(deletion: DeletionRecord) -> Noise | None:
@@ -310,8 +327,10 @@ def reaudit(
     days: int,
     commitments: Commitments,
     run_id: str | None = None,
-) -> ReauditStatement:
+) -> tuple[ReauditStatement, bytes]:
     """Return the statement that the attacks in `leakage` (as `mbd attack` wrote them) were made on its model.
+
+    Beside it comes the `leakage.json` that is to be published.
 
     An audit that the gate refused is published as well: it refutes the certificate.
     """
@@ -335,24 +354,29 @@ def reaudit(
     secret = predicate.guarantee.kind != "empirical"
     old = [record.models["before"]] if "before" in record.models else []
     hidden = hidden_digests(old, record.data, commitments) if secret else {}
-    return ReauditStatement(
+    published = public_leakage(record, hidden)
+    content = published.to_bytes()
+    reaudited = ReauditStatement(
         subject=subjects_of({CERTIFICATE: certificate}),
         predicate=Reaudit(
-            leakage=public_leakage(record, hidden),
+            audit=summarise(published),
+            leakage=hashlib.sha256(content).hexdigest(),
             issued=issued,
             reaudit_by=issued + timedelta(days=days),
             run_id=run_id,
         ),
     )
+    return reaudited, content
 
 
 def _refuse_unsupported(record: LeakageRecord, predicate: Predicate, file: Path) -> None:
     """Refuse an audit that was too weak to find anything, or that its numbers do not carry: it shows nothing."""
-    for weak in shortfalls(record, predicate.guarantee.kind, later=True):
+    audit = summarise(record)
+    for weak in shortfalls(audit, predicate.guarantee.kind, later=True):
         raise GateRefusedError(
             f"the audit is too weak: {weak.problem}", file=file, key=weak.key, value=weak.value, hint=weak.hint
         )
-    decided = gate_check(record, predicate.guarantee.epsilon)
+    decided = gate_check(audit, predicate.guarantee.epsilon, record)
     if decided.outcome != "passed":
         raise GateRefusedError(f"the audit does not support its decision: {decided.reason}", file=file, hint=_AGAIN)
 

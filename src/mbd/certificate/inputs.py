@@ -11,6 +11,7 @@ from typing import Any
 
 from mbd.errors import DataError, GateRefusedError, UsageError
 from mbd.files import canonical_digest, read_json, read_step
+from mbd.formats.audit import summarise
 from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, read_deletion
 from mbd.formats.guarantee import Kind
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
@@ -93,7 +94,7 @@ def _read_leakage(deletion: DeletionRecord, folder: Path | None) -> LeakageRecor
 
 
 def _refuse_weak(leakage: LeakageRecord, kind: Kind, folder: Path) -> None:
-    for weak in shortfalls(leakage, kind):
+    for weak in shortfalls(summarise(leakage), kind):
         raise GateRefusedError(
             f"the audit is too weak for a certificate: {weak.problem}",
             file=folder / LEAKAGE,

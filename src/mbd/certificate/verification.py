@@ -9,18 +9,21 @@ force is known to the store alone: without one the decision is at most `authenti
 """
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
+from mbd.formats.limits import CHECKPOINT_AGE
 from mbd.formats.predicate import Erasure
 from mbd.formats.statement import SUBJECTS, DeletionStatement
-from mbd.history.history import MAX_AGE, History
-from mbd.history.state import store_status
 from mbd.records import now
 from mbd.trust.trust_file import Trust
 from mbd.verifier.bundle import VerificationInput, from_folder, from_store
 from mbd.verifier.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
 from mbd.verifier.claims import in_short
 from mbd.verifier.reader import CANONICAL, SCHEMA, SIGNATURES, VALIDITY, ParsedEnvelope, verify_envelope
-from mbd.verifier.verdict import Check, Verdict, decide, failed, not_checkable
+from mbd.verifier.verdict import Check, Verdict, decide, failed, not_asked, not_checkable
+
+if TYPE_CHECKING:
+    from mbd.history.history import History
 
 __all__ = ["Check", "Verdict", "VerificationInput", "from_folder", "from_store", "verify_bundle"]
 
@@ -31,8 +34,8 @@ def verify_bundle(
     *,
     at: datetime | None = None,
     unpublished: bool = False,
-    history: History | None = None,
-    max_age: timedelta | None = MAX_AGE,
+    history: "History | None" = None,
+    max_age: timedelta | None = CHECKPOINT_AGE,
 ) -> Verdict:
     """Check everything that can be checked.
 
@@ -45,25 +48,21 @@ def verify_bundle(
     if not isinstance(read.statement, DeletionStatement):
         return _verdict(verification_input, trust, [*_no_certificate(read)])
     statement = read.statement
-    store = store_status(
-        verification_input.digest,
-        read.inclusion,
-        verification_input.store,
-        trust,
-        at,
-        history=history,
-        max_age=max_age,
-    )
+    status, asked = not_asked(), verification_input.store is not None
+    if verification_input.store is not None:
+        from mbd.history.state import store_status  # noqa: PLC0415 -- who asks no store reads no log
+
+        place, proof = verification_input.store, read.inclusion
+        status = store_status(verification_input.digest, proof, place, trust, at, history=history, max_age=max_age)
     digests = digest_checks(verification_input, statement)
-    asked = verification_input.store is not None
     checks = [
         *read.checks,
-        *(check.model_copy(update={"required": asked}) for check in store.checks),
+        *(check.model_copy(update={"required": asked}) for check in status.checks),
         *digests,
         *content_checks(verification_input, statement, digests),
-        date_check(statement, store.reaudit_by, at),
+        date_check(statement, status.reaudit_by, at),
     ]
-    return _verdict(verification_input, trust, checks, statement, store.erasure)
+    return _verdict(verification_input, trust, checks, statement, status.erasure)
 
 
 def _no_certificate(read: ParsedEnvelope) -> list[Check]:

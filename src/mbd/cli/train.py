@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli import options
-from mbd.cli.options import JSON, features, print_result, repeated, report_written, suggest, with_params
+from mbd.cli.common import with_params
+from mbd.cli.options import JSON, features, print_result, repeated, report_written, suggest
 
 if TYPE_CHECKING:
     from mbd.params import Params

@@ -12,11 +12,12 @@ from pydantic import Field
 from mbd.records import Digest, Record
 
 LEAKAGE = "leakage.json"
+LeakageFormat = Literal["urn:missing-by-design:leakage:v1"]
 Decision = Literal["passed", "refused", "informational"]
 """informational: compared with the model before deletion; not part of the gate"""
 Variant = Literal["as released", "int8", "pruned"]
 MeasureId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.[a-z0-9_]+$", max_length=100)]
-"""ATTACK.MEASURE, as `membership.auc_loss`; reports have its words (:mod:`mbd.report.page.words`)"""
+"""ATTACK.MEASURE, as `membership.auc_loss`; reports have its words (:mod:`mbd.report.measures`)"""
 
 
 class Interval(Record):
@@ -63,21 +64,18 @@ class AttackRecord(Record):
         return f"{self.id} ({self.modality}{'' if self.variant == 'as released' else f', {self.variant}'})"
 
     @property
-    def exceeds(self) -> bool:
-        """Whether the attack surely succeeds better than on the reference and than chance, beyond the tolerance."""
-        if self.difference is None or self.tolerance is None or self.after is None:
-            return False
-        return self.difference.low > self.tolerance and self.after.low > self.chance + self.tolerance
+    def beyond(self) -> tuple[float, float]:
+        """What the gate compares with the tolerance: how far the attack gets beyond the reference and beyond chance.
 
-    @property
-    def oddly_below(self) -> bool:
-        """Whether the attack is surely worse than on the reference and than chance: knowledge turned upside down.
-
-        Where chance is 0 (R², shares that move) less than nothing is a bad fit, and no knowledge.
+        The first is what it surely gets beyond both, the second what it may get beyond one of them: below the tolerance
+        it is knowledge turned upside down. Where chance is 0 (R², shares that move) less than nothing is a bad fit, and
+        no knowledge. With 4 decimals, so that every reader compares the same numbers.
         """
-        if self.difference is None or self.tolerance is None or self.after is None or self.chance <= 0:
-            return False
-        return self.difference.high < -self.tolerance and self.after.high < self.chance - self.tolerance
+        if self.difference is None or self.after is None:
+            raise ValueError(f"{self} was not compared with the reference")
+        low = min(self.difference.low, self.after.low - self.chance)
+        high = max(self.difference.high, self.after.high - self.chance, *([0.0] if self.chance <= 0 else []))
+        return round(low, 4), round(high, 4)
 
     @property
     def finds_nothing_before(self) -> bool | None:
@@ -89,8 +87,10 @@ class AttackRecord(Record):
     @property
     def passes(self) -> bool:
         """Whether the numbers let the measure pass."""
-        measured = self.difference is not None and self.tolerance is not None
-        return measured and not self.exceeds and not self.oddly_below
+        if self.difference is None or self.tolerance is None or self.after is None:
+            return False
+        low, high = self.beyond
+        return low <= self.tolerance and high >= -self.tolerance
 
 
 class UtilityRecord(Record):
@@ -171,7 +171,6 @@ class SuiteRecord(Record):
 
     parameters: dict[str, Any]
     """the section `attacks` of the parameters, without paths"""
-    attacks: tuple[str, ...]
     added: dict[str, dict[str, str]] = Field(default_factory=dict)
     """attacks that are not built in: where each comes from, and what it asks"""
     judged_together: int
@@ -208,7 +207,7 @@ class ReferenceModel(Record):
 class LeakageRecord(Record):
     """Everything `leakage.json` says."""
 
-    format: Literal["urn:missing-by-design:leakage:v1"] = "urn:missing-by-design:leakage:v1"
+    format: LeakageFormat = "urn:missing-by-design:leakage:v1"
     modalities: tuple[str, ...]
     """what was deleted and attacked"""
     models: dict[str, str]

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from mbd.formats.audit import AuditSummary
 from mbd.formats.deletion import Rounding
 from mbd.formats.guarantee import Delta, Guarantee, Kind, LineageBudget, NonNegative, Positive
-from mbd.formats.leakage import LeakageRecord
 from mbd.formats.model import ComponentName
 from mbd.names import Line, Name
 from mbd.records import Digest, Record, Time
@@ -81,7 +81,6 @@ class Edit(Record):
     """zero: they are zero | noise: noise was added | all: every number is new | none: there are none"""
     sha256: Digest
     count: Count
-    by_tensor: dict[str, Count]
 
 
 class Noise(Record):
@@ -123,13 +122,6 @@ class CalibrationRows(Record):
     """said where there were fewer than 2,000"""
 
 
-class TensorShape(Record):
-    """A tensor of the released weights."""
-
-    shape: tuple[Count, ...]
-    dtype: str
-
-
 class Absence(Record):
     """Modalities of which, by `model.json`, nothing is in the released weights."""
 
@@ -147,7 +139,6 @@ class Structure(Record):
     backbone: ComponentName
     inputs: dict[Name, Count]
     """modalities that the model takes, with their dimensions"""
-    tensors: dict[str, TensorShape]
     absent: Absence
 
 
@@ -163,9 +154,9 @@ class EvaluationEvidence(Record):
 class Evidence(Record):
     """What was tried on the released model."""
 
-    leakage: LeakageRecord | None
-    """every attack beside the reference, with the suite's specification and the decision of the gate; null only where
-    subjects were forgotten exactly: that is a claim of equal bits, which training again can show, and no attack"""
+    audit: AuditSummary | None
+    """what `leakage.json` says, as far as the gate decided by it; null only where subjects were forgotten exactly: that
+    is a claim of equal bits, which training again can show, and no attack"""
     evaluation: EvaluationEvidence
 
 
@@ -206,6 +197,13 @@ class Erasure(Record):
     note: str
 
 
+class Environment(Record):
+    """Versions of what ran one or several steps."""
+
+    steps: tuple[str, ...]
+    versions: dict[str, str]
+
+
 class Issuer(Record):
     """Who answers for the certificate, in their own words; the keys in the trust file say who has signed."""
 
@@ -232,8 +230,7 @@ class Predicate(Record):
     structure: Structure
     evidence: Evidence
     lineage: Lineage
-    environment: dict[str, dict[str, str]]
-    """versions, by step"""
+    environment: tuple[Environment, ...]
     request: RequestReference
     erasure: Erasure
     disclosures: tuple[str, ...]
@@ -255,7 +252,7 @@ class Predicate(Record):
             raise ValueError("noise is described if, and only if, some was added")
         if self.method.name == "surgery" and self.rounding is None:
             raise ValueError("what a surgery releases is rounded")
-        if self.evidence.leakage is None and (self.guarantee.kind, self.deleted.scope) != ("exact", "subjects"):
+        if self.evidence.audit is None and (self.guarantee.kind, self.deleted.scope) != ("exact", "subjects"):
             raise ValueError("a modality counts as forgotten only if attacks were made on the model")
         if self.reaudit_by <= self.issued:
             raise ValueError("the date of the next audit comes after that of issue")

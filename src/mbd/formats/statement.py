@@ -22,8 +22,9 @@ import rfc8785
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from mbd.errors import VerificationError
+from mbd.formats.audit import AuditSummary
 from mbd.formats.deletion import INDICES
-from mbd.formats.leakage import LEAKAGE, LeakageRecord
+from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Count, Predicate, RequestReference
 from mbd.formats.purge import PurgeReport
 from mbd.formats.registration import Registration, Reinstatement
@@ -92,7 +93,7 @@ class DeletionStatement(Statement):
 
     @model_validator(mode="after")
     def _all_files(self) -> "DeletionStatement":
-        files = {name for name in SUBJECTS if name != LEAKAGE or self.predicate.evidence.leakage is not None}
+        files = {name for name in SUBJECTS if name != LEAKAGE or self.predicate.evidence.audit is not None}
         if set(self.digests) != files:
             raise ValueError(f"the subjects of this certificate are {', '.join(sorted(files))}")
         return self
@@ -143,7 +144,9 @@ class Revocation(Record):
 class Reaudit(Record):
     """The attacks were run again on the released model."""
 
-    leakage: LeakageRecord
+    audit: AuditSummary
+    leakage: Digest
+    """SHA-256 of its `leakage.json`, which is an object of the store"""
     issued: Time
     reaudit_by: Time
     """by when to run them again; what counts if the gate let the model pass"""
@@ -153,7 +156,7 @@ class Reaudit(Record):
     @property
     def passed(self) -> bool:
         """Whether the gate still opens."""
-        return self.leakage.decision == "passed"
+        return self.audit.decision == "passed"
 
 
 class SupersessionStatement(_AboutCertificate):

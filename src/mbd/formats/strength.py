@@ -6,7 +6,7 @@ the rows must be none that a model was trained on or that chose an edit; and the
 been attacked too, except in a later audit, when its weights are gone.
 
 `mbd attack` runs with any parameters, and the gate refuses an audit that falls short. `mbd certify` and `mbd verify`
-ask again, from the record alone.
+ask again, from what the certificate says of it.
 """
 
 import math
@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mbd.formats.leakage import AttackRecord, LeakageRecord, UtilityRecord, Variant
+from mbd.formats.audit import AuditSummary
+from mbd.formats.leakage import AttackRecord, LeakageRecord, Variant
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "tolerance": (0, 0.05),
@@ -54,8 +55,8 @@ MEASURES: Mapping[str, Mapping[str, float]] = {
 """format of an audit → the measures that it must have, each with what a guess reaches; k and few: the most and
 the fewest rows that an attack is shown. A new measure belongs to a new format: certificates of older ones keep their
 list."""
-AS_RELEASED = ("reattach.label_{few}", "reattach.attribute_{few}")
-"""measures that need not be taken again after rounding and pruning"""
+AS_RELEASED = ("reattach",)
+"""attacks that need not run again after rounding and pruning"""
 UTILITY = ({"acc2", "corr"}, {"wa", "ua"})
 """metrics of which all must be judged: for regression, or for classes"""
 SEEN_SPLITS = ("train", "calibration")
@@ -81,24 +82,32 @@ class Shortfall:
         return f"{STRENGTH} ({self.key}): {self.problem}"
 
 
-def shortfalls(record: LeakageRecord, kind: str, *, later: bool = False) -> tuple[Shortfall, ...]:
+def shortfalls(audit: AuditSummary, kind: str, *, later: bool = False) -> tuple[Shortfall, ...]:
     """Return why an audit is too weak to certify a deletion of this kind; nothing if it is strong enough.
 
     Args:
-        record: The audit.
+        audit: The audit.
         kind: The kind of guarantee that the model claims.
         later: Whether the old weights may be gone, as in a later audit of a released model.
 
     """
     return (
-        *_parameters(record.suite.parameters),
-        *_rows(record),
-        *_measures(record),
-        *_power(record),
-        *_utility(record, later),
-        *_invariants(record, kind, later),
-        *(() if later else _before(record)),
+        *_parameters(audit.suite.parameters),
+        *_rows(audit),
+        *_measures(audit),
+        *_power(audit),
+        *_utility(audit, later),
+        *_invariants(audit, kind, later),
+        *(() if later else _before(audit)),
     )
+
+
+def required_measures(audit: AuditSummary, modality: str) -> dict[str, float]:
+    """Return the ids of the measures that an audit of this format must have, each with what a guess reaches."""
+    rows, shown = audit.suite.rows.get(modality), audit.suite.parameters.get("relearn_rows")
+    numbers = [k for k in shown if isinstance(k, int)] if isinstance(shown, list | tuple) else []
+    k, few = (min(pick(numbers, default=0), rows.fit if rows else 0) for pick in (max, min))
+    return {measure.format(k=k, few=few): chance for measure, chance in MEASURES[audit.format].items()}
 
 
 def power_in_words(record: LeakageRecord) -> str:
@@ -147,10 +156,10 @@ def _largest(values: Sequence[Any]) -> float | None:
     return max(values, default=None) if all(isinstance(one, int | float) for one in values) else None
 
 
-def _rows(record: LeakageRecord) -> Iterator[Shortfall]:
+def _rows(audit: AuditSummary) -> Iterator[Shortfall]:
     least = BOUNDS["least_rows"][0]
-    for modality in record.modalities:
-        rows = record.suite.rows.get(modality)
+    for modality in audit.modalities:
+        rows = audit.suite.rows.get(modality)
         if rows is None or rows.scored < least:
             yield Shortfall(
                 f"suite.rows.{modality}.scored",
@@ -168,49 +177,40 @@ def _rows(record: LeakageRecord) -> Iterator[Shortfall]:
             )
 
 
-def _measures(record: LeakageRecord) -> Iterator[Shortfall]:
-    judged = [attack for attack in record.attacks if attack.decision != "informational"]
-    most = BOUNDS["tolerance"][1]
-    for modality in record.modalities:
-        yield from _missing(record, modality, judged)
-    if (wide := next((a for a in judged if a.tolerance is None or not 0 <= a.tolerance <= most), None)) is not None:
-        problem = f"{wide} was judged with a tolerance of {wide.tolerance}, and {most:g} is the largest"
-        yield Shortfall("attacks.tolerance", wide.tolerance, problem, _AGAIN)
-    count, limit = len(judged), MOST_MEASURES * len(record.modalities)
-    if record.suite.judged_together != count or count > limit:
+def _measures(audit: AuditSummary) -> Iterator[Shortfall]:
+    for modality in audit.modalities:
+        yield from _missing(audit, modality)
+    count, limit = audit.judged, MOST_MEASURES * len(audit.modalities)
+    if audit.suite.judged_together != count or count > limit:
         problem = (
-            f"{count} measures were judged and intervals corrected for {record.suite.judged_together}; "
+            f"{count} measures were judged and intervals corrected for {audit.suite.judged_together}; "
             f"a certificate may have {limit}"
         )
-        yield Shortfall("suite.judged_together", record.suite.judged_together, problem, "attack with fewer measures")
+        yield Shortfall("suite.judged_together", audit.suite.judged_together, problem, "attack with fewer measures")
 
 
-def _missing(record: LeakageRecord, modality: str, judged: list[AttackRecord]) -> Iterator[Shortfall]:
-    found = {(a.id, a.variant): a.chance for a in judged if a.modality == modality}
-    rows, asked = record.suite.rows.get(modality), record.suite.parameters.get("relearn_rows")
-    numbers = [k for k in asked if isinstance(k, int)] if isinstance(asked, list | tuple) else []
-    k, few = (min(pick(numbers, default=0), rows.fit if rows else 0) for pick in (max, min))
+def _missing(audit: AuditSummary, modality: str) -> Iterator[Shortfall]:
+    judged = audit.measures.get(modality, {})
     lacking = [
         (name, variant)
-        for measure, chance in MEASURES[record.format].items()
-        for variant in VARIANTS[: 1 if measure in AS_RELEASED else None]
-        for name in [measure.format(k=k, few=few)]
-        if found.get((name, variant)) != chance
+        for name in required_measures(audit, modality)
+        for variant in VARIANTS[: 1 if name.partition(".")[0] in AS_RELEASED else None]
+        if variant not in judged.get(name, {})
     ]
     if lacking:
         name, variant = lacking[0]
         more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         key = "attacks" if variant == VARIANTS[0] else "attacks.variants"
         problem = f"{name} of {modality} ({variant}) was not judged{more}"
-        yield Shortfall(key, record.suite.parameters.get("variants"), problem, _AGAIN)
+        yield Shortfall(key, audit.suite.parameters.get("variants"), problem, _AGAIN)
 
 
-def _power(record: LeakageRecord) -> Iterator[Shortfall]:
+def _power(audit: AuditSummary) -> Iterator[Shortfall]:
     """Yield the modalities of which no attack has power; that the model had an input (`pathway`) is not enough."""
-    for modality in record.modalities:
-        judged = [a for a in record.attacks if a.modality == modality and a.decision != "informational"]
-        known = [a.blind for a in judged if a.attack != "pathway" and a.blind is not None]
-        if known and all(known):
+    for modality, blind in (audit.blind or {}).items():
+        judged = [name for name, found in audit.measures.get(modality, {}).items() if VARIANTS[0] in found]
+        known = [name for name in judged if not name.startswith("pathway.")]
+        if known and set(known) <= set(blind):
             yield Shortfall(
                 "attacks",
                 f"{len(known)} blind measures",
@@ -219,12 +219,11 @@ def _power(record: LeakageRecord) -> Iterator[Shortfall]:
             )
 
 
-def _utility(record: LeakageRecord, later: bool) -> Iterator[Shortfall]:
-    judged = [measured for measured in record.utility if measured.decision != "informational"]
-    if not any(metrics <= {measured.metric for measured in judged} for metrics in UTILITY):
+def _utility(audit: AuditSummary, later: bool) -> Iterator[Shortfall]:
+    if not any(metrics <= {measured.metric for measured in audit.utility} for metrics in UTILITY):
         yield Shortfall("utility", None, "utility on the retained modalities was not judged", _AGAIN)
-    for measured in judged:
-        name = _margin(measured)
+    for measured in audit.utility:
+        name = "correlation_margin" if measured.metric == "corr" else "utility_margin"
         most = BOUNDS[name][1]
         if not 0 <= measured.margin <= most:
             problem = f"{measured.metric} was judged with a margin of {measured.margin:g}, and {most:g} is the largest"
@@ -233,27 +232,22 @@ def _utility(record: LeakageRecord, later: bool) -> Iterator[Shortfall]:
             yield Shortfall("utility", None, f"{measured.metric} was not compared with the model before", _BEFORE)
 
 
-def _invariants(record: LeakageRecord, kind: str, later: bool) -> Iterator[Shortfall]:
+def _invariants(audit: AuditSummary, kind: str, later: bool) -> Iterator[Shortfall]:
     needed = [*_FILES, *([] if later else ["content", "record"]), *([] if kind == "empirical" or later else [kind])]
-    judged = [invariant.name for invariant in record.invariants if invariant.decision != "informational"]
-    if missing := [name for name in needed if name not in judged]:
+    if missing := [name for name in needed if name not in audit.invariants]:
+        judged = list(audit.invariants)
         yield Shortfall("invariants", judged, f"the files were not checked for: {', '.join(missing)}", _AGAIN)
-    bound, (least, most) = record.lower_bound, BOUNDS["confidence"]
+    bound, (least, most) = audit.lower_bound, BOUNDS["confidence"]
     if bound is None or not least <= bound.confidence <= most:
         confidence = bound and bound.confidence
         problem = f"no lower bound on ε was computed at a confidence of {least:g} to {most:g}"
         yield Shortfall("attacks.confidence", confidence, problem, _AGAIN)
 
 
-def _before(record: LeakageRecord) -> Iterator[Shortfall]:
-    released = [a for a in record.attacks if a.decision != "informational" and a.variant == VARIANTS[0]]
-    if "before" not in record.models or any(attack.before is None for attack in released):
+def _before(audit: AuditSummary) -> Iterator[Shortfall]:
+    if audit.blind is None:
         problem = "the model before the deletion was not attacked, so it is open whether the attacks can see a leak"
         yield Shortfall("--before", None, problem, _BEFORE)
-
-
-def _margin(measured: UtilityRecord) -> str:
-    return "correlation_margin" if measured.metric == "corr" else "utility_margin"
 
 
 _AGAIN = "attack again with the default parameters of `attacks`"

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from mbd.formats.leakage import LeakageRecord
+from mbd.formats.audit import AuditSummary
 from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.statement import (
     MODEL,
@@ -232,26 +232,26 @@ def statement_facts(
 def audit_effect(statement: ReauditStatement, certificate: CertificateFacts | None) -> tuple[Effect, str]:
     """Return what an audit does to the certificate that it is about, and why."""
     audit = statement.predicate
-    if audit.leakage.decision == "refused":
-        return "refuted", "; ".join(audit.leakage.reasons) or "no reason recorded"
+    if audit.audit.decision == "refused":
+        return "refuted", "; ".join(audit.audit.reasons) or "no reason recorded"
     if certificate is None:
         return "none", "the log has no such certificate before it"
-    if wrong := audit_problem(audit.leakage, certificate):
+    if wrong := audit_problem(audit.audit, certificate):
         return "none", wrong
     if not timedelta(0) < audit.reaudit_by - audit.issued <= LONGEST_INTERVAL:
         return "none", f"the next audit is not due within {LONGEST_INTERVAL.days} days"
     return "passed", "passed by its numbers"
 
 
-def audit_problem(leakage: LeakageRecord, certificate: CertificateFacts) -> str | None:
-    """Say why a leakage record that claims to have passed is no audit of a certificate; None: it is one."""
+def audit_problem(audit: AuditSummary, certificate: CertificateFacts) -> str | None:
+    """Say why an audit that claims to have passed is none of a certificate; None: it is one."""
     from mbd.verifier.gate import gate_check  # noqa: PLC0415 -- its package reads histories
 
-    if leakage.models.get("after") != certificate.weights:
+    if audit.models.get("after") != certificate.weights:
         return "the attacks were made on other weights than the certified ones"
-    if sorted(leakage.modalities) != sorted(certificate.modalities):
+    if sorted(audit.modalities) != sorted(certificate.modalities):
         return "the attacks were not after what was deleted"
-    if weak := shortfalls(leakage, certificate.kind, later=True):
+    if weak := shortfalls(audit, certificate.kind, later=True):
         return f"the audit was too weak: {weak[0].problem}"
-    gate: Check = gate_check(leakage, certificate.epsilon)
+    gate: Check = gate_check(audit, certificate.epsilon)
     return None if gate.outcome == "passed" else gate.reason

@@ -31,12 +31,21 @@ from mbd.log.reader import Log
 from mbd.records import Record
 from mbd.storage.store import Store
 from mbd.trust.trust_file import CLOCKS_DIFFER_BY, Trust
-from mbd.verifier.verdict import CONSISTENCY, RETURNED, STANDING, STATE, Check, failed, not_checkable, passed
+from mbd.verifier.verdict import (
+    CONSISTENCY,
+    RETURNED,
+    STATE,
+    Check,
+    StoreStatus,
+    failed,
+    not_asked,
+    not_checkable,
+    passed,
+)
 
 CertificateState = Literal["valid", "overdue", "unknown", "outdated", "refuted", "superseded", "revoked"]
 CERTIFICATE_STATES: tuple[CertificateState, ...] = get_args(CertificateState)
 
-_OFFLINE = "only the store it was published in knows (--store URL)"
 _WORDS: dict[CertificateState, str] = {
     "revoked": "revoked {time:%Y-%m-%d}: {reason}",
     "superseded": "replaced {time:%Y-%m-%d} by another certificate",
@@ -257,52 +266,39 @@ def find_digest(history: History, start: str) -> str:
 # Checks of `mbd verify` that need the store
 
 
-@dataclass(frozen=True)
-class StoreStatus:
-    """What the store says of a certificate."""
-
-    checks: tuple[Check, ...]
-    reaudit_by: datetime | None = None
-    """by when to audit again, as set by the last audit that passed"""
-    erasure: Erasure | None = None
-    """what the last purge claims about copies of the old weights"""
-
-
 def store_status(
     digest: str,
     inclusion: Inclusion | None,
-    store: Store | None,
+    store: Store,
     trust: Trust | None,
     at: datetime,
     *,
     history: History | None = None,
     max_age: timedelta | None = MAX_AGE,
 ) -> StoreStatus:
-    """Check that the store's log has the certificate, and what it says of it; not checkable without store or proof.
+    """Check that the store's log has the certificate, and what it says of it; not checkable without proof.
 
     Args:
         digest: SHA-256 of the envelope.
         inclusion: The proof of inclusion, if it holds.
-        store: The store that it was published in; None: none is asked.
+        store: The store that it was published in.
         trust: Who is trusted.
         at: The time that counts as now.
         history: What the store's log says, if it was read before.
         max_age: How old the log's checkpoint may be.
 
     """
-    if store is None:
-        return _not_checked(_OFFLINE)
     if trust is None or inclusion is None:
-        return _not_checked("the certificate is not known to be in the log")
+        return not_asked("the certificate is not known to be in the log")
     try:
         history = history or read_history(store, trust)
     except (VerificationError, DataError) as error:
-        unread = _not_checked("the log cannot be read")
+        unread = not_asked("the log cannot be read")
         return StoreStatus((failed(CONSISTENCY, error.problem), *unread.checks[1:]))
     consistency = _consistency(history, digest, inclusion, trust)
     facts = history.certificates.get(digest)
     if facts is None:
-        return StoreStatus((consistency, *_not_checked("the log does not have this certificate").checks[1:]))
+        return StoreStatus((consistency, *not_asked("the log does not have this certificate").checks[1:]))
     problem = history.problem(at, max_age)
     status = status_of(facts, history.about(digest), at, problem)
     if status.state in {"revoked", "superseded", "refuted"}:
@@ -313,10 +309,6 @@ def store_status(
         state = passed(STATE, "the log holds no statement against it")
     returned = _returned(history, facts, problem)
     return StoreStatus((consistency, state, returned), status.reaudit_by, _last_erasure(history, digest))
-
-
-def _not_checked(reason: str) -> StoreStatus:
-    return StoreStatus(tuple(not_checkable(name, reason) for name in STANDING))
 
 
 def _returned(history: History, certificate: CertificateFacts, problem: str | None) -> Check:

@@ -50,7 +50,7 @@ class Log:
 
     def __init__(self, store: Store, trust: Trust, head: Checkpoint | Literal["newest"] | None = "newest") -> None:
         """`head`: a verified checkpoint, or None for the log before its first; by default the newest is read."""
-        self._store = store
+        self.store = store
         self._trust = trust
         self._head = read_head(store, trust)[0] if head == "newest" else head
         self._tiles: dict[Tile, Sequence[bytes]] = {}
@@ -61,7 +61,7 @@ class Log:
         """The checkpoint; DataError if nothing has been logged yet."""
         if self._head is None:
             raise DataError(
-                "nothing has been logged here yet", file=self._store.url, hint="`mbd publish` makes the first entry"
+                "nothing has been logged here yet", file=self.store.url, hint="`mbd publish` makes the first entry"
             )
         return self._head
 
@@ -72,7 +72,7 @@ class Log:
 
     def place_of(self, leaf: bytes) -> int | None:
         """Return where a leaf is, or None if it is not in the log."""
-        place = read_place(self._store, leaf)
+        place = read_place(self.store, leaf)
         if place is None or place >= self.size:
             return None
         if self.entry(place) != leaf:
@@ -94,7 +94,7 @@ class Log:
         if not 0 <= place < self.size:
             raise DataError("there is no such entry in the log", value=place, hint="`mbd log list` lists them")
         head = self.first_checkpoint_with(place)
-        view = Log(self._store, self._trust, head)
+        view = Log(self.store, self._trust, head)
         hashes = tuple(sibling.hex() for sibling in inclusion_proof(node_in(view.hashes), place, head.size))
         inclusion = Inclusion(index=place, tree_size=head.size, hashes=hashes, checkpoint=head.text)
         inclusion.verify(leaf or view.entry(place), self._trust)
@@ -109,7 +109,7 @@ class Log:
         """Return the checkpoint that was kept of a size, read once; None if there is none that can be trusted."""
         if size not in self._kept:
             try:
-                kept = verify_checkpoint(_decoded(self._store.read(old_checkpoint_name(size))), self._trust)
+                kept = verify_checkpoint(_decoded(self.store.read(old_checkpoint_name(size))), self._trust)
                 self._kept[size] = kept if kept.size == size else None
             except (NotThereError, VerificationError):
                 self._kept[size] = None  # its key may be revoked by now: a later checkpoint has the entries as well
@@ -163,12 +163,12 @@ class Log:
     def _read(self, tile: Tile, name: str, full_name: str) -> tuple[bytes, int]:
         """Return an object's bytes, and how many hashes or entries its name promises."""
         try:
-            return self._store.read(name), tile.width
+            return self.store.read(name), tile.width
         except NotThereError as error:
             if tile.width == WIDTH:
                 raise _damaged(name, "a part of the log is missing") from error
         try:
-            return self._store.read(full_name), WIDTH  # partial tiles may be cleared away once there is a full one
+            return self.store.read(full_name), WIDTH  # partial tiles may be cleared away once there is a full one
         except NotThereError as error:
             raise _damaged(name, "a part of the log is missing") from error
 

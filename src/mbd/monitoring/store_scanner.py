@@ -25,7 +25,8 @@ from mbd.files import write_file
 from mbd.formats.layout import CERTIFICATES, certificate_name, object_name
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import REQUESTS, DeletionRequest, State, parse_request
-from mbd.formats.statement import CERTIFICATE, DeletionStatement, ReauditStatement
+from mbd.formats.statement import CERTIFICATE
+from mbd.history.evidence import read_leakage
 from mbd.history.facts import EntryFinding
 from mbd.history.history import MAX_AGE, History
 from mbd.history.memory import cache_file
@@ -186,9 +187,7 @@ class StoreScanner:
             statement = self._history.statement(digest)
         except (VerificationError, DataError):
             return None  # changed since it was listed: the next scan counts it as invalid
-        if isinstance(statement, DeletionStatement):
-            return statement.predicate.evidence.leakage
-        return statement.predicate.leakage if isinstance(statement, ReauditStatement) else None
+        return read_leakage(self._store, statement)
 
     def _check_there(self, listed: Mapping[str, Fingerprint]) -> None:
         """Distinguish a store that is missing or suddenly empty from one in which nothing was published yet."""

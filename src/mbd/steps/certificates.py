@@ -124,7 +124,7 @@ def log_audit(params: Params, certificate: str, leakage: Path, store: str) -> Re
     certified = read_entry(publisher.store, certificate, publisher.trust, now())
     days = params.certificate.reaudit_days
     run_id = os.environ.get(RUN_ID) or None
-    statement = reaudit(certified.digest, certified.statement, leakage, now(), days, commitments, run_id)
+    statement, content = reaudit(certified.digest, certified.statement, leakage, now(), days, commitments, run_id)
     effect, reason = audit_effect(statement, certified.facts)
     if statement.predicate.passed and effect != "passed":
         raise VerificationError(
@@ -132,10 +132,11 @@ def log_audit(params: Params, certificate: str, leakage: Path, store: str) -> Re
             file=leakage,
             hint="run `mbd attack` again on the certified model",
         )
+    publisher.store.create(object_name(statement.predicate.leakage), content)
     announce(statement, params.certificate, publisher, commitments)
     if not statement.predicate.passed:
         raise GateRefusedError(
-            f"the audit refutes certificate {certified.digest}: {'; '.join(statement.predicate.leakage.reasons)}",
+            f"the audit refutes certificate {certified.digest}: {'; '.join(statement.predicate.audit.reasons)}",
             file=leakage,
             hint="the audit is in the log and the certificate no longer verifies; delete with another method",
         )

@@ -31,7 +31,7 @@ from mbd.certificate.inputs import CertificateInput, read_material
 from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import INDICES
-from mbd.formats.leakage import LEAKAGE
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Issuer, Predicate, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of
 from mbd.git import git
@@ -105,13 +105,13 @@ def run(
         lineage_key=key,
         supersedes=supersedes,
     )
-    predicate = compose(certificate_input, context, commitments)
+    predicate, published = compose(certificate_input, context, commitments)
     _check_budget(params, certificate_input, predicate, key)
     inputs = {"deletion": deletion, "evaluation": evaluation, **({"leakage": leakage} if leakage else {})}
     with step_run(NAME, out, {"certificate": params.certificate}, **inputs) as step:
-        digests = _write_subjects(step.folder, certificate_input, predicate)
+        digests = _write_subjects(step.folder, certificate_input, predicate, published)
         statement = DeletionStatement(subject=subjects_of(digests), predicate=predicate)
-        _verify_before_signing(statement, certificate_input)
+        _verify_before_signing(statement, certificate_input, published)
         envelope = sign_statement(statement, params.certificate)
         write_file(step.folder / CERTIFICATE, envelope.to_bytes())
         private = None
@@ -174,27 +174,31 @@ def _read_request(file: Path | None) -> RequestReference:
     return RequestReference.read(file, "request", "it has reference, received and due, each optional, and nothing else")
 
 
-def _write_subjects(folder: Path, certificate_input: CertificateInput, predicate: Predicate) -> dict[str, str]:
+def _write_subjects(
+    folder: Path, certificate_input: CertificateInput, predicate: Predicate, leakage: LeakageRecord | None
+) -> dict[str, str]:
     """Write the files that the certificate is about, but the weights; return the SHA-256 of all of them."""
     for name in (MODEL, INDICES):
         shutil.copyfile(certificate_input.folder / name, folder / name)
-    if predicate.evidence.leakage:
-        write_file(folder / LEAKAGE, predicate.evidence.leakage.to_json())
-    write_file(folder / REPORT, to_markdown(unsigned_page(predicate, certificate_input.digests[WEIGHTS])))
+    if leakage:
+        write_file(folder / LEAKAGE, leakage.to_json())
+    write_file(folder / REPORT, to_markdown(unsigned_page(predicate, certificate_input.digests[WEIGHTS], leakage)))
     digests = {file.name: sha256_file(file) for file in folder.iterdir()}
     return {**digests, WEIGHTS: certificate_input.digests[WEIGHTS]}
 
 
-def _verify_before_signing(statement: DeletionStatement, certificate_input: CertificateInput) -> None:
+def _verify_before_signing(
+    statement: DeletionStatement, certificate_input: CertificateInput, leakage: LeakageRecord | None
+) -> None:
     """Make the checks that a verifier will make, before anything is signed."""
-    predicate, leakage = statement.predicate, statement.predicate.evidence.leakage
+    predicate, audit = statement.predicate, statement.predicate.evidence.audit
     weights, indices = (open_tensors(certificate_input.folder / name) for name in (WEIGHTS, INDICES))
-    reference = leakage.reference if leakage else None
+    reference = audit.reference if audit else None
     checks = [
         budget_check(predicate.guarantee, predicate.budget, predicate.noise),
         agreement_check(statement, certificate_input.model, leakage),
         *structural_checks(structural_claim(predicate), certificate_input.model, weights, indices, reference),
-        *([gate_check(leakage, predicate.guarantee.epsilon), strength_check(predicate, leakage)] if leakage else []),
+        *([gate_check(audit, predicate.guarantee.epsilon, leakage), strength_check(predicate, audit)] if audit else []),
     ]
     if wrong := [check for check in checks if check.outcome == "failed"]:
         raise GateRefusedError(

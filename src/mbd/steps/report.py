@@ -15,7 +15,9 @@ from pathlib import Path
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
 from mbd.formats.layout import CERTIFICATES
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.statement import CERTIFICATE, PROOF, DeletionStatement
+from mbd.history.evidence import read_leakage
 from mbd.history.state import CertificateEntry
 from mbd.log.checkpoint import Inclusion
 from mbd.log.reader import Log
@@ -57,7 +59,9 @@ def bundle_page(bundle: Bundle) -> Page:
         raise DataError("this is not a certificate, but a statement about one", file=bundle.file(CERTIFICATE))
     file = bundle.file(PROOF)
     inclusion = _inclusion(file.read_bytes(), str(file)) if file.is_file() else None
-    return certificate_page(statement, PageContext(bundle.digest, inclusion))
+    leakage = bundle.file(LEAKAGE)
+    known = LeakageRecord.read(leakage, "leakage record") if leakage.is_file() else None
+    return certificate_page(statement, PageContext(bundle.digest, inclusion, known))
 
 
 def store_page(
@@ -79,6 +83,7 @@ def store_page(
     known = PageContext(
         digest=entry.digest,
         inclusion=log.inclusion(entry.facts.index, bytes.fromhex(entry.digest)),
+        leakage=read_leakage(log.store, entry.statement),
         about=entry.about,
         status=entry.undated,
         answered=answered,

@@ -21,7 +21,6 @@ from mbd.certificate.verification import VerificationInput, from_folder, from_st
 from mbd.errors import UsageError, VerificationError
 from mbd.formats.layout import latest_name
 from mbd.formats.statement import CERTIFICATE
-from mbd.history.replay import read_history
 from mbd.steps.step import reads
 from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store
@@ -118,6 +117,8 @@ def _latest(store: Store, trust: Trust | None, named: str | None) -> str:
     """
     if trust is None:
         raise VerificationError(f"which certificate is the latest cannot be known: {NO_TRUST}", file=store.url)
+    from mbd.history.replay import read_history  # noqa: PLC0415 -- who names a folder reads no log
+
     certificates = read_history(store, trust).certificates.values()
     pointers = {latest_name(c.model, modality): c.digest for c in certificates for modality in c.modalities}
     if not pointers:

@@ -83,7 +83,7 @@ def content_checks(
     return [
         *_guarded(_STRUCTURE, lambda: _structure(contents, statement)),
         *_guarded((BUDGET,), lambda: [budget_check(predicate.guarantee, predicate.budget, predicate.noise)]),
-        *_guarded((GATE, STRENGTH), lambda: _gate(predicate)),
+        *_guarded((GATE, STRENGTH), lambda: _gate(predicate, contents.leakage)),
         *_guarded((AGREEMENT,), lambda: [agreement_check(statement, contents.model, contents.leakage)]),
     ]
 
@@ -95,9 +95,9 @@ def date_check(statement: DeletionStatement, extended: datetime | None, at: date
         return failed(REAUDIT, f"the next audit is due later than {LONGEST_INTERVAL.days} days after the date of issue")
     due = max(predicate.reaudit_by, extended or predicate.reaudit_by)
     if at > due:
-        what = "the model was to be attacked again by" if predicate.evidence.leakage else "the certificate held until"
+        what = "the model was to be attacked again by" if predicate.evidence.audit else "the certificate held until"
         return failed(REAUDIT, f"{what} {due:%Y-%m-%d}")
-    what = "the model is to be attacked again by" if predicate.evidence.leakage else "the certificate holds until"
+    what = "the model is to be attacked again by" if predicate.evidence.audit else "the certificate holds until"
     return passed(REAUDIT, f"{what} {due:%Y-%m-%d}")
 
 
@@ -107,22 +107,25 @@ def _structure(contents: Contents, statement: DeletionStatement) -> list[Check]:
         rounded = [PRECISION] if statement.predicate.rounding else []
         return [not_checkable(name, reason) for name in (*_STRUCTURE, *rounded)]
     indices = open_tensors(contents.files[INDICES]) if INDICES in contents.files else None
-    leakage = statement.predicate.evidence.leakage
+    audit = statement.predicate.evidence.audit
     return structural_checks(
         structural_claim(statement.predicate),
         contents.model,
         open_tensors(contents.files[WEIGHTS]),
         indices,
-        leakage.reference if leakage else None,
+        audit.reference if audit else None,
     )
 
 
-def _gate(predicate: Predicate) -> list[Check]:
-    leakage = predicate.evidence.leakage
-    if leakage is None:
+def _gate(predicate: Predicate, leakage: LeakageRecord | None) -> list[Check]:
+    audit = predicate.evidence.audit
+    if audit is None:
         reason = "subjects were forgotten exactly: equal bits are claimed, which no attack could show"
         return [not_checkable(name, reason) for name in (GATE, STRENGTH)]
-    return [gate_check(leakage, predicate.guarantee.epsilon), strength_check(predicate, leakage)]
+    return [
+        gate_check(audit, predicate.guarantee.epsilon, leakage),
+        strength_check(predicate, audit, leakage),
+    ]
 
 
 def _guarded(names: tuple[str, ...], look: Callable[[], list[Check]]) -> list[Check]:

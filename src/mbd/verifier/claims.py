@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from mbd.formats.audit import AuditSummary, summarise
 from mbd.formats.deletion import INDICES
-from mbd.formats.leakage import LeakageRecord
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import Erasure, Predicate
 from mbd.formats.statement import WEIGHTS, DeletionStatement, exact_integers
@@ -20,7 +21,7 @@ def structural_claim(predicate: Predicate) -> StructuralClaim:
         revoked=predicate.deleted.revoked,
         exact=predicate.guarantee.kind == "exact",
         edit=predicate.edit.kind,
-        counts=predicate.edit.by_tensor,
+        count=predicate.edit.count,
         mantissa_bits=predicate.rounding.mantissa_bits if predicate.rounding else None,
     )
 
@@ -54,12 +55,11 @@ def _said_twice(
     statement: DeletionStatement, record: ModelRecord | None, leakage: LeakageRecord | None
 ) -> Iterator[tuple[str, Any, Any]]:
     predicate, digests = statement.predicate, statement.digests
-    evidence, revoked = predicate.evidence.leakage, set(predicate.deleted.revoked)
+    audit, revoked = predicate.evidence.audit, set(predicate.deleted.revoked)
     yield "digest of the index list", predicate.edit.sha256, digests[INDICES]
-    yield "number of edited positions", predicate.edit.count, sum(predicate.edit.by_tensor.values())
-    if evidence is not None:
-        yield "weights that were attacked", evidence.models.get("after"), digests[WEIGHTS]
-        yield "modalities that were attacked", sorted(evidence.modalities), sorted(predicate.deleted.modalities)
+    if audit is not None:
+        yield "weights that were attacked", audit.models.get("after"), digests[WEIGHTS]
+        yield "modalities that were attacked", sorted(audit.modalities), sorted(predicate.deleted.modalities)
     yield "inputs of the model", bool(revoked & set(predicate.structure.inputs)), False
     for how in ("belongs_to", "reads"):
         yield f"revoked modalities ({how})", set(getattr(predicate.structure.absent, how)), revoked
@@ -70,12 +70,12 @@ def _said_twice(
         yield "δ", predicate.budget.delta, predicate.guarantee.delta
         yield "σ", predicate.budget.sigma, predicate.noise.sigma if predicate.noise else None
     if leakage is not None:
-        yield "leakage.json", _plain(leakage), _plain(evidence)
+        yield LEAKAGE, _plain(summarise(leakage)), _plain(audit)
     if record is not None:
         yield from _said_by_the_model(statement, record)
 
 
-def _plain(record: LeakageRecord | None) -> Any:  # noqa: ANN401 -- any JSON
+def _plain(record: AuditSummary | None) -> Any:  # noqa: ANN401 -- any JSON
     return record and exact_integers(record.to_plain())
 
 
@@ -86,5 +86,3 @@ def _said_by_the_model(statement: DeletionStatement, record: ModelRecord) -> Ite
     yield "inputs", record.inputs, structure.inputs
     yield "revoked modalities", set(record.revoked), set(predicate.deleted.revoked)
     yield "guarantee in model.json", record.guarantee, predicate.guarantee
-    stated = {name: (tensor.shape, tensor.dtype) for name, tensor in structure.tensors.items()}
-    yield "tensors", {name: (t.shape, t.dtype) for name, t in record.tensors.items()}, stated

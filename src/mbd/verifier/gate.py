@@ -1,71 +1,87 @@
-"""The gate's decision, made again from the evidence numbers, and whether the audit was strong enough to decide.
+"""The gate's decision, made again from what a certificate says of its audit, and whether the audit was strong enough.
 
-Whether a finding passes follows from its own numbers (`passes` in :mod:`mbd.formats.leakage`). The whole
-passes if every finding that decides passes, and if at least one attack decided. How strong an audit must be is fixed in
-:mod:`mbd.formats.strength`.
+Whether a measure passes follows from what the gate compared (:mod:`mbd.formats.audit`). The whole passes if everything
+that decides passes, and if at least one attack decided. How strong an audit must be is fixed in
+:mod:`mbd.formats.strength`. Where `leakage.json` is at hand, its numbers are looked at as well.
 """
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 
+from mbd.formats.audit import AuditSummary
 from mbd.formats.leakage import Interval, LeakageRecord
 from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.predicate import Predicate
-from mbd.formats.strength import power_in_words, shortfalls
+from mbd.formats.strength import power_in_words, required_measures, shortfalls
 from mbd.verifier.verdict import Check, failed, passed
 
 GATE = "gate decision"
 STRENGTH = "audit strength"
 
 
-def strength_check(predicate: Predicate, leakage: LeakageRecord) -> Check:
+def strength_check(predicate: Predicate, audit: AuditSummary, leakage: LeakageRecord | None = None) -> Check:
     """Check that the audit was strong enough for a certificate, and that the next one is not too far away."""
     if predicate.reaudit_by - predicate.issued > LONGEST_INTERVAL:
         days = LONGEST_INTERVAL.days
         return failed(STRENGTH, f"the next audit is due {predicate.reaudit_by:%Y-%m-%d}, more than {days} days later")
-    if weak := shortfalls(leakage, predicate.guarantee.kind):
+    if weak := shortfalls(audit, predicate.guarantee.kind):
         more = f"; and {len(weak) - 1} more" if len(weak) > 1 else ""
         return failed(STRENGTH, f"the audit is too weak: {weak[0].key}: {weak[0].problem}{more}")
-    scored = min(leakage.suite.rows[modality].scored for modality in leakage.modalities)
-    count = leakage.earlier
+    scored = min(audit.suite.rows[modality].scored for modality in audit.modalities)
+    count = audit.earlier
     before = f"{count.audits} earlier audits, {count.refused} refused" if count else "earlier audits were not counted"
+    power = f"{power_in_words(leakage)}; " if leakage else ""
     return passed(
         STRENGTH,
-        f"every attack and variant, on {scored} scored rows, with parameters within their bounds; "
-        f"{power_in_words(leakage)}; {before}",
+        f"every attack and variant, on {scored} scored rows, with parameters within their bounds; {power}{before}",
     )
 
 
-def gate_check(leakage: LeakageRecord, epsilon: float | None) -> Check:
+def gate_check(audit: AuditSummary, epsilon: float | None, leakage: LeakageRecord | None = None) -> Check:
     """Decide again; `epsilon` is what the certificate claims, None if it claims none."""
-    if inconsistent := next(_inconsistent(leakage), None):
-        return failed(GATE, inconsistent)
-    for name, decision, passes in _decided(leakage):
+    if leakage and (wrong := next(chain(_inconsistent(leakage, audit), _too_sharp(leakage)), None)):
+        return failed(GATE, wrong)
+    for name, decision, passes in _decided(audit):
         if (decision == "passed") != passes:
             return failed(GATE, f"{name} is said to have {decision}, and its numbers say otherwise")
-    if overstated := next(_too_sharp(leakage), None):
-        return failed(GATE, overstated)
-    bound = leakage.lower_bound
+    bound = audit.lower_bound
     if bound and bound.claimed != epsilon:
         return failed(GATE, f"the attacks were held against ε = {bound.claimed}, and the certificate claims {epsilon}")
-    return _as_a_whole(leakage)
+    return _as_a_whole(audit)
 
 
-def _as_a_whole(leakage: LeakageRecord) -> Check:
-    refused = [finding.reason for finding in leakage.refused]
-    if leakage.decision != "passed" or refused or leakage.reasons:
-        reasons = "; ".join([*refused, *leakage.reasons]) or "no reason recorded"
+def _as_a_whole(audit: AuditSummary) -> Check:
+    refused = [name for name, decision, _ in _decided(audit) if decision == "refused"]
+    refused += [name for name, decision in audit.invariants.items() if decision == "refused"]
+    if audit.decision != "passed" or refused or audit.reasons:
+        reasons = "; ".join(audit.reasons or refused) or "no reason recorded"
         return failed(GATE, f"the evidence was refused: {reasons}")
-    attacks = sum(attack.decision == "passed" for attack in leakage.attacks)
-    if not attacks:
+    if not audit.judged:
         return failed(GATE, "no attack decided anything, so nothing was shown")
-    others = sum(finding.decision == "passed" for finding in leakage.findings) - attacks
-    blind = sum(attack.blind is True for attack in leakage.attacks)
+    others = len(audit.utility) + len(audit.invariants)
+    others += audit.lower_bound is not None and audit.lower_bound.decision == "passed"
+    blind = sum(map(len, (audit.blind or {}).values()))
     note = f"; {blind} of the measures are blind: they would not have found the model before either" if blind else ""
-    return passed(GATE, f"{attacks} measures of attacks and {others} other findings pass by their numbers{note}")
+    return passed(GATE, f"{audit.judged} measures of attacks and {others} other findings pass by their numbers{note}")
 
 
-def _inconsistent(leakage: LeakageRecord) -> Iterator[str]:
+def _decided(audit: AuditSummary) -> Iterator[tuple[str, str, bool]]:
+    """Yield what decides by numbers: name, decision, and whether the numbers let it pass."""
+    tolerance = audit.tolerance
+    for modality, measures in audit.measures.items():
+        for measure, variants in measures.items():
+            for variant, found in variants.items():
+                passes = tolerance is not None and found.low <= tolerance and found.high >= -tolerance
+                yield f"{measure} ({modality}, {variant})", found.decision, passes
+    for u in audit.utility:
+        yield f"{u.metric} of {u.regime}", u.decision, u.passes
+    if (bound := audit.lower_bound) and bound.decision != "informational":
+        passes = bound.claimed is None or bound.epsilon <= bound.claimed
+        yield "the lower bound of ε", bound.decision, passes
+
+
+def _inconsistent(leakage: LeakageRecord, audit: AuditSummary) -> Iterator[str]:
     """Yield what cannot be, whatever was measured."""
     for name, intervals in _measured(leakage):
         if any(i is not None and not i.low <= i.value <= i.high for i in intervals):
@@ -76,8 +92,14 @@ def _inconsistent(leakage: LeakageRecord) -> Iterator[str]:
         if gap.low == gap.high:
             yield f"{name} has a difference without an interval, which no number of rows allows"
     for a in leakage.attacks:
-        if a.decision != "informational" and a.blind != a.finds_nothing_before:
+        if a.decision == "informational":
+            continue
+        if a.difference is None or a.after is None or a.reference is None:
+            yield f"{a} is said to have {a.decision}, and was not compared with the reference"
+        if a.blind != a.finds_nothing_before:
             yield f"{a} is marked as blind or not against its numbers"
+        if a.tolerance != audit.tolerance or a.chance != required_measures(audit, a.modality).get(a.id, a.chance):
+            yield f"{a} was judged with another tolerance or another chance than the format and the parameters say"
 
 
 def _too_sharp(leakage: LeakageRecord) -> Iterator[str]:
@@ -112,15 +134,3 @@ def _differences(leakage: LeakageRecord) -> Iterator[tuple[str, Interval, Interv
         yield f"{u.metric} of {u.regime}", u.to_reference, u.after, u.reference
         if u.to_before and u.before:
             yield f"{u.metric} of {u.regime}", u.to_before, u.after, u.before
-
-
-def _decided(leakage: LeakageRecord) -> Iterator[tuple[str, str, bool]]:
-    """Yield what decides by numbers: name, decision, and whether the numbers let it pass."""
-    for a in leakage.attacks:
-        if a.decision != "informational":
-            yield str(a), a.decision, a.passes
-    for u in leakage.utility:
-        if u.decision != "informational":
-            yield f"{u.metric} of {u.regime}", u.decision, u.passes
-    if leakage.lower_bound and leakage.lower_bound.decision != "informational":
-        yield "the lower bound of ε", leakage.lower_bound.decision, leakage.lower_bound.passes

@@ -40,8 +40,8 @@ class StructuralClaim:
     """whether nothing that is left has ever seen them"""
     edit: Literal["zero", "noise", "all", "none"]
     """what happened to the listed positions; all: every number of the model is new"""
-    counts: Mapping[str, int]
-    """how many positions are listed in each tensor"""
+    count: int
+    """how many positions are listed"""
     mantissa_bits: int | None = None
     """how many bits of each mantissa may be in use; None: all"""
 
@@ -162,8 +162,8 @@ def _check_columns(name: str, entry: TensorRecord, record: ModelRecord) -> None:
 
 def _positions(claim: StructuralClaim, tensors: Mapping[str, Array], indices: Mapping[str, Array]) -> str:
     counts = {name: positions.size for name, positions in indices.items()}
-    if counts != dict(claim.counts):
-        raise _Broken(f"the list has {sum(counts.values())} positions, and not those that are claimed")
+    if (total := sum(counts.values())) != claim.count:
+        raise _Broken(f"the list has {total} positions, and {claim.count} are claimed")
     for name, positions in indices.items():
         tensor = tensors.get(name)
         if tensor is None or positions.ndim != 1 or positions.dtype.kind not in "iu":
@@ -171,7 +171,6 @@ def _positions(claim: StructuralClaim, tensors: Mapping[str, Array], indices: Ma
         _check_inside(name, positions, tensor.size)
         if claim.edit == "zero" and np.asarray(tensor).reshape(-1)[positions].any():
             raise _Broken(f"positions of {name} are said to be zero and are not")
-    total = sum(counts.values())
     if claim.edit == "none" and total:
         raise _Broken(f"nothing is said to have been edited, and {total} positions are listed")
     if claim.edit == "all" and (missing := [name for name, t in tensors.items() if counts.get(name) != t.size]):

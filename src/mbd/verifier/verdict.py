@@ -10,10 +10,13 @@ A signature that could not be checked counts as no signature, and a standing tha
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import computed_field
 
+from mbd.formats.predicate import Erasure
 from mbd.records import Digest, Record
 
 Outcome = Literal["passed", "failed", "not checkable"]
@@ -129,3 +132,19 @@ def decide(checks: Iterable[Check]) -> Decision:
 def fingerprint(digest: str) -> str:
     """Return the first 16 digits of a SHA-256 in groups, to compare by eye."""
     return " ".join(digest[start : start + 4] for start in range(0, 16, 4))
+
+
+@dataclass(frozen=True)
+class StoreStatus:
+    """What the store says of a certificate."""
+
+    checks: tuple[Check, ...]
+    reaudit_by: datetime | None = None
+    """by when to audit again, as set by the last audit that passed"""
+    erasure: Erasure | None = None
+    """what the last purge claims about copies of the old weights"""
+
+
+def not_asked(reason: str = "only the store it was published in knows (--store URL)") -> StoreStatus:
+    """Return what is known of a certificate where no store says whether it is in force."""
+    return StoreStatus(tuple(not_checkable(name, reason) for name in STANDING))

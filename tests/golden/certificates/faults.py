@@ -286,18 +286,16 @@ def lineage_spent_more_than_stated(golden_store: Workshop, name: str) -> None:
 @fault
 def refused_evidence(golden_store: Workshop, name: str) -> None:
     payload = golden_store.payload("exact")
-    leakage = payload["predicate"]["evidence"]["leakage"]
-    leakage |= {"decision": "refused", "reasons": ["the white-box probe finds audio"]}
+    audit = payload["predicate"]["evidence"]["audit"]
+    audit |= {"decision": "refused", "reasons": ["the white-box probe finds audio"]}
     golden_store.stated(golden_store.case(name, GATE, "the gate had refused the model", base="exact"), payload)
 
 
 @fault
 def decision_against_its_numbers(golden_store: Workshop, name: str) -> None:
     payload = golden_store.payload("exact")
-    attacks = payload["predicate"]["evidence"]["leakage"]["attacks"]
-    judged = next(attack for attack in attacks if attack["decision"] == "passed")
-    above = {"value": 0.4, "low": 0.3, "high": 0.5}
-    judged |= {"difference": above, "after": {key: judged["chance"] + value for key, value in above.items()}}
+    measures = payload["predicate"]["evidence"]["audit"]["measures"]["audio"]
+    measures["whitebox.accuracy_fed"]["as released"] = ["passed", 0.3, 0.5]
     why = "an attack is said to have passed, and its numbers say otherwise"
     golden_store.stated(golden_store.case(name, GATE, why, base="exact"), payload)
 
@@ -305,9 +303,7 @@ def decision_against_its_numbers(golden_store: Workshop, name: str) -> None:
 @fault
 def gate_opened_by_a_parameter(golden_store: Workshop, name: str) -> None:
     payload = golden_store.payload("exact")
-    leakage = payload["predicate"]["evidence"]["leakage"]
-    leakage["suite"]["parameters"]["tolerance"] = 1
-    leakage["attacks"] = [a | {"tolerance": 1} if a["decision"] == "passed" else a for a in leakage["attacks"]]
+    payload["predicate"]["evidence"]["audit"]["suite"]["parameters"]["tolerance"] = 1
     why = "every difference was tolerated, so no attack could be refused"
     golden_store.stated(golden_store.case(name, STRENGTH, why, base="exact"), payload)
 
@@ -315,7 +311,7 @@ def gate_opened_by_a_parameter(golden_store: Workshop, name: str) -> None:
 @fault
 def attacks_on_another_model(golden_store: Workshop, name: str) -> None:
     payload = golden_store.payload("exact")
-    payload["predicate"]["evidence"]["leakage"]["models"]["after"] = "a" * 64
+    payload["predicate"]["evidence"]["audit"]["models"]["after"] = "a" * 64
     golden_store.stated(
         golden_store.case(name, AGREEMENT, "another model was attacked than the released one", base="exact"), payload
     )
@@ -327,12 +323,7 @@ def listed_positions_not_zero(golden_store: Workshop, name: str) -> None:
     save_tensors(folder / "bundle" / "indices.safetensors", {"fusion.hidden.weight": np.arange(5)})
     digest = sha256_file(folder / "bundle" / "indices.safetensors")
     payload = golden_store.payload("surgery")
-    payload["predicate"]["edit"] |= {
-        "kind": "zero",
-        "sha256": digest,
-        "count": 5,
-        "by_tensor": {"fusion.hidden.weight": 5},
-    }
+    payload["predicate"]["edit"] |= {"kind": "zero", "sha256": digest, "count": 5}
     _set_digest(payload, "indices.safetensors", digest)
     golden_store.stated(folder, payload)
 
@@ -357,10 +348,7 @@ def modality_still_in_the_weights(golden_store: Workshop, name: str) -> None:
     for place in ("bundle", "model"):
         (folder / place / "model.json").write_text(json.dumps(record))
     payload = golden_store.payload("surgery")
-    payload["predicate"]["structure"] |= {
-        "tensors": {t: {"shape": e["shape"], "dtype": e["dtype"]} for t, e in record["tensors"].items()}
-    }
-    payload["predicate"]["evidence"]["leakage"]["models"]["after"] = record["sha256"]
+    payload["predicate"]["evidence"]["audit"]["models"]["after"] = record["sha256"]
     _set_digest(payload, "model.safetensors", record["sha256"])
     _set_digest(payload, "model.json", sha256_file(folder / "model" / "model.json"))
     golden_store.stated(folder, payload)

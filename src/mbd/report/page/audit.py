@@ -4,13 +4,15 @@ One set of tables and plots, used by the certificate's page, by `report.md` of `
 (`audit_page`), by the terminal (`audit_overview`) and by the pictures (`audit_plots`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from mbd.evaluation.metrics import ERRORS, TITLES
+from mbd.formats.audit import AuditSummary
 from mbd.formats.leakage import AttackRecord, EarlierAudits, LeakageRecord, LowerBound
 from mbd.formats.predicate import Evidence
 from mbd.formats.strength import power_in_words
+from mbd.report.measures import measure_words
 from mbd.report.page.content import (
     Block,
     Fact,
@@ -26,7 +28,6 @@ from mbd.report.page.content import (
     measures_table,
 )
 from mbd.report.page.plot import ROLES
-from mbd.report.page.words import measure_words
 
 _RELEASED = "as released"
 _VARIANTS = {_RELEASED: "", "int8": " (INT8)", "pruned": " (pruned)"}
@@ -50,20 +51,22 @@ _INFORMATIONAL = (
 )
 
 
-def evidence(found: Evidence) -> PageSection:
-    """Return every attack on the released model beside the reference."""
-    blocks = (Text(text=_NO_ATTACK),) if found.leakage is None else tuple(_attacks(found.leakage))
-    return PageSection(id="evidence", title="Attacks on the released model", blocks=blocks)
+def evidence(found: Evidence, leakage: LeakageRecord | None) -> PageSection:
+    """Return every attack on the released model beside the reference, or, without `leakage.json`, what was compared."""
+    blocks: Iterable[Block] = (Text(text=_NO_ATTACK),)
+    if found.audit is not None:
+        blocks = _attacks(leakage) if leakage else _compared(found.audit)
+    return PageSection(id="evidence", title="Attacks on the released model", blocks=tuple(blocks))
 
 
-def utility(found: Evidence) -> PageSection:
+def utility(found: Evidence, leakage: LeakageRecord | None) -> PageSection:
     """Return how well the model still serves on the modalities that it retains."""
     metrics = found.evaluation
     return PageSection(
         id="utility",
         title="Utility on the retained modalities",
         blocks=(
-            *(_utility(found.leakage) if found.leakage else ()),
+            *(_utility(leakage) if leakage else ()),
             PageTable(
                 caption=f"The released model on {', '.join(metrics.modalities)} ({metrics.rows:,} test rows)",
                 header=("metric", "value"),
@@ -71,6 +74,24 @@ def utility(found: Evidence) -> PageSection:
             ),
         ),
     )
+
+
+def _compared(audit: AuditSummary) -> Iterator[Block]:
+    """Yield what a certificate alone says of its audit."""
+    tolerance = audit.tolerance or 0.0
+    yield Text(
+        text=f"Decision of the gate: {audit.decision}. A measure passes if what the attack surely gets beyond the "
+        f"reference and beyond chance is at most {tolerance:g}, and what it may get at least {-tolerance:g}"
+        f". leakage.json, which has all numbers, is not at hand. {_earlier(audit.earlier)}"
+    )
+    for modality, measures in audit.measures.items():
+        rows = tuple(
+            (measure_words(name, modality) + _VARIANTS[variant], f"{m.low:+.3f}", f"{m.high:+.3f}", m.decision)
+            for name, variants in measures.items()
+            for variant, m in variants.items()
+        )
+        header = ("measure", "at least", "at most", "decision")
+        yield PageTable(caption=f"Attacks on {modality}", header=header, rows=rows)
 
 
 def audit_page(record: LeakageRecord) -> Page:

@@ -1,15 +1,15 @@
 """The page of one certificate: the content of its signed statement, and its context.
 
-The page comes from the statement alone, except for `PageContext`: the certificate's digest, its entry in the log, and,
-if a store was read, later statements about it. No clock is read, so the same context gives the same page; it does not
-say whether a date has passed.
+The page comes from the statement alone, except for `PageContext`: the certificate's digest, its entry in the log, its
+`leakage.json`, and, if a store was read, later statements about it. No clock is read, so the same context gives the
+same page; it does not say whether a date has passed.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from mbd.formats.leakage import LEAKAGE
+from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Predicate
 from mbd.formats.purge import PurgeReport
 from mbd.formats.statement import (
@@ -55,6 +55,8 @@ class PageContext:
     """SHA-256 of its envelope"""
     inclusion: Inclusion | None = None
     """its entry in the log, according to its proof"""
+    leakage: LeakageRecord | None = None
+    """its `leakage.json`; None: it has none, or it is not at hand"""
     about: tuple[AnyStatement, ...] | None = None
     """verified statements about it; None: no store was read"""
     status: Status | None = None
@@ -83,8 +85,8 @@ def certificate_page(statement: DeletionStatement, context: PageContext) -> Page
             guaranteed(predicate),
             limits(predicate),
             _check(predicate, context),
-            evidence(predicate.evidence),
-            utility(predicate.evidence),
+            evidence(predicate.evidence, context.leakage),
+            utility(predicate.evidence, context.leakage),
             weights(predicate),
             *budget(predicate),
             request(predicate, context.answered),
@@ -96,7 +98,7 @@ def certificate_page(statement: DeletionStatement, context: PageContext) -> Page
     )
 
 
-def unsigned_page(predicate: Predicate, released: str) -> Page:
+def unsigned_page(predicate: Predicate, released: str, leakage: LeakageRecord | None) -> Page:
     """Return the page before anything is signed; `released`: SHA-256 of the released weights."""
     return Page(
         kind=KIND,
@@ -109,8 +111,8 @@ def unsigned_page(predicate: Predicate, released: str) -> Page:
         sections=(
             guaranteed(predicate),
             limits(predicate),
-            evidence(predicate.evidence),
-            utility(predicate.evidence),
+            evidence(predicate.evidence, leakage),
+            utility(predicate.evidence, leakage),
             weights(predicate),
             *budget(predicate),
             request(predicate),
@@ -157,7 +159,7 @@ def _last_purge(about: tuple[AnyStatement, ...]) -> PurgeReport | None:
 
 
 def _check(predicate: Predicate, context: PageContext) -> PageSection:
-    names = [name for name in SUBJECTS if name != LEAKAGE or predicate.evidence.leakage]
+    names = [name for name in SUBJECTS if name != LEAKAGE or predicate.evidence.audit]
     blocks: tuple[Block, ...] = (
         Verification(
             caution=_CAUTION,
@@ -185,9 +187,9 @@ def _statement(statement: AnyStatement) -> str:
         case SupersessionStatement():
             return f"replaced by certificate {statement.predicate.by}. {statement.predicate.reason}"
         case ReauditStatement():
-            audit = statement.predicate
-            reasons = "; ".join(audit.leakage.reasons)
-            return f"attacked again: {audit.leakage.decision}. {reasons or f'Next by {day(audit.reaudit_by)}'}"
+            again = statement.predicate
+            reasons = "; ".join(again.audit.reasons)
+            return f"attacked again: {again.audit.decision}. {reasons or f'Next by {day(again.reaudit_by)}'}"
         case PurgeStatement():
             return f"copies of the old weights searched for: {statement.predicate.erasure.claim}."
         case ReinstatementStatement() | NothingHeldStatement():

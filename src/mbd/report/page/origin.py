@@ -28,9 +28,9 @@ def _done(predicate: Predicate) -> Iterator[str]:
             yield what.format(", ".join(names))
     yield {
         "none": "No position was edited.",
-        "zero": f"{edit.count:,} positions in {len(edit.by_tensor)} tensors were set to zero.",
-        "noise": f"Noise was added at {edit.count:,} positions in {len(edit.by_tensor)} tensors.",
-        "all": f"All {edit.count:,} parameters in {len(edit.by_tensor)} tensors were clipped, noised and fine-tuned.",
+        "zero": f"{edit.count:,} positions were set to zero.",
+        "noise": f"Noise was added at {edit.count:,} positions.",
+        "all": f"All {edit.count:,} parameters were clipped, noised and fine-tuned.",
     }[edit.kind]
     if rounding := predicate.rounding:
         yield (
@@ -143,12 +143,12 @@ def _inputs(predicate: Predicate) -> str:
 
 
 def _versions(predicate: Predicate) -> PageTable:
-    steps = list(predicate.environment)
-    packages = dict.fromkeys(name for versions in predicate.environment.values() for name in versions)
+    by_step = {step: group.versions for group in predicate.environment for step in group.steps}
+    packages = dict.fromkeys(name for versions in by_step.values() for name in versions)
     return PageTable(
         caption="Software versions by step",
-        header=("software", *steps),
-        rows=tuple((name, *(predicate.environment[step].get(name, ABSENT) for step in steps)) for name in packages),
+        header=("software", *by_step),
+        rows=tuple((name, *(versions.get(name, ABSENT) for versions in by_step.values())) for name in packages),
         folded=True,
     )
 
