@@ -36,6 +36,8 @@ class StoreMonitor(Background):
         self._store: StoreSamples | None = None
         self._own = Samples()
         self._own.set(metrics.BUILD, 1, version=__version__, python=python_version())
+        for counter in (metrics.SCAN_FAILURES, metrics.SCAN_READ):
+            self._own.child(counter)
         self.snapshot: StoreSnapshot | None = None
         """the result of the last scan that succeeded"""
         self.began = time.monotonic()
@@ -63,7 +65,6 @@ class StoreMonitor(Background):
             own.set(metrics.STORE_UP, 0)
             own.count(metrics.SCAN_FAILURES)
         else:
-            own.count(metrics.SCAN_FAILURES, 0)
             own.count(metrics.SCAN_READ, snapshot.read)
             own.set(metrics.SCAN_TIME, time.time())
             own.set(metrics.SCAN_DURATION, time.perf_counter() - start)

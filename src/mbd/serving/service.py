@@ -88,7 +88,7 @@ class Service:
         """set when the server begins to stop: streams end"""
         self.weights: dict[str, bool] = {}
         """of objects that were asked for: whether they hold weights"""
-        self._samples = Samples()
+        self._writes = Samples()
         self._failed: datetime | None = None
         """when the store last did not take a change, unless it has changed since"""
         self._rows: tuple[tuple[CertificateFacts, Status], ...] = ()
@@ -201,8 +201,8 @@ class Service:
             yield
         except StoreError:
             self._failed = self.clock()
-            self._samples.count(metrics.STORE_WRITE_FAILURES)
-            self._samples.set(metrics.STORE_WRITABLE, 0)
+            self._writes.count(metrics.STORE_WRITE_FAILURES)
+            self._writes.set(metrics.STORE_WRITABLE, 0)
             raise
 
     def written(self, request: DeletionRequest) -> None:
@@ -213,19 +213,18 @@ class Service:
 
     def _store_takes_changes(self) -> None:
         self._failed = None
-        self._samples.set(metrics.STORE_WRITABLE, 1)
-        self._samples.count(metrics.STORE_WRITE_FAILURES, 0)
+        self._writes.set(metrics.STORE_WRITABLE, 1)
+        self._writes.count(metrics.STORE_WRITE_FAILURES, 0)
 
     def metrics(self) -> str:
         """Return the metrics of the store, and of webhooks and worker if there are any."""
-        samples = self._samples
+        samples = Samples()
         if self.webhooks:
             samples.set(metrics.WEBHOOK_PENDING, sum(len(webhook.pending()) for webhook in self.webhooks))
-            failures = sum(webhook.failures for webhook in self.webhooks)
-            samples.count(metrics.WEBHOOK_FAILURES, failures - (samples.value(metrics.WEBHOOK_FAILURES) or 0))
+            samples.count(metrics.WEBHOOK_FAILURES, sum(webhook.failures for webhook in self.webhooks))
         if self.worker:
             samples.set(metrics.WORKER_UP, self.worker.pid is not None)
-        return self.monitor.text() + samples.text()
+        return self.monitor.text() + self._writes.text() + samples.text()
 
     def _list_certificates(self, snapshot: StoreSnapshot) -> None:
         """Make the list again if the log has changed, and now and then: here rather than while a client waits."""
