@@ -25,15 +25,13 @@ from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, Registratio
 from mbd.history.facts import RegistrationFacts, Release
 from mbd.history.history import History
 from mbd.history.lineage import read_record, refuse_other_record
-from mbd.history.replay import read_history
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
 from mbd.steps import features, train
-from mbd.steps.revoked import Revoked, respected_by_current
+from mbd.steps.revoked import Revoked, read_log, respected_by_current
 from mbd.steps.step import StepRun, step_run
-from mbd.storage import open_private, open_store
+from mbd.storage import open_private
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
-from mbd.trust.trust_file import read_trust
 
 NAME = "fetch-current"
 _LOG = logging.getLogger(__name__)
@@ -137,7 +135,7 @@ def find_base(params: Params, url: str, given: Path | None) -> DeletionBase:
         VerificationError: The state of the log cannot be known.
         UsageError: The given model is not of the lineage of the current release.
     """
-    history = read_history(open_store(url, params.store), read_trust(Path(params.certificate.trust))).require()
+    history = read_log(params, url)
     base = DeletionBase(params, url, history, given, history.model(params.certificate.model).current)
     if given is not None and (statement := base.statement):
         _refuse_other_lineage(given, statement, base)

@@ -15,17 +15,16 @@ from mbd.features.contract import FeatureSet
 from mbd.formats.request import DeletionRequest
 from mbd.history.history import History
 from mbd.history.lineage import keep_subject
-from mbd.history.replay import read_history
 from mbd.params import Params
 from mbd.production.models import known_model
 from mbd.production.releases import find_base
 from mbd.production.request_store import RequestStore, refuse_several
 from mbd.shredding.private_folder import private_folder
 from mbd.steps import features
+from mbd.steps.revoked import read_log
 from mbd.steps.step import reads
-from mbd.storage import open_private, open_store
+from mbd.storage import open_private
 from mbd.trust.lineage_key import read_lineage_key
-from mbd.trust.trust_file import read_trust
 
 _log = logging.getLogger(__name__)
 
@@ -83,10 +82,9 @@ def submit(
 
 def _known_history(params: Params, url: str, *, required: bool) -> History | None:
     """Return what the log says; None where nothing was logged yet, unless it is required."""
-    trust = Path(params.certificate.trust)
-    if not required and not trust.is_file():
+    if not required and not Path(params.certificate.trust).is_file():
         return None
-    history = read_history(open_store(url, params.store), read_trust(trust)).require()
+    history = read_log(params, url)
     return history if history.models or required else None
 
 

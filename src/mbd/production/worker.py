@@ -28,7 +28,6 @@ from mbd.formats.model import ModelRecord
 from mbd.formats.request import Decision, DeletionRequest, Lease
 from mbd.formats.statement import DeletionStatement
 from mbd.history.lineage import read_subject
-from mbd.history.replay import read_history
 from mbd.log.reader import LogDamagedError
 from mbd.model.checkpoint import load_model
 from mbd.params import Params
@@ -39,10 +38,10 @@ from mbd.production.request_store import RequestStore
 from mbd.production.stages import BUNDLE, DELETED, Stages
 from mbd.shredding.private_folder import private_folder
 from mbd.steps.publish import open_publisher
+from mbd.steps.revoked import read_log
 from mbd.storage import open_store
 from mbd.storage.store import Store
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
-from mbd.trust.trust_file import read_trust
 from mbd.verifier.bundle import Bundle
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
@@ -105,7 +104,7 @@ class Worker:
         marked = [r for r in self.request_store.all() if r.model == model and r.state == "certified"]
         if not marked:
             return
-        history = read_history(self._published, read_trust(Path(self.params.certificate.trust))).require()
+        history = read_log(self.params, self.store_url)
         answers = self._answers
 
         def opened(request: DeletionRequest) -> DeletionRequest:

@@ -38,6 +38,7 @@ from mbd.privacy.ledger import open_ledger
 from mbd.records import Digest, Record, now
 from mbd.steps.certify import RUN_ID
 from mbd.steps.publish import open_publisher
+from mbd.steps.revoked import read_log
 from mbd.steps.step import reads, step_run
 from mbd.storage import open_store
 from mbd.storage.store import Store
@@ -159,9 +160,7 @@ def restore_ledger(params: Params, model: Path, store: str) -> RestoredLedger:
     """Restore the ledger of the lineage of `model`, the first model or a later one with its deletion record."""
     deletion = read_deletion(model)
     first = deletion.lineage[0] if deletion else load_model(model)[0].sha256
-    key, trust = read_lineage_key(params.certificate), read_trust(Path(params.certificate.trust))
-    history = read_history(open_store(store, params.store), trust).require()
-    stated = stated_charges(history, key.lineage(first))
+    stated = stated_charges(read_log(params, store), read_lineage_key(params.certificate).lineage(first))
     with open_ledger(Path(params.deletion.ledgers), first) as ledger:
         added = restore(ledger, stated)
         return RestoredLedger(ledger.file, added, ledger.rho)

@@ -36,18 +36,16 @@ from mbd.formats.predicate import Issuer, Predicate, RequestReference
 from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of
 from mbd.git import git
 from mbd.history.lineage import refuse_lost_key, refuse_short_ledger, refuse_uncounted, stated_charges
-from mbd.history.replay import read_history
 from mbd.params import Params
 from mbd.records import now
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
+from mbd.steps.revoked import read_log
 from mbd.steps.step import reads, step_run, versions
-from mbd.storage import open_store
 from mbd.tensors import open_tensors
 from mbd.trust.commitments import Commitments, keep_private
 from mbd.trust.keys import sign_statement
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
-from mbd.trust.trust_file import read_trust
 from mbd.verifier.arithmetic import budget_check
 from mbd.verifier.claims import agreement_check, structural_claim
 from mbd.verifier.gate import gate_check, strength_check
@@ -125,8 +123,7 @@ def _check_budget(params: Params, certificate_input: CertificateInput, predicate
     """Compare the budget of the lineage with its ledger and with the certificates in the store."""
     if predicate.budget is None:
         return
-    trust = read_trust(Path(params.certificate.trust))
-    history = read_history(open_store(params.store.url, params.store), trust).require()
+    history = read_log(params, params.store.url)
     refuse_lost_key(history, predicate.model, key)
     stated = stated_charges(history, predicate.lineage.id)
     refuse_short_ledger(Path(params.deletion.ledgers), certificate_input.deletion, stated)

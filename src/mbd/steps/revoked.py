@@ -74,7 +74,17 @@ def _logged(params: Params) -> History | None:
     store, trust = open_store(params.store.url, params.store), Path(params.certificate.trust)
     if not trust.exists() and next(iter(store.list(PREFIX)), None) is None:
         return None
-    return read_history(store, read_trust(trust)).require()
+    return read_log(params, params.store.url)
+
+
+def read_log(params: Params, url: str) -> History:
+    """Return what the log of the store at `url` says, by the trust file of the parameters.
+
+    Raises:
+        VerificationError: The log cannot be read completely, or is not the one that was read before.
+    """
+    trust = read_trust(Path(params.certificate.trust))
+    return read_history(open_store(url, params.store), trust).require()
 
 
 def revoked_in(history: History, params: Params) -> Revoked:
