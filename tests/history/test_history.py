@@ -64,7 +64,7 @@ def test_the_current_release_is_the_last_one_that_was_not_withdrawn(golden_store
     assert history.certificate(first).predicate.issued == again.issued
 
 
-def test_a_modality_stays_revoked_until_its_certificate_is_revoked(golden_store: GoldenStore) -> None:
+def test_a_modality_stays_revoked_though_its_certificates_are_withdrawn(golden_store: GoldenStore) -> None:
     model = golden("surgery").predicate.model
     first = golden_store.certificate()
     second = golden_store.certificate(supersedes=first)
@@ -74,7 +74,23 @@ def test_a_modality_stays_revoked_until_its_certificate_is_revoked(golden_store:
     assert history.current is None
     assert history.returned(["audio", "text"]) == ("audio",)
     golden_store.revoke(first)
-    assert history_of(golden_store).model(model).returned(["audio", "text"]) == ()
+    history = history_of(golden_store)
+    assert history.model(model).returned(["audio", "text"]) == ("audio",)
+    assert not history.shows(first, model, ["audio"])
+
+
+@pytest.mark.parametrize("kind", ["surgery", "subjects"])
+def test_nothing_is_current_that_has_seen_what_a_withdrawn_certificate_revoked(
+    golden_store: GoldenStore, kind: str
+) -> None:
+    name = golden(kind).predicate.model
+    registered = golden_store.registration(model=name, sees=("text", "audio", "visual"))
+    golden_store.revoke(golden_store.certificate(kind))
+    model = history_of(golden_store).model(name)
+    assert model.current is None
+    assert model.revoked or model.persons
+    assert model.start is not None
+    assert model.start.digest == registered  # what the deletion is made from again
 
 
 def test_statements_about_a_certificate_are_in_the_order_of_the_log(golden_store: GoldenStore) -> None:

@@ -138,8 +138,7 @@ def _revoking(
 ) -> list[CertificateFacts]:
     """Return the certificates by which a modality is revoked for a name, or those of `persons` in it."""
     model = history.model(name)
-    standing = [c for c in model.certificates if "revoked" not in history.effects(c.digest)]
-    of_all = [c for c in standing if modality in c.revoked] if modality in model.revoked else []
+    of_all = [c for c in model.certificates if modality in c.revoked] if modality in model.revoked else []
     revoking = of_all if persons is None else [c for c in persons if modality in c.modalities]
     if not revoking:
         raise UsageError(

@@ -6,11 +6,14 @@ is in the store (:mod:`mbd.history.replay` reads them):
 
     history = read_history(store, trust)
     history.require()                              # VerificationError unless everything in the log could be read
-    history.model("sentiment").current             # the last release, registered or certified, that is not withdrawn
+    history.model("sentiment").current             # the last release that is not withdrawn and has nothing revoked
     history.model("sentiment").revoked             # modalities that no release of this name may take
     history.model("sentiment").references          # for each modality of it, the model that never saw it
     history.about(digest)                          # the statements about a certificate, in the log's order
     history.statement(digest)                      # a whole statement, out of the store
+
+A modality, or a person, is revoked from the first certificate of it until `mbd models reinstate` says otherwise, and by
+nothing else: where the certificate is withdrawn, no model is current that has seen what was revoked.
 
 An entry that cannot be read could be a revocation of any certificate. So it *blocks* all answers about what is valid:
 `require` refuses, and readers say that the state could not be checked. An entry that can be read but does not count
@@ -21,7 +24,7 @@ Memory stays small: of each statement a few fields are kept.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -47,6 +50,8 @@ MAX_AGE = CHECKPOINT_AGE
 """how old the log's checkpoint may be by default"""
 WITHDRAWN: frozenset[Effect] = frozenset({"revoked", "superseded", "refuted"})
 """effects after which a certificate is no longer in force"""
+_DISOWNED: frozenset[Effect] = frozenset({"revoked", "refuted"})
+"""effects after which what a certificate says of its model may be wrong"""
 
 
 @dataclass(frozen=True)
@@ -59,23 +64,25 @@ class ModelHistory:
     registrations: tuple[RegistrationFacts, ...]
     """in the log's order"""
     current: Release | None
-    """the last release that no later statement revokes, supersedes or refutes; of the registered ones, only those that
-    were promoted count"""
+    """the last release that no later statement revokes, supersedes or refutes, and that has nothing of what is revoked;
+    of the registered ones, only those that were promoted count"""
     revoked: frozenset[str]
-    """modalities that no release of this name may take: those of all its certificates that are not revoked, without
+    """modalities that no release of this name may take: those of all its certificates, also of withdrawn ones, without
     those that were reinstated"""
     persons: tuple[CertificateFacts, ...]
-    """certificates of persons' deletions that are not revoked and were not reinstated: what is trained later leaves
-    their recordings out"""
+    """certificates of persons' deletions that were not reinstated: what is trained later leaves their recordings out"""
+    start: Release | None
+    """what a deletion starts from: the last release that no later statement withdraws, also one that has what is
+    revoked, because the certificate of its deletion was withdrawn"""
     base: RegistrationFacts | None
-    """the registered model that the current release is, or was deleted from; None: none was registered"""
+    """the registered model that the last release is, or was deleted from; None: none was registered"""
     ready: tuple[ReferenceFacts, ...]
     """references of the base that have seen no recordings which were deleted since"""
 
     @property
     def references(self) -> dict[str, ReferenceFacts | None]:
-        """For each modality that the current release takes, the registered model that never saw it, if there is one."""
-        inputs = self.current.inputs if self.current else ()
+        """For each modality that the last release takes, the registered model that never saw it, if there is one."""
+        inputs = self.start.inputs if self.start else ()
         return {m: self.reference([other for other in inputs if other != m]) for m in inputs}
 
     def reference(self, inputs: Iterable[str]) -> ReferenceFacts | None:
@@ -85,13 +92,13 @@ class ModelHistory:
 
     @property
     def respected(self) -> tuple[CertificateFacts, ...]:
-        """The certificates of persons' deletions whose recordings the current release was made without."""
-        if self.current is None:
+        """The certificates of persons' deletions whose recordings the last release was made without."""
+        if self.start is None:
             return ()
-        start, current = self.base.index if self.base else -1, self.current
+        trained, last = self.base.index if self.base else -1, self.start.index
         before = self.base.left_out if self.base else ()
         later = [c for c in self.certificates if c.scope == "subjects"]
-        return tuple(c for c in later if c.digest in before or start < c.index <= current.index)
+        return tuple(c for c in later if c.digest in before or trained < c.index <= last)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -189,25 +196,28 @@ class History:
     def _model(self, name: str) -> ModelHistory:
         certificates = self._by_name.get(name, [])
         registrations = [r for r in self.registrations.values() if r.model == name]
-        standing = [c for c in certificates if "revoked" not in self.effects(c.digest)]
-        released: list[Release] = [*certificates, *(r for r in registrations if r.promoted)]
-        in_force = [r for r in released if not self.effects(r.digest) & WITHDRAWN]
-        current = max(in_force, key=lambda r: r.index, default=None)
         reinstated = self._first_reinstatements(certificates)
-        before = [r for r in registrations if r.promoted and current and r.index <= current.index]
+        # That a certificate was withdrawn says that its model is not what it said. It gives nobody's data back.
+        revoked = frozenset[str]().union(*(self._revoked_by(c, reinstated) for c in certificates))
+        of_persons = [c for c in certificates if c.scope == "subjects"]
+        persons = tuple(c for c in of_persons if not self.reinstated(c).issuperset(c.modalities))
+        released: list[Release] = [*certificates, *(r for r in registrations if r.promoted)]
+        in_force = sorted((r for r in released if not self.effects(r.digest) & WITHDRAWN), key=lambda r: r.index)
+        start = in_force[-1] if in_force else None
+        before = [r for r in registrations if r.promoted and start and r.index <= start.index]
         base = before[-1] if before else None
-        of_persons = [c for c in standing if c.scope == "subjects"]
-        persons = [c for c in of_persons if not self.reinstated(c).issuperset(c.modalities)]
-        return ModelHistory(
+        model = ModelHistory(
             name=name,
             certificates=tuple(certificates),
             registrations=tuple(registrations),
-            current=current,
-            revoked=frozenset[str]().union(*(self._revoked_by(c, reinstated) for c in standing)),
-            persons=tuple(persons),
+            current=None,
+            revoked=revoked,
+            persons=persons,
+            start=start,
             base=base,
             ready=_ready(base, persons) if base else (),
         )
+        return replace(model, current=next((r for r in reversed(in_force) if not model.problem(r)), None))
 
     def reinstated(self, certificate: CertificateFacts) -> set[str]:
         """Return the modalities that may be taken again, by statements that list the certificate."""
@@ -238,8 +248,11 @@ class History:
         """Return whether a statement in the log answers a request: these modalities of a model were deleted.
 
         That of a person is also answered by a deletion of persons in them, or by the statement that nothing was held.
+        A certificate that was revoked or refuted answers nothing: its requests are open again.
         """
         certificate, wanted = self.certificates.get(digest or ""), set(modalities)
+        if self.effects(digest or "") & _DISOWNED:
+            return False
         if certificate is None:
             return person and any(s.digest == digest and s.kind == "nothing-held" for s in self.statements)
         of_persons = person and certificate.scope == "subjects" and wanted <= set(certificate.modalities)

@@ -136,7 +136,7 @@ def find_base(params: Params, url: str, given: Path | None) -> DeletionBase:
         UsageError: The given model is not of the lineage of the current release.
     """
     history = read_log(params, url)
-    base = DeletionBase(params, url, history, given, history.model(params.certificate.model).current)
+    base = DeletionBase(params, url, history, given, history.model(params.certificate.model).start)
     if given is not None and (statement := base.statement):
         _refuse_other_lineage(given, statement, base)
     return base

@@ -75,12 +75,13 @@ class LogState:
     def revoked(self, name: str) -> Mapping[str, str]:
         """Return the modalities that are revoked for a name, each with the certificate that says so."""
         model = self.history.model(name)
-        standing = [each for each in model.certificates if "revoked" not in self.history.effects(each.digest)]
-        certificates = {}
-        for modality in model.revoked:
-            own = [each.digest for each in standing if modality in each.modalities]
-            certificates[modality] = (own or [each.digest for each in standing if modality in each.revoked])[-1]
-        return certificates
+        return {
+            modality: max(
+                (each for each in model.certificates if modality in each.revoked),
+                key=lambda each: (modality in each.modalities, each.index),
+            ).digest
+            for modality in model.revoked
+        }
 
     def fetch(self, release: Release, folder: Path) -> None:
         """Write the files of a release to a folder, each with the digest that was signed.
