@@ -115,9 +115,8 @@ def _misfit(
     in_file, in_module = _shape(state, found.get(tensor)), _shape(module, tensor)
     proposed = _proposed(found, state, module)
     if proposed:
-        hint = f"if these are the same layers, write {_line(proposed)}"
-    elif in_module is None:
-        hint = f"if the module does not need it, write {_line({tensor: None})}"
+        same = "these are the same layers" if any(proposed.values()) else "the module does not need it"
+        hint = f"if {same}, write {_line(proposed)}"
     else:
         hint = "check model.options, and whether the factory's code has changed since training"
     return DataError(
@@ -131,7 +130,10 @@ def _misfit(
 def _proposed(
     found: Mapping[str, str], state: Mapping[str, Array], module: Mapping[str, Array]
 ) -> dict[str, str | None]:
-    """Return beginnings that lead from what is left over to what is missing, if there are as many of each shape."""
+    """Return beginnings that lead from what is left over to what is missing, if there are as many of each shape.
+
+    What is left over and like nothing that is missing is left out.
+    """
     groups: dict[tuple[object, str], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for new, old in found.items():
         if new not in module:
@@ -139,8 +141,12 @@ def _proposed(
     for new in module:
         if new not in found:
             groups[module[new].shape, new.rpartition(".")[2]][1].append(new)
+    used = [old for new, old in found.items() if new in module]
     proposed: dict[str, str | None] = {}
     for left, missing in groups.values():
+        if not missing:
+            proposed |= {_beginning_apart(old, used): None for old in left}
+            continue
         if len(left) != len(missing):
             return {}
         for old, new in zip(left, missing, strict=True):
@@ -148,6 +154,12 @@ def _proposed(
             if proposed.setdefault(beginnings[0], beginnings[1]) != beginnings[1]:
                 proposed[old] = new
     return proposed if len(proposed) <= _LONGEST_LINE else {}
+
+
+def _beginning_apart(name: str, used: Iterable[str]) -> str:
+    """Return the outermost part of a name, if nothing that is used begins with it; else the name."""
+    outer = name.partition(".")[0] + "." * ("." in name)
+    return name if any(other.startswith(outer) for other in used) else outer
 
 
 def _without_common_end(old: str, new: str) -> tuple[str, str]:
