@@ -204,6 +204,11 @@ _MANTISSAS: dict[int, tuple[type[np.unsignedinteger[Any]], int]] = {
 """bytes of a float → the unsigned integer of its size, and the explicit bits of its mantissa"""
 
 
+def is_float(tensor: Array) -> bool:
+    """Whether a tensor holds floating-point numbers."""
+    return bool(np.issubdtype(tensor.dtype, np.floating))
+
+
 def round_mantissa(array: Array, bits: int) -> Array:
     """Return floats rounded to `bits` explicit bits of their mantissa (to nearest, ties to even); others unchanged."""
     if array.dtype.kind != "f":

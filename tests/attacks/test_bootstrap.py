@@ -77,7 +77,6 @@ def test_many_rows_are_weighted_by_few_resamples_at_a_time_with_the_same_result(
     numbers = evidence(np.arange(60.0)[:, None], groups=np.arange(60) // 3)
     together = bootstrap.resampled(numbers, AttacksSettings())
     monkeypatch.setattr(bootstrap, "_MOST_WEIGHTS", 7 * 60)
-    bootstrap._resampled.cache_clear()
     assert (bootstrap.resampled(numbers, AttacksSettings()) == together).all()
 
 

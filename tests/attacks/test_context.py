@@ -11,6 +11,7 @@ from mbd.features.contract import FeatureSet
 from mbd.params.attacks import AttacksSettings
 from tests.attacks.models import context_of
 from tests.features.build import small_rows
+from tests.refusals import about
 from tests.training.build import joint_data, open_set, rewritten
 
 
@@ -55,7 +56,7 @@ def test_rows_of_several_splits_up_to_a_number(model_workspace: Path) -> None:
 
 
 def test_too_few_rows_are_no_audit(model_workspace: Path) -> None:
-    with pytest.raises(DataError, match="too few to distinguish") as refusal:
+    with pytest.raises(DataError, check=about("attacks.least_rows")) as refusal:
         context_of(model_workspace, rows=30)
     assert refusal.value.key == "attacks.least_rows"
     assert len(context_of(model_workspace, rows=30, least_rows=5).score) < 20

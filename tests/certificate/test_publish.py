@@ -18,6 +18,7 @@ from tests.certificate.build import KINDS, ModelWorkspace
 from tests.certificate.killing import CountingStore, Moment, killed_at, side_by_side
 from tests.certificate.publishing import assert_free_of, killed_at_random, one_certificate, publish_into, secrets_of
 from tests.certificate.tampering import read_tree
+from tests.refusals import about
 
 POINTS = 50
 
@@ -133,7 +134,7 @@ def test_an_untrusted_log_key_is_refused(
     stranger = CertificateAuthority.make(model_workspace, tmp_path / "stranger")
     params = prepared.params(f"certificate.log_signer=file:{stranger.folder}/keys/log.pem")
     url = f"file://{tmp_path}/store"
-    with pytest.raises(UsageError, match="does not trust this key to sign the log"):
+    with pytest.raises(UsageError, check=about("certificate.log_signer")):
         publish.run(params, prepared.bundle("exact"), prepared.model_workspace.deletion("exact"), url)
     assert not [s.name for s in open_store(url).list("certificates/")]
 

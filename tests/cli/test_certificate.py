@@ -10,6 +10,7 @@ from mbd.cli import group
 from mbd.errors import DataError, GateRefusedError, UsageError
 from mbd.steps.certificates import PUBLISHED, Published
 from tests.certificate.build import ModelWorkspace, make_home
+from tests.refusals import about
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_certify_prints_what_was_signed_and_where_the_openings_are(workspace: Ce
 
 
 def test_list_shows_the_state_of_every_certificate(workspace: CertificateWorkspace) -> None:
-    with pytest.raises(UsageError, match="there is no store at this address"):
+    with pytest.raises(UsageError, check=about("--store")):
         workspace.run("certificate", "list", workspace.store)
     (workspace.folder / "store").mkdir()
     assert "no certificate" in workspace.run("certificate", "list", workspace.store).output

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from mbd.deletion import certified, exact, surgery
 from mbd.deletion.outcome import DeletionOutcome, ModelBefore
+from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DeletionTarget
 from mbd.params import Params, load_params
@@ -31,6 +32,8 @@ MODULES = {
     "a trunk that shrinks": (f"{HERE}:NormedTrunk", "model.options={fixed: false}"),
     "norms that shrink": ("tests.model.modules:Concatenation",),
 }
+UNBRANCHED = ("low-rank fusion", "norm fed with zeros")
+"""of which nothing is known to be audio's own but inputs"""
 every_module = pytest.mark.parametrize("name", MODULES)
 
 
@@ -77,7 +80,7 @@ def assert_same_bytes(one: DeletionOutcome, other: DeletionOutcome) -> None:
     }
 
 
-@every_module
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in UNBRANCHED])
 def test_surgery_releases_the_same_bytes_whatever_the_audio_of_the_calibration_rows(
     name: str, data: Path, other_audio: Path
 ) -> None:
@@ -100,8 +103,15 @@ def test_exact_releases_the_same_bytes_whatever_the_audio_of_any_row(name: str, 
     assert_same_bytes(*(exact.delete(AUDIO, model_before(data, name, f), params_of(name)) for f in (data, other_audio)))
 
 
-@pytest.mark.parametrize("name", ["low-rank fusion", "low-rank fusion, branches"])
-def test_the_cut_of_a_low_rank_fusion_is_compared_without_the_modality(name: str, data: Path) -> None:
+@pytest.mark.parametrize("name", UNBRANCHED)
+def test_surgery_of_inputs_alone_is_refused(name: str, data: Path) -> None:
+    with pytest.raises(UsageError) as refusal:
+        surgery.delete(AUDIO, model_before(data, name, data), params_of(name))
+    assert refusal.value.key == "model.branches.audio"
+
+
+def test_the_cut_of_a_low_rank_fusion_is_compared_without_the_modality(data: Path) -> None:
+    name = "low-rank fusion, branches"
     outcome = surgery.delete(AUDIO, model_before(data, name, data), params_of(name))
     assert outcome.facts["cut"]["same_predictions_without_it"]
 

@@ -14,6 +14,7 @@ from scipy.stats import kstest, kurtosis
 from mbd.errors import UsageError
 from mbd.privacy import noise
 from mbd.privacy.noise import NoiseKey, commit, one_time_key
+from tests.refusals import about
 
 KEY, SALT = bytes(range(32)), bytes(range(32, 64))
 SECRETS = st.binary(min_size=32, max_size=32)
@@ -133,6 +134,6 @@ def test_escrow_keeps_every_key_for_its_owner_alone(tmp_path: Path) -> None:
 def test_an_escrow_file_that_others_can_read_is_refused_and_not_written(tmp_path: Path) -> None:
     file = tmp_path / "escrow.jsonl"
     file.touch(0o644)
-    with pytest.raises(UsageError, match="chmod 600"), one_time_key(file):
+    with pytest.raises(UsageError, check=about("deletion.certified.escrow")), one_time_key(file):
         pass
     assert file.read_bytes() == b""

@@ -23,6 +23,7 @@ from mbd.steps.publish import open_publisher
 from mbd.storage.store import Store
 from tests.certificate.killing import CountingStore, killed_at, side_by_side
 from tests.production.registering import NAME, Production, digests
+from tests.refusals import about
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,7 @@ def test_a_model_that_is_no_reference_is_refused(production: Production, referen
 
 @pytest.mark.parametrize("name", ["../x", "", "a/b", "con"])
 def test_a_name_that_is_none_is_refused(production: Production, name: str) -> None:
-    with pytest.raises(UsageError, match="not a name of a model"):
+    with pytest.raises(UsageError, check=about("--as")):
         register.run(production.params, production.model, [], name, production.url)
 
 

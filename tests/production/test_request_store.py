@@ -11,6 +11,7 @@ from mbd.formats.request import DeletionRequest, Lease
 from mbd.production.request_store import RequestStore
 from mbd.storage.folder import FolderStore
 from mbd.storage.store import NotThereError
+from tests.refusals import about
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -36,7 +37,7 @@ def test_the_same_token_again_creates_nothing(request_store: RequestStore) -> No
     later = RequestStore(request_store.store, clock=lambda: START + timedelta(days=1))
     assert submitted(later, token="t-1") == first
     assert len(list(request_store.all())) == 1
-    with pytest.raises(UsageError, match="belongs to another request"):
+    with pytest.raises(UsageError, check=about("--token")):
         request_store.submit("sentiment", ["visual"], due_days=30, token="t-1")
 
 

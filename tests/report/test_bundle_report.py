@@ -7,9 +7,9 @@ import pytest
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Predicate
 from mbd.formats.statement import WEIGHTS
-from mbd.report.measures import measure_words
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
+from mbd.report.page.words import measure_words
 from tests.certificate.build import KINDS, ModelWorkspace, make_home
 
 

@@ -20,12 +20,13 @@ found with probability p is
     detectable   threshold + w − min(0, q),   q: the (1 − p)-quantile of the noise, statistic(rows, W) − statistic(rows)
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from scipy.stats import norm, t
 
-from mbd.attacks.attack import AttackEvidence, Statistic
+from mbd.attacks.attack import AttackEvidence
 from mbd.formats.leakage import Interval
 from mbd.params.attacks import AttacksSettings
 from mbd.privacy.audit import proportion_bounds
@@ -42,34 +43,17 @@ _MOST_WEIGHTS = 2**21
 
 def resampled(evidence: AttackEvidence, params: AttacksSettings) -> Array:
     """Return the measure of each resample; those of two models on the same rows are paired."""
-    rows = np.ascontiguousarray(evidence.rows, np.float64)
-    units = evidence.unit_of_row.tobytes()
-    return _resampled(evidence.statistic, rows.tobytes(), len(rows), units, params.resamples, params.seed)
+    return resampled_together([evidence], params)[0]
 
 
-@lru_cache(maxsize=128)  # a model that m* cannot reach has the same evidence in several measures and variants
-def _resampled(statistic: Statistic, rows: bytes, n: int, units: bytes, resamples: int, seed: int) -> Array:
-    given, at_once = np.frombuffer(rows).reshape(n, -1), max(1, min(_AT_ONCE, _MOST_WEIGHTS // n))
-    parts = (_weights(units, resamples, seed, start, at_once) for start in range(0, resamples, at_once))
-    values = np.concatenate([statistic(given, weights) for weights in parts])
-    values.setflags(write=False)
-    return values
-
-
-@lru_cache(maxsize=12)  # most measures are of the same rows, and to draw costs more than to measure
-def _weights(units: bytes, resamples: int, seed: int, start: int, at_once: int) -> Array:
-    """Return how often each row is drawn by some of the resamples; `units` are the group of each row."""
-    groups, members = _groups(units)
-    weights: Array = _drawn(groups, resamples, seed)[start : start + at_once, members].astype(np.float64)
-    weights.setflags(write=False)
-    return weights
-
-
-@lru_cache(maxsize=2)
-def _groups(units: bytes) -> tuple[int, Array]:
-    """Return how many groups there are, and the number of each row's."""
-    members = np.unique(np.frombuffer(units, np.int64), return_inverse=True)[1].reshape(-1)
-    return int(members.max()) + 1, members
+def resampled_together(evidence: Sequence[AttackEvidence], params: AttacksSettings) -> list[Array]:
+    """Return, for each piece of evidence about the same rows, the measure of each resample."""
+    units, at_once = evidence[0].unit_of_row, max(1, min(_AT_ONCE, _MOST_WEIGHTS // len(evidence[0].rows)))
+    drawn, values = _drawn(evidence[0].units, params.resamples, params.seed), []
+    for start in range(0, params.resamples, at_once):
+        weights = drawn[start : start + at_once, units].astype(np.float64)
+        values.append([piece.statistic(piece.rows, weights) for piece in evidence])
+    return [np.concatenate(parts) for parts in zip(*values, strict=True)]
 
 
 @lru_cache(maxsize=2)

@@ -31,6 +31,7 @@ from mbd.attacks.bootstrap import (
     measure_interval,
     resampled,
     resampled_bounds,
+    resampled_together,
 )
 from mbd.attacks.target_model import Role
 from mbd.attacks.utility import UtilityMeasurement
@@ -157,7 +158,7 @@ class _Measured:
         if len({(e.attack, e.measure, len(e.rows)) for e in found.values()}) != 1:
             raise ValueError(f"different measures or rows: {[(e.measure, len(e.rows)) for e in found.values()]}")
         self._found, self._params = found, params
-        self._values = {role: resampled(evidence, params) for role, evidence in found.items()}
+        self._values = dict(zip(found, resampled_together(list(found.values()), params), strict=True))
 
     def intervals(self) -> dict[Role, Interval]:
         """Return the measure of each model."""

@@ -4,7 +4,7 @@ Of every deleted model:
 
     input        it takes only the retained modalities
     cut          no tensor belongs to m*, no column reads it
-    shape        its tensors have the names and shapes of the reference's
+    shape        its tensors have the names and shapes of the reference's, and what is not floating-point its values
     content      none of its tensors has the values of one that belonged to m* alone, in any order and under any name
     record       deletion.json describes this model, and states the same guarantee as model.json
     noise        none of it comes from a seed that anyone may know
@@ -30,7 +30,7 @@ from mbd.formats.model import TensorRecord
 from mbd.params.deletion import DeletionSettings
 from mbd.privacy.gaussian import delta_of, epsilon_by_gaussian, zcdp
 from mbd.registry import BACKBONES
-from mbd.tensors import Array, round_mantissa
+from mbd.tensors import Array, is_float, round_mantissa
 
 _CLOSE = 1e-9  # relative; rounding between two ways to compute the same number
 
@@ -96,8 +96,18 @@ def _shape(audit: AuditInput) -> tuple[list[str], str]:
         "in the reference only": [name for name in others if name not in own],
         "of another shape than in the reference": [n for n in own if n in others and own[n] != others[n]],
     }
+    # State that is not floating-point is in no attack; a single number of it (a counter) holds next to nothing.
+    kinds["not floating-point, with other values than in the reference"] = [
+        name
+        for name, tensor in audit.after.tensors.items()
+        if not is_float(tensor) and tensor.size > 1 and not _same(tensor, audit.reference.tensors.get(name))
+    ]
     problems = [f"{what}: {_some(names)}" for what, names in kinds.items() if names]
     return problems, f"{len(own)} tensors have the names and shapes of the reference's"
+
+
+def _same(tensor: Array, other: Array | None) -> bool:
+    return other is not None and np.array_equal(tensor, other)
 
 
 def _content(before: StoredModel, audit: AuditInput) -> tuple[list[str], str]:

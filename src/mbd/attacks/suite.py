@@ -37,7 +37,7 @@ from mbd.logs import progress_bar
 from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.params.attacks import AttacksSettings, WeightChange
 from mbd.registry import ATTACKS
-from mbd.tensors import Array
+from mbd.tensors import Array, is_float
 from mbd.training.reproducibility import reproducible
 
 _LEVELS = 127  # of int8, on each side of 0
@@ -254,7 +254,7 @@ def _on_weights(target_model: TargetModel, change: Callable[[Array], Array]) -> 
     """Apply `change` to every matrix of floating-point weights; vectors and numbers are offsets, scales and counts."""
     return target_model.with_tensors(
         {
-            name: change(tensor) if tensor.ndim > 1 and np.issubdtype(tensor.dtype, np.floating) else tensor
+            name: change(tensor) if tensor.ndim > 1 and is_float(tensor) else tensor
             for name, tensor in target_model.tensors.items()
         }
     )

@@ -10,8 +10,7 @@ from typing import NoReturn
 import click
 
 from mbd import __version__, logs
-from mbd.cli.common import CommandGroup
-from mbd.cli.options import log_options
+from mbd.cli.options import CommandGroup, log_options
 from mbd.errors import EXIT_CODES, ExitCode, MbdError, MissingExtraError
 
 SECTIONS = {

@@ -8,18 +8,19 @@ import click
 
 from mbd import logs
 from mbd.cli import options
-from mbd.cli.common import CommandGroup, with_params
 from mbd.cli.options import (
     CERTIFICATE,
     JSON,
     STORE,
     TRUST,
+    CommandGroup,
     existing_store,
     print_result,
     report_written,
     suggest,
     trusted_keys,
     wants_json,
+    with_params,
 )
 
 if TYPE_CHECKING:

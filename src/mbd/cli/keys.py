@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FOLDER, JSON, existing_store, print_result, store
+from mbd.cli.options import FOLDER, JSON, CommandGroup, existing_store, print_result, store, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import ISSUER_TRUST, JSON, STORE, TRUST, existing_store, print_result, trusted_keys
+from mbd.cli.options import (
+    ISSUER_TRUST,
+    JSON,
+    STORE,
+    TRUST,
+    CommandGroup,
+    existing_store,
+    print_result,
+    trusted_keys,
+    with_params,
+)
 from mbd.errors import DataError, ExitCode
 
 if TYPE_CHECKING:

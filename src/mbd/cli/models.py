@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli import options
-from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import JSON, STORE, TRUST, existing_store, print_result, report_written, suggest, trusted_keys
+from mbd.cli.options import (
+    JSON,
+    STORE,
+    TRUST,
+    CommandGroup,
+    existing_store,
+    print_result,
+    report_written,
+    suggest,
+    trusted_keys,
+    with_params,
+)
 
 if TYPE_CHECKING:
     from mbd.history.history import History

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FOLDER, JSON, print_result, suggest
+from mbd.cli.options import FOLDER, JSON, CommandGroup, print_result, suggest, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mbd.cli import options
-from mbd.cli.common import CommandGroup, with_params
 from mbd.cli.options import (
     FILE,
     FOLDER,
     JSON,
     STORE,
     YES,
+    CommandGroup,
     existing_store,
     print_result,
     report_written,
     suggest,
     wants_json,
+    with_params,
 )
 from mbd.errors import ExitCode
 

@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import CommandGroup, with_params
 from mbd.cli.options import (
     JSON,
     MODALITIES,
     STORE,
+    CommandGroup,
     existing_store,
     features,
     model,
     print_result,
     report_written,
     suggest,
+    with_params,
 )
 from mbd.errors import MbdError
 

@@ -5,8 +5,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FILE, FOLDER, ISSUER_TRUST, JSON, STORE, existing_store, given, print_result, repeated
+from mbd.cli.options import (
+    FILE,
+    FOLDER,
+    ISSUER_TRUST,
+    JSON,
+    STORE,
+    CommandGroup,
+    existing_store,
+    given,
+    print_result,
+    repeated,
+    with_params,
+)
 
 if TYPE_CHECKING:
     from mbd.formats.access import AccessToken, Role

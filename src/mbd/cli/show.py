@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mbd.cli.common import with_params
-from mbd.cli.options import FOLDER, JSON, log_options, print_result
+from mbd.cli.options import FOLDER, JSON, log_options, print_result, with_params
 from mbd.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli import options
-from mbd.cli.common import CommandGroup, with_params
-from mbd.cli.options import FOLDER, JSON, MODALITIES, YES, features, print_result, wants_json
+from mbd.cli.options import FOLDER, JSON, MODALITIES, YES, CommandGroup, features, print_result, wants_json, with_params
 from mbd.errors import UsageError
 
 if TYPE_CHECKING:

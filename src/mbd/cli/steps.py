@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli import options
-from mbd.cli.common import with_params
 from mbd.cli.options import (
     FILE,
     FOLDER,
@@ -20,6 +19,7 @@ from mbd.cli.options import (
     repeated,
     report_written,
     suggest,
+    with_params,
 )
 from mbd.errors import UsageError
 

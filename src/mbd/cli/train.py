@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mbd.cli import options
-from mbd.cli.common import with_params
-from mbd.cli.options import JSON, features, print_result, repeated, report_written, suggest
+from mbd.cli.options import JSON, features, print_result, repeated, report_written, suggest, with_params
 
 if TYPE_CHECKING:
     from mbd.params import Params

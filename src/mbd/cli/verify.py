@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mbd.cli.common import with_params, with_reader_params
-from mbd.cli.options import FILE, JSON, STORE, TRUST, existing_store, features, model, print_result, store, wants_json
+from mbd.cli.options import (
+    FILE,
+    JSON,
+    STORE,
+    TRUST,
+    existing_store,
+    features,
+    model,
+    print_result,
+    store,
+    wants_json,
+    with_params,
+    with_reader_params,
+)
 
 if TYPE_CHECKING:
     from mbd.params import Params

@@ -2,8 +2,9 @@
 
 Where the factory builds a smaller model, the result has its shapes; where the shape is fixed, dead entries are zero,
 and their positions are listed. Statistics that training filled from all modalities (BatchNorm) are computed from the
-calibration rows without the deleted ones. Before the cut is accepted, predictions without the modality are compared
-with those of the model before.
+calibration rows without the deleted ones. State that is not floating-point (counters, ids, banks of bytes) may hold
+whatever training saw, and no attack looks into it: it is reset to what a fresh module has. Before the cut is accepted,
+predictions without the modality are compared with those of the model before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from mbd.model.module import (
     to_plain,
 )
 from mbd.model.probing import Provenance, probe
-from mbd.tensors import Array
+from mbd.tensors import Array, is_float
 
 ONLY_INPUTS = (
     f"{WARNING}nothing of {{modality}} is dead but what multiplies its input: its other layers are still in use and "
@@ -67,6 +68,9 @@ def cut_module(
         architecture = architecture.without([modality]) if found.shrinks else architecture
     left = from_plain(architecture, plain)
     zeroed = _zeroed(left, plain, original)
+    fresh = to_tensor_dict(architecture.build(seed=int(record.seed)))
+    reset = [name for name in left if not is_float(left[name]) and not np.array_equal(left[name], fresh[name])]
+    left |= {name: fresh[name] for name in reset}
     smaller = record.model_copy(
         update={
             "modalities": {m: dim for m, dim in record.modalities.items() if m not in gone},
@@ -79,7 +83,7 @@ def cut_module(
     removed = [name for name in original if name not in plain or (not plain[name].any() and original[name].any())]
     statistics = sorted(name for name in filled if name in left and left[name].any())
     if rows is not None and same:
-        _refuse_other_predictions((record, tensors), (smaller, left), rows)
+        _refuse_other_predictions((record, tensors), (smaller, left), rows, reset)
     return Cut(
         record=smaller,
         tensors=_refilled(smaller, left, statistics, zeroed, rows) if rows is not None and statistics else left,
@@ -96,6 +100,7 @@ def cut_module(
             "found_by": "probing",
             "same_predictions_without_it": same,
             "recomputed_statistics": statistics,
+            "reset_state": reset,
             "unused_by_all": {name: count for each in probes for name, count in each.unused.items()},
             "warnings": warnings,
         },
@@ -141,11 +146,19 @@ def _refilled(
 Stored = tuple[ModelRecord, Mapping[str, Array]]
 
 
-def _refuse_other_predictions(full: Stored, smaller: Stored, rows: Split) -> None:
-    """Refuse a cut that changes predictions without the modalities: it has taken something for dead that is in use."""
+def _refuse_other_predictions(full: Stored, smaller: Stored, rows: Split, reset: Sequence[str]) -> None:
+    """Refuse a cut that changes predictions without the modalities: something that it took away is in use."""
     before, after = (_run(from_tensors(*model), rows, tuple(smaller[0].inputs)) for model in (full, smaller))
     change = float(np.abs(before - after).max())
     if not change <= _CLOSE * max(float(np.abs(before).max()), 1.0):
+        if state := next((name for name in reset if full[1][name].size > 1), None):
+            raise DataError(
+                "the model predicts from state that is not floating-point and may hold what training saw; it cannot be "
+                "kept, and without it predictions change",
+                key=state,
+                value=f"{full[1][state].dtype} {full[1][state].shape}, largest change {change:.3g}",
+                hint="delete by deletion.method=exact",
+            )
         raise DataError(
             "the cut changes predictions without the modality, so probing has taken something for dead that is in use",
             key=full[0].backbone,
@@ -180,7 +193,7 @@ def _zeroed(left: Mapping[str, Array], plain: Mapping[str, Array], original: Map
 
 def _entry(record: ModelRecord, name: str, tensor: Array, gone: Sequence[str]) -> TensorRecord:
     old = record.tensors[name]
-    empty = not tensor.any() and old.belongs_to in gone
+    empty = not is_float(tensor) or (not tensor.any() and old.belongs_to in gone)
     return describe(tensor, () if empty else old.sees, belongs_to=None if old.belongs_to in gone else old.belongs_to)
 
 

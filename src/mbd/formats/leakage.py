@@ -17,7 +17,7 @@ Decision = Literal["passed", "refused", "informational"]
 """informational: compared with the model before deletion; not part of the gate"""
 Variant = Literal["as released", "int8", "pruned"]
 MeasureId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\.[a-z0-9_]+$", max_length=100)]
-"""ATTACK.MEASURE, as `membership.auc_loss`; reports have its words (:mod:`mbd.report.measures`)"""
+"""ATTACK.MEASURE, as `membership.auc_loss`; reports have its words (:mod:`mbd.report.page.words`)"""
 
 
 class Interval(Record):

@@ -307,9 +307,8 @@ def provenance(
                 owners[name].add(modality)
     records = {}
     for name, tensor in tensors.items():
-        sees = modalities if np.issubdtype(tensor.dtype, np.floating) else ()
         owner = next(iter(owners[name])) if len(owners[name]) == 1 else None
-        records[name] = describe(tensor, sees, belongs_to=owner)
+        records[name] = describe(tensor, modalities, belongs_to=owner)
     return records
 
 

@@ -12,7 +12,6 @@ from mbd.formats.audit import AuditSummary
 from mbd.formats.leakage import AttackRecord, EarlierAudits, LeakageRecord, LowerBound
 from mbd.formats.predicate import Evidence
 from mbd.formats.strength import power_in_words
-from mbd.report.measures import measure_words
 from mbd.report.page.content import (
     Block,
     Fact,
@@ -28,6 +27,7 @@ from mbd.report.page.content import (
     measures_table,
 )
 from mbd.report.page.plot import ROLES
+from mbd.report.page.words import measure_words
 
 _RELEASED = "as released"
 _VARIANTS = {_RELEASED: "", "int8": " (INT8)", "pruned": " (pruned)"}
