@@ -33,8 +33,7 @@ from mbd.trust.commitments import Commitments
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign
 from mbd.trust.keys import load_signer
 from mbd.verifier.arithmetic import BUDGET
-from mbd.verifier.checks import REAUDIT, digest_name
-from mbd.verifier.claims import AGREEMENT
+from mbd.verifier.checks import AGREEMENT, REAUDIT, digest_name
 from mbd.verifier.gate import GATE, STRENGTH
 from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
 from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED, SHAPES, TENSORS

@@ -17,8 +17,7 @@ from mbd.formats.statement import SUBJECTS, DeletionStatement
 from mbd.records import now
 from mbd.trust.trust_file import Trust
 from mbd.verifier.bundle import VerificationInput, from_folder, from_store
-from mbd.verifier.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name
-from mbd.verifier.claims import in_short
+from mbd.verifier.checks import REAUDIT, content_checks, date_check, digest_checks, digest_name, in_short
 from mbd.verifier.reader import CANONICAL, SCHEMA, SIGNATURES, VALIDITY, ParsedEnvelope, verify_envelope
 from mbd.verifier.verdict import Check, Verdict, decide, failed, not_asked, not_checkable
 

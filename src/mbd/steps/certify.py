@@ -47,7 +47,7 @@ from mbd.trust.commitments import Commitments, keep_private
 from mbd.trust.keys import sign_statement
 from mbd.trust.lineage_key import LineageKey, read_lineage_key
 from mbd.verifier.arithmetic import budget_check
-from mbd.verifier.claims import agreement_check, structural_claim
+from mbd.verifier.checks import agreement_check, structural_claim
 from mbd.verifier.gate import gate_check, strength_check
 from mbd.verifier.structure import structural_checks
 

@@ -28,8 +28,7 @@ from mbd.trust.keys import load_signer, make_keys
 from mbd.trust.trust_file import KeyRevocation, Trust, read_trust, write_trust
 from mbd.verifier.arithmetic import BUDGET
 from mbd.verifier.bundle import Bundle
-from mbd.verifier.checks import REAUDIT, digest_name
-from mbd.verifier.claims import AGREEMENT
+from mbd.verifier.checks import AGREEMENT, REAUDIT, digest_name
 from mbd.verifier.gate import GATE, STRENGTH
 from mbd.verifier.reader import CANONICAL, CHECKPOINT, INCLUSION, SCHEMA, SIGNATURES, VALIDITY
 from mbd.verifier.structure import POSITIONS, PRECISION, REMOVED
