@@ -70,9 +70,9 @@ def test_a_modality_stays_revoked_though_its_certificates_are_withdrawn(golden_s
     second = golden_store.certificate(supersedes=first)
     assert history_of(golden_store).effects(first) == {"superseded"}
     golden_store.revoke(second)
-    history = history_of(golden_store).model(model)
-    assert history.current is None
-    assert history.returned(["audio", "text"]) == ("audio",)
+    of_model = history_of(golden_store).model(model)
+    assert of_model.current is None
+    assert of_model.returned(["audio", "text"]) == ("audio",)
     golden_store.revoke(first)
     history = history_of(golden_store)
     assert history.model(model).returned(["audio", "text"]) == ("audio",)
