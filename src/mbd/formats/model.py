@@ -120,8 +120,8 @@ class JointSpec(Record):
     property_pathway: bool
     reconstruction: bool
     fusion: bool
-    linear_share: Share = 0.0
-    splits: Splits = "train"
+    linear_share: Share
+    splits: Splits
     losses: LossWeights
     training: dict[str, Any] = Field(default_factory=dict)
     """settings with which it was trained; empty: they were not recorded"""
