@@ -1,5 +1,7 @@
 """Probing of random architectures agrees with what is known of them by construction, entry by entry."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -34,5 +36,7 @@ def test_no_living_entry_is_called_dead_and_no_dead_one_is_missed() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_for_ten_thousand_architectures() -> None:
-    assert sum(check_graph(seed) > 0 for seed in range(100, 10_000)) > 3_000
+def test_the_same_for_many_architectures() -> None:
+    """MBD_GRAPHS=10000 for as many; a thousand take about a minute and a half."""
+    last = int(os.environ.get("MBD_GRAPHS", "1500"))
+    assert sum(check_graph(seed) > 0 for seed in range(100, last)) > 0.3 * (last - 100)
