@@ -17,9 +17,9 @@ from mbd.certificate.guard import admit
 from mbd.certificate.verification import from_store, verify_bundle
 from mbd.files import sha256_file
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import MODEL, REPORT, WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.leakage import LEAKAGE
-from mbd.formats.statement import MODEL, REPORT, WEIGHTS
 from mbd.history.replay import read_history
 from mbd.log.reader import Log
 from mbd.storage import open_store

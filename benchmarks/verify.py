@@ -23,12 +23,13 @@ from mbd.certificate.publish import Publisher, publish_certificate
 from mbd.certificate.verification import from_folder, from_store, verify_bundle
 from mbd.files import file_digests, sha256_file, write_file
 from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, DeletionTarget, IndexRecord, Rounding
+from mbd.formats.files import CERTIFICATE, MODEL, REPORT, WEIGHTS
 from mbd.formats.guarantee import Guarantee
 from mbd.formats.layout import certificate_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.model import DataRecord, ModelRecord
 from mbd.formats.predicate import EvaluationEvidence, Issuer, RequestReference
-from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of, to_payload
+from mbd.formats.statement import DeletionStatement, subjects_of, to_payload
 from mbd.log.append import append
 from mbd.log.checkpoint import Inclusion
 from mbd.log.tiles import claim_name

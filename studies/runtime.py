@@ -21,8 +21,8 @@ from mbd.evaluation.spread import Spread, spread
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, read_json
 from mbd.formats.deletion import DeletionRecord
+from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
-from mbd.model.checkpoint import RECORD
 from mbd.training.trained import HISTORY
 from studies import printed
 from studies.audits import Kind, kind_of
@@ -84,7 +84,7 @@ def _first(layout: Layout, folder: Path) -> Path:
 
 
 def _model(folder: Path) -> ModelRecord:
-    return ModelRecord.model_validate(read_json(folder / RECORD))
+    return ModelRecord.model_validate(read_json(folder / MODEL))
 
 
 def _size(record: ModelRecord, parts: Sequence[str] = ("",)) -> int:

@@ -7,10 +7,10 @@ from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.errors import ExitCode
 from mbd.formats import statement
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import CERTIFICATE, MODEL, PROOF, REPORT
 from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Predicate
-from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, REPORT
 from mbd.trust.trust_file import read_trust
 from tests.golden.certificates.cases import HERE, assemble
 

@@ -8,9 +8,10 @@ import pytest
 
 from mbd.errors import ExitCode, UsageError, VerificationError
 from mbd.files import file_digests, sha256_file
+from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.layout import latest_name, proof_name
 from mbd.formats.receipt import RECEIPT, LatestPointer, Receipt
-from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS
+from mbd.formats.statement import SUBJECTS
 from mbd.steps import publish
 from mbd.storage import open_store
 from tests.certificate.authority import CertificateAuthority

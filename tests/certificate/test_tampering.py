@@ -15,9 +15,9 @@ from functools import lru_cache
 import pytest
 
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import CERTIFICATE, MODEL, PROOF, REPORT, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.leakage import LEAKAGE
-from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, REPORT, WEIGHTS
 from mbd.log.reader import Log
 from mbd.log.tiles import CHECKPOINT as HEAD
 from mbd.log.tiles import tile_at

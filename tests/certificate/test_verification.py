@@ -15,19 +15,10 @@ from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file, to_json
 from mbd.formats.audit import MeasureSummary
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import CERTIFICATE, MODEL, PROOF, REPORT, WEIGHTS
 from mbd.formats.layout import certificate_name
 from mbd.formats.leakage import LEAKAGE
-from mbd.formats.statement import (
-    CERTIFICATE,
-    MODEL,
-    PROOF,
-    REPORT,
-    WEIGHTS,
-    AboutCertificate,
-    DeletionStatement,
-    parse_payload,
-    to_payload,
-)
+from mbd.formats.statement import AboutCertificate, DeletionStatement, parse_payload, to_payload
 from mbd.records import now
 from mbd.trust.commitments import Commitments
 from mbd.trust.envelope import PAYLOAD_TYPE, Envelope, sign

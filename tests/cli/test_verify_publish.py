@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mbd.files import sha256_file
-from mbd.formats.statement import CERTIFICATE
+from mbd.formats.files import CERTIFICATE
 from mbd.verifier.verdict import fingerprint
 from tests.certificate.authority import CertificateAuthority
 from tests.certificate.build import make_home

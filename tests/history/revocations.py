@@ -8,8 +8,9 @@ from mbd.certificate.guard import admit
 from mbd.certificate.publish import Publisher, publish_certificate
 from mbd.certificate.verification import Verdict, from_store, verify_bundle
 from mbd.errors import VerificationError
+from mbd.formats.files import CERTIFICATE, MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, proof_name
-from mbd.formats.statement import CERTIFICATE, MODEL, WEIGHTS, Reaudit, ReauditStatement, subjects_of, to_payload
+from mbd.formats.statement import Reaudit, ReauditStatement, subjects_of, to_payload
 from mbd.history.replay import read_history
 from mbd.history.state import CertificateEntry, read_entries, read_entry, status_in
 from mbd.log.tiles import claim_name, old_checkpoint_name

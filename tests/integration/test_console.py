@@ -9,9 +9,10 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name, proof_name
 from mbd.formats.registration import RegisteredReference
-from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement, parse_payload
+from mbd.formats.statement import DeletionStatement, parse_payload
 from mbd.trust.envelope import Envelope
 from tests.integration.servers.chromium import Browser, Scheme
 from tests.integration.verification_panel import shown

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from mbd.errors import DataError, MbdError, UsageError
 from mbd.files import sha256_file
 from mbd.formats.features import Shape
-from mbd.formats.statement import MODEL, WEIGHTS
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.history.replay import read_history
 from mbd.model.examples.late_fusion import LateFusion
 from mbd.params import Params, load_params

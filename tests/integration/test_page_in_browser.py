@@ -13,7 +13,7 @@ import rfc8785
 
 from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.files import to_json
-from mbd.formats.statement import CERTIFICATE
+from mbd.formats.files import CERTIFICATE
 from mbd.randomness import stream
 from mbd.records import now
 from mbd.report.page.html import script

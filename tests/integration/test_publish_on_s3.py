@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 
 from mbd.errors import MbdError
 from mbd.files import file_digests, sha256_file
+from mbd.formats.files import CERTIFICATE, WEIGHTS
 from mbd.formats.layout import certificate_name
 from mbd.formats.receipt import RECEIPT, Receipt
-from mbd.formats.statement import CERTIFICATE, WEIGHTS
 from mbd.params.operations import StoreSettings
 from mbd.storage import open_store
 from mbd.storage.store import LockedError, OtherContentError, Store

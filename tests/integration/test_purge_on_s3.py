@@ -14,8 +14,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mbd.files import sha256_file
+from mbd.formats.files import WEIGHTS
 from mbd.formats.purge import Target
-from mbd.model.checkpoint import WEIGHTS
 from mbd.params.operations import StoreSettings
 from mbd.purge.inventory import remove_all, take_inventory
 from mbd.purge.places.buckets import BucketPlace

@@ -13,12 +13,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from mbd.files import read_json, sha256_file
+from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.receipt import Receipt
 from mbd.formats.statement import PurgeStatement
 from mbd.history.state import read_entry
 from mbd.history.tombstones import read_tombstones
-from mbd.model.checkpoint import WEIGHTS
 from mbd.params.operations import StoreSettings
 from mbd.records import now
 from mbd.storage import open_private, open_store

@@ -10,7 +10,7 @@ from mbd.errors import ExitCode
 from mbd.features.contract import FeatureSet
 from mbd.files import read_json, sha256_file
 from mbd.formats.features import FeatureLocation
-from mbd.formats.statement import WEIGHTS
+from mbd.formats.files import WEIGHTS
 from mbd.history.lineage import keep_subject
 from mbd.kubeflow import production as tasks
 from mbd.kubeflow import tasks as steps

@@ -10,11 +10,11 @@ import pytest
 from mbd.errors import VerificationError
 from mbd.files import sha256_file
 from mbd.formats.deletion import DeletionRecord
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.request import Decision, DeletionRequest, Lease
 from mbd.formats.statement import DeletionStatement
 from mbd.history.replay import read_history
 from mbd.log.tiles import Tile, claim_name
-from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.production.worker import Worker
 from mbd.records import now
 from mbd.storage import open_store
@@ -62,7 +62,7 @@ def base_of(worker: Worker, request: DeletionRequest) -> str:
 def check_a_planted_base_model_is_ignored(worker: Worker, planted: Path) -> None:
     """Name another model as the current one, as earlier versions did; the deletion starts from `--model`."""
     assert worker.model
-    files = {name: stored(worker.request_store.store, (planted / name).read_bytes()) for name in (WEIGHTS, RECORD)}
+    files = {name: stored(worker.request_store.store, (planted / name).read_bytes()) for name in (WEIGHTS, MODEL)}
     state = {"format": "urn:missing-by-design:model-state:v1", "lease": None, "current": {"files": files}}
     worker.request_store.store.create(f"models/{worker.params.certificate.model}.json", json.dumps(state).encode())
     done = carried_out(worker, "audio")

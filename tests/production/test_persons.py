@@ -10,9 +10,10 @@ from mbd.errors import DataError, UsageError, VerificationError
 from mbd.features.contract import FeatureSet
 from mbd.features.leave_out import leave_out
 from mbd.files import sha256_file, write_file
+from mbd.formats.files import CERTIFICATE, WEIGHTS
 from mbd.formats.layout import certificate_name
 from mbd.formats.request import DeletionRequest
-from mbd.formats.statement import CERTIFICATE, WEIGHTS, DeletionStatement, NothingHeldStatement
+from mbd.formats.statement import DeletionStatement, NothingHeldStatement
 from mbd.history.state import status_in
 from mbd.log.tiles import claim_name
 from mbd.params import load_params

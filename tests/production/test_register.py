@@ -14,8 +14,8 @@ from mbd.certificate.publish import announce
 from mbd.cli import group
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import sha256_file
+from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import certificate_name
-from mbd.formats.statement import WEIGHTS
 from mbd.log.check import check_log
 from mbd.production import models, register
 from mbd.records import now

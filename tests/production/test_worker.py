@@ -10,12 +10,12 @@ import pytest
 from mbd.certificate.compose import revocation
 from mbd.certificate.publish import Publisher, announce
 from mbd.errors import DataError, UsageError, VerificationError
+from mbd.formats.files import CERTIFICATE, WEIGHTS
 from mbd.formats.layout import certificate_name
 from mbd.formats.request import Lease
-from mbd.formats.statement import CERTIFICATE
 from mbd.history.replay import read_history
 from mbd.log.tiles import claim_name
-from mbd.model.checkpoint import WEIGHTS, load_model
+from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.production.releases import Start, find_base
 from mbd.production.request_store import RequestStore

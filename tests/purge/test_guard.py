@@ -12,7 +12,8 @@ from mbd.certificate.compose import revocation
 from mbd.certificate.guard import admit, input_schema
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, VerificationError
-from mbd.model.checkpoint import WEIGHTS, load_model, save_model
+from mbd.formats.files import WEIGHTS
+from mbd.model.checkpoint import load_model, save_model
 from mbd.records import now
 from mbd.storage import open_store
 from mbd.verifier.bundle import Bundle

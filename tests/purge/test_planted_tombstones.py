@@ -8,11 +8,11 @@ from mbd import tombstones
 from mbd.certificate.guard import admit
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import sha256_file
+from mbd.formats.files import CERTIFICATE, MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.purge import Target
-from mbd.formats.statement import CERTIFICATE
 from mbd.history.tombstones import PREFIX
-from mbd.model.checkpoint import RECORD, WEIGHTS, load_model
+from mbd.model.checkpoint import load_model
 from mbd.purge.targets import Targets
 from mbd.purge.tombstone_store import begin, begun, purged_digests
 from mbd.steps import purge
@@ -102,7 +102,7 @@ def test_targets_of_a_purge_that_was_begun_are_known_to_the_next_run(purge_works
 
 def test_features_are_not_removed_while_it_is_unknown_which_models_need_them(purge_workspace: PurgeWorkspace) -> None:
     store = purge_workspace.authority.folder / "store"
-    record = sha256_file(purge_workspace.authority.model_workspace.deletion("surgery") / RECORD)
+    record = sha256_file(purge_workspace.authority.model_workspace.deletion("surgery") / MODEL)
     (store / object_name(record)).write_bytes(b"{}")  # so that the model seems to need nothing
     with pytest.raises((DataError, VerificationError)):
         purge_workspace.plan("purge.features=true")

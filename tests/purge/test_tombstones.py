@@ -11,7 +11,8 @@ from mbd import tombstones
 from mbd.errors import DataError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file, write_file
-from mbd.model.checkpoint import WEIGHTS, load_model
+from mbd.formats.files import WEIGHTS
+from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for
 from mbd.params import Params
 from mbd.purge.hook import check_push, install_hook

@@ -9,8 +9,8 @@ import numpy as np
 
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
+from mbd.formats.files import WEIGHTS
 from mbd.formats.receipt import Receipt
-from mbd.model.checkpoint import WEIGHTS
 from mbd.params import Params
 from mbd.purge.workspace import Workspace, workspace
 from mbd.steps import purge

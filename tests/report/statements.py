@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from mbd.certificate.publish import Publisher, announce, publish_statement
 from mbd.formats.audit import summarise
+from mbd.formats.files import CERTIFICATE, PROOF
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import METHOD_KINDS, Predicate
-from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, AboutCertificate, DeletionStatement, subjects_of
+from mbd.formats.statement import SUBJECTS, AboutCertificate, DeletionStatement, subjects_of
 from mbd.params import Params, load_params
 from mbd.records import now
 from mbd.report.page.certificate import PageContext

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from mbd.formats.files import WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Predicate
-from mbd.formats.statement import WEIGHTS
 from mbd.report.page.certificate import unsigned_page
 from mbd.report.page.markdown import to_markdown
 from mbd.report.page.words import measure_words

@@ -5,14 +5,8 @@ from datetime import timedelta
 import pytest
 
 from mbd.files import to_json
-from mbd.formats.statement import (
-    CERTIFICATE,
-    WEIGHTS,
-    PurgeStatement,
-    Revocation,
-    RevocationStatement,
-    subjects_of,
-)
+from mbd.formats.files import CERTIFICATE, WEIGHTS
+from mbd.formats.statement import PurgeStatement, Revocation, RevocationStatement, subjects_of
 from mbd.history.state import Status
 from mbd.log.checkpoint import Inclusion
 from mbd.report.page.certificate import PageContext, certificate_page, unsigned_page

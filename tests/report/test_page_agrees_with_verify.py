@@ -14,7 +14,7 @@ import pytest
 from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.errors import MbdError
 from mbd.files import sha256_file
-from mbd.formats.statement import WEIGHTS
+from mbd.formats.files import WEIGHTS
 from mbd.randomness import stream
 from mbd.trust.trust_file import read_trust
 from mbd.verifier.checks import REAUDIT

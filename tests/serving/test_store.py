@@ -3,8 +3,8 @@
 import pytest
 
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import REPORT, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name, proof_name
-from mbd.formats.statement import REPORT, WEIGHTS
 from tests.monitoring.golden_store import golden
 from tests.serving.site import Site, SiteClient
 

@@ -10,8 +10,8 @@ import pytest
 from mbd.certificate.compose import revocation
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import file_digests
+from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import certificate_name, proof_name
-from mbd.formats.statement import CERTIFICATE
 from mbd.production.request_store import RequestStore
 from mbd.production.store_pages import write_store_pages
 from mbd.records import now

@@ -9,8 +9,8 @@ from mbd.certificate.guard import admit
 from mbd.errors import UsageError, VerificationError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file
+from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import object_name
-from mbd.formats.statement import WEIGHTS
 from mbd.model.checkpoint import load_model
 from mbd.params import load_params
 from mbd.production import models, register

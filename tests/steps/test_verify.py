@@ -11,9 +11,9 @@ from mbd.certificate.compose import revocation
 from mbd.certificate.publish import announce
 from mbd.errors import DataError, UsageError
 from mbd.files import sha256_file
+from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import latest_name
 from mbd.formats.receipt import LatestPointer
-from mbd.formats.statement import CERTIFICATE
 from mbd.records import now
 from mbd.steps import verify
 from mbd.steps.reproduce import REPRODUCTION

@@ -17,9 +17,10 @@ from mbd.certificate.guard import admit
 from mbd.certificate.verification import from_store, verify_bundle
 from mbd.cli import group
 from mbd.errors import VerificationError
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name
 from mbd.formats.receipt import LatestPointer
-from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, to_payload
+from mbd.formats.statement import DeletionStatement, to_payload
 from mbd.history.state import read_entry
 from mbd.log.append import append
 from mbd.log.checkpoint import leaf_of

@@ -13,8 +13,9 @@ from mbd.attacks.target_model import Role
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
+from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
-from mbd.model.checkpoint import RECORD, load_model
+from mbd.model.checkpoint import load_model
 from mbd.model.compatible import open_for, refuse_foreign, refuse_other_data
 from mbd.tensors import Array
 
@@ -89,7 +90,7 @@ def open_audit(
             hint="withdraw a model all of whose modalities are revoked",
         )
     for stored in audit.models.values():
-        refuse_other_data(stored.record, data, stored.folder / RECORD)
+        refuse_other_data(stored.record, data, stored.folder / MODEL)
     _refuse_other_kind(audit)
     _refuse_other_deletion(audit)
     _refuse_other_inputs(audit)
@@ -122,7 +123,7 @@ def _refuse_other_kind(audit: AuditInput) -> None:
             if getattr(stored.record, what) != getattr(old, what):
                 raise DataError(
                     f"the models do not belong together: they differ in {what}",
-                    file=stored.folder / RECORD,
+                    file=stored.folder / MODEL,
                     key=what,
                     value=f"{getattr(stored.record, what)}, not {getattr(old, what)}",
                     hint="the model after is made from the one before; the reference is trained with the same "
@@ -134,7 +135,7 @@ def _refuse_other_inputs(audit: AuditInput) -> None:
     if missing := [m for m in audit.retained if m not in audit.after.record.inputs]:
         raise DataError(
             f"the model after takes no {missing[0]}, which was not named as deleted",
-            file=audit.after.folder / RECORD,
+            file=audit.after.folder / MODEL,
             hint="name every deleted modality with --modality",
         )
 
@@ -146,7 +147,7 @@ def _refuse_no_reference(audit: AuditInput) -> None:
     if names := ", ".join(sorted(seen or record.revoked)):
         raise DataError(
             f"the reference model was trained on {names}; it cannot serve as a reference",
-            file=audit.reference.folder / RECORD,
+            file=audit.reference.folder / MODEL,
             key="--reference",
             hint=f"mbd train --without {' --without '.join(audit.gone)} makes one",
         )
@@ -156,7 +157,7 @@ def _refuse_no_reference(audit: AuditInput) -> None:
             f"and what is left here is {', '.join(audit.retained)}"
             if tuple(record.modalities) != audit.retained
             else "the reference was trained with other parameters of the model",
-            file=audit.reference.folder / RECORD,
+            file=audit.reference.folder / MODEL,
             key="--reference",
             hint="train it with the same parameters and --without the deleted modalities",
         )

@@ -32,9 +32,9 @@ from mbd.attacks.target_model import Role, TargetModel
 from mbd.attacks.utility import utility
 from mbd.errors import DataError
 from mbd.files import canonical_digest, sha256_file
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.leakage import AttackedRows, AttackRecord, LeakageRecord, ReferenceModel, SuiteRecord, Variant
 from mbd.logs import progress_bar
-from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.params.attacks import AttacksSettings, WeightChange
 from mbd.registry import ATTACKS
 from mbd.tensors import Array, is_float
@@ -92,7 +92,7 @@ def run_suite(audit: AuditInput, params: AttacksSettings, *, progress: bool = Fa
         modalities=audit.gone,
         models={role: stored.record.sha256 for role, stored in audit.models.items()},
         reference=ReferenceModel(
-            record=sha256_file(audit.reference.folder / RECORD),
+            record=sha256_file(audit.reference.folder / MODEL),
             modalities=tuple(audit.reference.record.inputs),
             shapes=audit.reference.record.shapes_digest(),
         ),

@@ -18,6 +18,7 @@ from mbd.errors import GateRefusedError, UsageError
 from mbd.files import canonical_digest
 from mbd.formats.audit import summarise
 from mbd.formats.deletion import DELETION, DeletionRecord
+from mbd.formats.files import CERTIFICATE, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import (
@@ -41,8 +42,6 @@ from mbd.formats.predicate import (
     Structure,
 )
 from mbd.formats.statement import (
-    CERTIFICATE,
-    WEIGHTS,
     DeletionStatement,
     Reaudit,
     ReauditStatement,

@@ -20,13 +20,12 @@ from mbd.certificate.verification import Verdict, from_store, verify_bundle
 from mbd.errors import DataError, VerificationError
 from mbd.files import sha256_file
 from mbd.formats.features import Shape, lengths_of
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.model import ModelRecord
-from mbd.formats.statement import WEIGHTS
 from mbd.history.facts import CertificateFacts, RegistrationFacts, Release
 from mbd.history.history import MAX_AGE, History
 from mbd.history.replay import read_history
 from mbd.history.state import status_in
-from mbd.model.checkpoint import RECORD
 from mbd.records import now
 from mbd.storage.store import Store
 from mbd.trust.trust_file import Trust
@@ -96,7 +95,7 @@ def admit(
     for release in _releases(history, digests[WEIGHTS], name):
         problem, verdict = _problem(release, model, digests, history, trust, at, max_age)
         if problem is None:
-            record = ModelRecord.read(model / RECORD, "model record (model.json)", "fetch the model again")
+            record = ModelRecord.read(model / MODEL, "model record (model.json)", "fetch the model again")
             return Admission(release, verdict, record)
         refused.append(problem)
     nothing = "no certificate is about these weights, and no registration"
@@ -129,8 +128,8 @@ def _problem(
         revoked = next((s for s in history.about(release.digest) if s.effect == "revoked"), None)
         if revoked:
             return f"its registration was revoked {revoked.issued:%Y-%m-%d}: {revoked.reason}", None
-        if digests.get(RECORD) != release.record:
-            return f"{RECORD} is not the one that was registered", None
+        if digests.get(MODEL) != release.record:
+            return f"{MODEL} is not the one that was registered", None
         return history.model(release.model).problem(release), None
     status = status_in(history, release, at, max_age=max_age)
     if status.state != "valid":

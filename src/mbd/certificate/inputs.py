@@ -13,15 +13,13 @@ from mbd.errors import DataError, GateRefusedError, UsageError
 from mbd.files import canonical_digest, read_json, read_step
 from mbd.formats.audit import summarise
 from mbd.formats.deletion import DELETION, INDICES, DeletionRecord, read_deletion
+from mbd.formats.files import METRICS, MODEL, WEIGHTS
 from mbd.formats.guarantee import Kind
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import EvaluationEvidence
-from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.formats.strength import shortfalls
 from mbd.model.checkpoint import load_model
-
-METRICS = "metrics.json"
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from pathlib import Path
 from securesystemslib.signer import Signer
 
 from mbd.errors import DataError, MbdError, VerificationError
+from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.layout import certificate_name, latest_name, object_name, proof_name, read_pointer
 from mbd.formats.receipt import LatestPointer, LockRecord, LogRecord, ObjectRecord, Receipt
-from mbd.formats.statement import CERTIFICATE, PROOF, SUBJECTS, WEIGHTS, AboutCertificate, DeletionStatement
+from mbd.formats.statement import SUBJECTS, AboutCertificate, DeletionStatement
 from mbd.history.history import MAX_AGE, ModelHistory, trained_on_revoked
 from mbd.history.memory import check_memory, is_remembered
 from mbd.history.replay import read_history

@@ -22,6 +22,7 @@ from mbd.cli.options import (
     with_params,
 )
 from mbd.errors import UsageError
+from mbd.formats.files import REPORT
 
 if TYPE_CHECKING:
     from mbd.params import Params
@@ -91,7 +92,7 @@ def evaluate_command(
 
     result = evaluate.run(params, features, models, out, against=against)
     print_result(result.metrics, result.to_text())
-    report_written("metrics, tables and figures", out, evaluate.REPORT)
+    report_written("metrics, tables and figures", out, REPORT)
 
 
 @click.command()
@@ -270,7 +271,7 @@ def attack_command(
 
     def show(summary: str) -> None:  # called for a refused model as well
         print_result(read_json(out / "leakage.json"), summary)
-        report_written("measurements, report and figures", out, attack.REPORT)
+        report_written("measurements, report and figures", out, REPORT)
 
     attack.run(params, features, before, after, reference, modalities, out, show=show, progress=True)
     if before:

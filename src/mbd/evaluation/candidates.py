@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
-from mbd.model.checkpoint import RECORD
+from mbd.formats.files import MODEL
 from mbd.model.compatible import open_for
 from mbd.model.predictor import Model, load
 
@@ -44,9 +44,9 @@ def method_names(folders: Sequence[Path]) -> list[str]:
 
 def seed_folders(folder: Path) -> list[Path]:
     """Return the folders of the models in `folder`: itself, or those named `seed-…` in it."""
-    if (folder / RECORD).is_file():
+    if (folder / MODEL).is_file():
         return [folder]
-    return sorted(record.parent for record in folder.glob(f"seed-*/{RECORD}"))
+    return sorted(record.parent for record in folder.glob(f"seed-*/{MODEL}"))
 
 
 def shared_data(features: Path, candidates: Sequence[Candidate]) -> tuple[FeatureSet, list[str]]:

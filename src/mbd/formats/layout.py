@@ -15,8 +15,8 @@ All but pointers and the log's head are created once and never change. What is v
 
 from urllib.parse import quote
 
+from mbd.formats.files import CERTIFICATE, PROOF
 from mbd.formats.receipt import LatestPointer
-from mbd.formats.statement import CERTIFICATE, PROOF
 
 CERTIFICATES = "certificates"
 LATEST = "latest"

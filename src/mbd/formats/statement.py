@@ -24,6 +24,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from mbd.errors import VerificationError
 from mbd.formats.audit import AuditSummary
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import CERTIFICATE, MODEL, REPORT, WEIGHTS
 from mbd.formats.leakage import LEAKAGE
 from mbd.formats.predicate import Count, Predicate, RequestReference
 from mbd.formats.purge import PurgeReport
@@ -41,11 +42,6 @@ REGISTRATION_TYPE: Final = "urn:missing-by-design:registration:v1"
 REINSTATEMENT_TYPE: Final = "urn:missing-by-design:reinstatement:v1"
 NOTHING_HELD_TYPE: Final = "urn:missing-by-design:nothing-held:v1"
 
-CERTIFICATE = "certificate.json"
-PROOF = "proof.json"
-WEIGHTS = "model.safetensors"
-MODEL = "model.json"
-REPORT = "report.md"
 SUBJECTS = (WEIGHTS, MODEL, INDICES, LEAKAGE, REPORT)
 """the files that a certificate is about; `leakage.json` only where there are attacks"""
 

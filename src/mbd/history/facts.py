@@ -11,10 +11,9 @@ from functools import partial
 from typing import Literal
 
 from mbd.formats.audit import AuditSummary
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.statement import (
-    MODEL,
-    WEIGHTS,
     AnyStatement,
     DeletionStatement,
     NothingHeldStatement,

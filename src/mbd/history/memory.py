@@ -19,8 +19,8 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationErr
 
 from mbd.errors import DataError, VerificationError
 from mbd.files import write_file
+from mbd.formats.files import PROOF
 from mbd.formats.layout import CERTIFICATES, proof_name
-from mbd.formats.statement import PROOF
 from mbd.history.facts import CertificateFacts, EntryFinding, RegistrationFacts, StatementFacts
 from mbd.log.checkpoint import Inclusion, verify_checkpoint
 from mbd.log.merkle import EMPTY, consistency_proof, is_consistent

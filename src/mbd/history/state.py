@@ -20,9 +20,10 @@ from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from mbd.errors import DataError, UsageError, VerificationError
+from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import CERTIFICATES
 from mbd.formats.predicate import Erasure
-from mbd.formats.statement import CERTIFICATE, AnyStatement, DeletionStatement, PurgeStatement
+from mbd.formats.statement import AnyStatement, DeletionStatement, PurgeStatement
 from mbd.history.facts import CertificateFacts, StatementFacts
 from mbd.history.history import MAX_AGE, History
 from mbd.history.replay import read_history

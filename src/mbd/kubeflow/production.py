@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mbd.files import to_json, write_file
+from mbd.formats.files import REPORT
 from mbd.kubeflow.common import Artifact, environment, origin, running, task
 
 _NO_REFERENCE = "Single subjects are deleted; the deletion is exact and needs no reference.\n"
-_REPORT = "report.md"
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,7 +52,7 @@ def registered_reference(
     """Fetch the registered reference of the current release; where there is none, train it."""
     if subjects:
         reference.metadata["trained"] = False
-        write_file(Path(reference.path) / _REPORT, _NO_REFERENCE)
+        write_file(Path(reference.path) / REPORT, _NO_REFERENCE)
         return
     from mbd.kubeflow.common import sealed
     from mbd.kubeflow.data import feature_set

@@ -14,13 +14,14 @@ from tempfile import TemporaryDirectory, gettempdir
 
 from mbd.errors import GateRefusedError
 from mbd.files import canonical_digest, read_json, read_step, write_file
+from mbd.formats.files import METRICS, REPORT
+from mbd.formats.leakage import LEAKAGE
 from mbd.kubeflow.common import Artifact, environment, numbers, origin, resolved, running, task
 from mbd.params import Params, load_params, params_digest, to_yaml
 
 # Tasks import steps when they run: a task does not wait for the imports of the others.
 NOT_ATTACKED = "Single subjects were forgotten; attacks are about whole modalities, so nothing was attacked.\n"
 NOT_PURGED = "No purge was asked for (`purge_copies`): copies of the old weights may exist.\n"
-_LEAKAGE, _METRICS, _REPORT = "leakage.json", "metrics.json", "report.md"
 _LOG = logging.getLogger(__name__)
 
 
@@ -163,7 +164,7 @@ def attack(
     out = Path(leakage.path)
     if subjects:
         leakage.metadata["decision"] = "not attacked"
-        for file in (out / _REPORT, Path(page.path)):
+        for file in (out / REPORT, Path(page.path)):
             write_file(file, NOT_ATTACKED)
         return
     from mbd.kubeflow.data import feature_set
@@ -176,7 +177,7 @@ def attack(
     except GateRefusedError as refusal:
         _LOG.info("refused: %s", refusal)
     _show(out, metrics, page)
-    leakage.metadata["decision"] = read_json(out / _LEAKAGE)["decision"]
+    leakage.metadata["decision"] = read_json(out / LEAKAGE)["decision"]
 
 
 @task
@@ -231,7 +232,7 @@ def purge(params: Artifact, published: Artifact, deleted: Artifact, proof: Artif
     out = Path(proof.path)
     if not requested:
         proof.metadata["claim"] = "not requested"
-        write_file(out / _REPORT, NOT_PURGED)
+        write_file(out / REPORT, NOT_PURGED)
         return
     from mbd.steps import purge as step
     from mbd.steps.step import read_folder
@@ -288,5 +289,5 @@ def _show(out: Path, metrics: Artifact | None, page: Artifact) -> None:
     """Verify what a step wrote, and let Kubeflow show its numbers and its report."""
     read_step(out)
     if metrics:
-        metrics.metadata |= numbers(read_json(out / _METRICS))
-    shutil.copyfile(out / _REPORT, page.path)
+        metrics.metadata |= numbers(read_json(out / METRICS))
+    shutil.copyfile(out / REPORT, page.path)

@@ -6,11 +6,9 @@ from pathlib import Path
 from mbd import tombstones
 from mbd.errors import DataError
 from mbd.files import sha256_file, write_file
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.model import ModelRecord, TensorRecord
 from mbd.tensors import Array, open_tensors, save_tensors
-
-WEIGHTS = "model.safetensors"
-RECORD = "model.json"
 
 
 def save_model(folder: Path, record: ModelRecord, tensors: Mapping[str, Array]) -> ModelRecord:
@@ -18,7 +16,7 @@ def save_model(folder: Path, record: ModelRecord, tensors: Mapping[str, Array]) 
     if set(record.tensors) != set(tensors):
         raise ValueError(f"the record and the weights differ in {sorted(set(record.tensors) ^ set(tensors))}")
     record = record.model_copy(update={"sha256": save_tensors(folder / WEIGHTS, tensors)})
-    write_file(folder / RECORD, record.to_json())
+    write_file(folder / MODEL, record.to_json())
     return record
 
 
@@ -29,7 +27,7 @@ def describe(tensor: Array, sees: tuple[str, ...], **more: object) -> TensorReco
 
 def load_model(folder: Path, *, verify: bool = True) -> tuple[ModelRecord, dict[str, Array]]:
     """Read a model folder; with `verify`, compare the digest of the weights with the record."""
-    record = ModelRecord.read(folder / RECORD, "model record (model.json)", "`mbd train` makes a model folder")
+    record = ModelRecord.read(folder / MODEL, "model record (model.json)", "`mbd train` makes a model folder")
     tombstones.refuse([record.sha256], folder / WEIGHTS, "use the model that has forgotten it")
     tensors = open_tensors(folder / WEIGHTS)
     for name, entry in record.tensors.items():

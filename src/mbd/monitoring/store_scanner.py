@@ -22,10 +22,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from mbd.errors import DataError, VerificationError
 from mbd.files import write_file
+from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import CERTIFICATES, certificate_name, object_name
 from mbd.formats.leakage import LeakageRecord
 from mbd.formats.request import REQUESTS, DeletionRequest, State, parse_request
-from mbd.formats.statement import CERTIFICATE
 from mbd.history.evidence import read_leakage
 from mbd.history.facts import EntryFinding
 from mbd.history.history import MAX_AGE, History

@@ -17,9 +17,10 @@ from mbd.certificate.publish import announce
 from mbd.errors import UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest
+from mbd.formats.files import CERTIFICATE
 from mbd.formats.predicate import RequestReference
 from mbd.formats.request import DeletionRequest
-from mbd.formats.statement import CERTIFICATE, DeletionStatement, NothingHeld, NothingHeldStatement, subjects_of
+from mbd.formats.statement import DeletionStatement, NothingHeld, NothingHeldStatement, subjects_of
 from mbd.history.history import WITHDRAWN, History
 from mbd.history.lineage import read_subject
 from mbd.params import Params

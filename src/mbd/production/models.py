@@ -9,7 +9,7 @@ from typing import Literal
 
 from mbd.errors import DataError, UsageError, VerificationError
 from mbd.files import write_file
-from mbd.formats.statement import MODEL, WEIGHTS
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.history.facts import ReferenceFacts, RegistrationFacts, Release
 from mbd.history.history import WITHDRAWN, History, ModelHistory
 from mbd.history.state import find_digest

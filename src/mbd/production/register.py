@@ -24,11 +24,12 @@ from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, read_json, sha256_file
 from mbd.formats.deletion import DELETION
 from mbd.formats.features import lengths_of
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import DigestOrCommitment, Issuer
 from mbd.formats.registration import RegisteredData, RegisteredEvaluation, RegisteredReference, Registration
-from mbd.formats.statement import MODEL, WEIGHTS, RegistrationStatement, subjects_of
+from mbd.formats.statement import RegistrationStatement, subjects_of
 from mbd.history.facts import RegistrationFacts, registration_facts
 from mbd.history.history import WITHDRAWN, History
 from mbd.model.checkpoint import load_model

@@ -19,9 +19,10 @@ from mbd.errors import DataError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import DELETION, DeletionRecord, read_deletion
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import object_name
 from mbd.formats.model import ModelRecord
-from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement, RegistrationStatement
+from mbd.formats.statement import DeletionStatement, RegistrationStatement
 from mbd.history.facts import RegistrationFacts, Release
 from mbd.history.history import History
 from mbd.history.lineage import read_record, refuse_other_record

@@ -28,14 +28,14 @@ from mbd.errors import DataError, MbdError, UsageError
 from mbd.files import STEP_FILE
 from mbd.formats.deletion import DELETION, read_deletion
 from mbd.formats.features import MANIFEST
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import DigestOrCommitment
 from mbd.formats.purge import Needed, Target
-from mbd.formats.statement import MODEL, WEIGHTS, DeletionStatement
+from mbd.formats.statement import DeletionStatement
 from mbd.history.replay import read_history
 from mbd.history.state import CertificateEntry, InvalidCertificate, read_entries
-from mbd.model.checkpoint import RECORD
 from mbd.purge.places.folders import Folder
 from mbd.purge.targets import Targets
 from mbd.purge.workspace import Workspace
@@ -285,11 +285,11 @@ def _models(workspace: Workspace) -> Iterator[tuple[str, dict[str, Any]]]:
     for place in workspace.places:
         if isinstance(place, Folder) and not place.by_name:
             for path in place.files():
-                whole = path.name == RECORD and (path.parent / WEIGHTS).is_file()
+                whole = path.name == MODEL and (path.parent / WEIGHTS).is_file()
                 if whole and isinstance(record := _json(path.read_bytes()), dict):
                     yield str(path), record
     for ref, pointers in workspace.history.tips.items():
-        yield from ((ref, record) for record in workspace.history.records(RECORD, pointers) if isinstance(record, dict))
+        yield from ((ref, record) for record in workspace.history.records(MODEL, pointers) if isinstance(record, dict))
 
 
 def _json(content: bytes) -> Any:  # noqa: ANN401 -- any JSON

@@ -19,9 +19,9 @@ import yaml
 
 from mbd.files import STEP_FILE
 from mbd.formats.features import MANIFEST
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.purge import Copy, Obstacle, Target
 from mbd.git import git, read_objects
-from mbd.model.checkpoint import RECORD, WEIGHTS
 from mbd.purge.places import ReportObstacle, copy_of
 from mbd.purge.places.folders import files_below
 from mbd.purge.targets import Targets
@@ -117,7 +117,7 @@ class GitHistory:
         by_path = {tracked.path: tracked for tracked in pointer.tracked}
         for tracked in pointer.tracked:
             folder, file = posixpath.split(tracked.path)
-            if file in {STEP_FILE, RECORD, MANIFEST}:
+            if file in {STEP_FILE, MODEL, MANIFEST}:
                 for name, sha256 in _recorded_digests(file, self._json(tracked.md5)):
                     if recorded := by_path.get(posixpath.join(folder, name)):
                         yield recorded, sha256
@@ -238,7 +238,7 @@ def _recorded_digests(file: str, record: Any) -> Iterator[tuple[str, str]]:  # n
     try:
         if file == STEP_FILE:
             yield from record["outputs"]["files"].items()
-        elif file == RECORD:
+        elif file == MODEL:
             yield WEIGHTS, record["sha256"]
         else:
             for split in record["splits"].values():

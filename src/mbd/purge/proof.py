@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from mbd.formats.files import CERTIFICATE
 from mbd.formats.predicate import Erasure
 from mbd.formats.purge import Needed, PlaceRecord, PurgeRecord, PurgeReport
 from mbd.formats.shredding import ShreddingFacts
-from mbd.formats.statement import CERTIFICATE, PurgeStatement, subjects_of
+from mbd.formats.statement import PurgeStatement, subjects_of
 from mbd.purge.inventory import PlaceInventory
 from mbd.purge.targets import Targets
 from mbd.trust.commitments import SALT_BYTES

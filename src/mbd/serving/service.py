@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from mbd.background import Background
 from mbd.features.contract import FeatureSet
+from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
 from mbd.formats.request import DeletionRequest
-from mbd.formats.statement import MODEL
 from mbd.history.facts import CertificateFacts
 from mbd.history.history import History
 from mbd.history.lineage import keep_subject

@@ -22,9 +22,9 @@ from typing import BinaryIO
 from mbd.errors import DataError, UsageError
 from mbd.files import STEP_FILE, read_json, sync, whole_folder
 from mbd.formats.features import MANIFEST, Manifest
+from mbd.formats.files import MODEL
 from mbd.formats.model import ModelRecord
 from mbd.formats.shredding import KeyName
-from mbd.model.checkpoint import RECORD
 from mbd.params.shredding import ShreddingSettings
 from mbd.shredding.cipher import CipherSubject, decrypt, encrypt, read_header
 from mbd.shredding.keys import KeyDestroyedError, Keyring
@@ -65,7 +65,7 @@ def units(folder: Path, lineage: str | None = None) -> list[Unit]:
         raise DataError(
             "this is neither a FeatureSet nor a model folder",
             file=folder,
-            hint=f"give a folder with a {MANIFEST} or a {RECORD} in it",
+            hint=f"give a folder with a {MANIFEST} or a {MODEL} in it",
         )
     for inner in ordered:
         if outer := next((unit for unit in ordered if unit.folder in inner.folder.parents), None):
@@ -77,7 +77,7 @@ def _read(folder: Path, lineage: str | None) -> Iterator[Unit]:
     for file in folder.rglob(MANIFEST):
         manifest = Manifest.read(file, "manifest of a FeatureSet", "`mbd features --out DIR` makes one")
         yield Unit(file.parent, manifest, lineage or manifest.name)
-    for file in folder.rglob(RECORD):
+    for file in folder.rglob(MODEL):
         model = ModelRecord.read(file, "model record (model.json)", "`mbd train` makes a model folder")
         yield Unit(file.parent, model, lineage or model.data.name)
 

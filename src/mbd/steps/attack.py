@@ -21,6 +21,7 @@ from pathlib import Path
 
 from mbd.errors import MissingExtraError
 from mbd.files import canonical_digest, to_json, write_file
+from mbd.formats.files import METRICS, REPORT
 from mbd.formats.leakage import LEAKAGE, EarlierAudits, LeakageRecord
 from mbd.params import Params
 from mbd.report.figures import draw_leakage
@@ -30,8 +31,6 @@ from mbd.report.text import to_text
 from mbd.steps.step import StepRun, reads, step_run
 
 NAME = "attack"
-METRICS = "metrics.json"
-REPORT = "report.md"
 _LOG = logging.getLogger(__name__)
 
 

@@ -26,8 +26,9 @@ from mbd.certificate.publish import announce
 from mbd.errors import DataError, GateRefusedError, UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.deletion import INDICES, read_deletion
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import object_name
-from mbd.formats.statement import MODEL, WEIGHTS, ReauditStatement
+from mbd.formats.statement import ReauditStatement
 from mbd.history.facts import audit_effect
 from mbd.history.lineage import restore, stated_charges
 from mbd.history.replay import read_history

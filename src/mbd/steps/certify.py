@@ -31,9 +31,10 @@ from mbd.certificate.inputs import CertificateInput, read_material
 from mbd.errors import GateRefusedError, MbdError, UsageError
 from mbd.files import sha256_file, write_file
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import CERTIFICATE, MODEL, REPORT, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Issuer, Predicate, RequestReference
-from mbd.formats.statement import CERTIFICATE, MODEL, REPORT, WEIGHTS, DeletionStatement, subjects_of
+from mbd.formats.statement import DeletionStatement, subjects_of
 from mbd.git import git
 from mbd.history.lineage import refuse_lost_key, refuse_short_ledger, refuse_uncounted, stated_charges
 from mbd.params import Params

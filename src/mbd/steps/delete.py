@@ -33,8 +33,9 @@ from mbd.formats.deletion import (
     Rounding,
     read_deletion,
 )
+from mbd.formats.files import WEIGHTS
 from mbd.formats.guarantee import LineageBudget
-from mbd.model.checkpoint import WEIGHTS, load_model, save_model
+from mbd.model.checkpoint import load_model, save_model
 from mbd.model.compatible import open_for, refuse_foreign
 from mbd.params import Params, params_digest
 from mbd.privacy.ledger import deletion_id, open_ledger

@@ -27,14 +27,13 @@ from mbd.evaluation.tables import to_markdown
 from mbd.features.contract import FeatureSet
 from mbd.features.pooling import as_vectors
 from mbd.files import to_json, write_file
+from mbd.formats.files import METRICS, REPORT
 from mbd.params import Params
 from mbd.report.evaluation import draw_figures, evaluation_summary
 from mbd.steps.step import reads, step_run
 
 NAME = "evaluate"
-METRICS = "metrics.json"
 HEADLINE = "headline.json"
-REPORT = "report.md"
 RIDGE = "ridge by pattern"
 
 

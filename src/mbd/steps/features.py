@@ -26,6 +26,7 @@ from mbd.features.splits import with_calibration
 from mbd.features.summary import availability, label_histogram, label_statistics
 from mbd.files import STEP_FILE, read_json, sha256_file, to_json, write_file
 from mbd.formats.features import MANIFEST, CalibrationEntry
+from mbd.formats.files import METRICS
 from mbd.params import Params
 from mbd.params.features import FeaturesSettings
 from mbd.report.text import table
@@ -34,7 +35,6 @@ from mbd.steps.step import StepRun, step_run
 
 NAME = "features"
 SUMMARY = "summary.json"
-METRICS = "metrics.json"
 HISTOGRAM = "label_histogram.csv"
 _LOG = logging.getLogger(__name__)
 

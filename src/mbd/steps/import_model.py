@@ -15,14 +15,15 @@ from threadpoolctl import threadpool_limits
 from mbd.errors import DataError, MissingExtraError, UsageError
 from mbd.features.contract import FeatureSet
 from mbd.files import canonical_digest, to_json, write_file
-from mbd.model.checkpoint import WEIGHTS, save_model
+from mbd.formats.files import METRICS, WEIGHTS
+from mbd.model.checkpoint import save_model
 from mbd.model.matching import MatchedNames, match_names
 from mbd.model.predictor import load
 from mbd.params import Params
 from mbd.registry import BACKBONES
 from mbd.report.text import table
 from mbd.steps.step import reads, step_run
-from mbd.steps.train import METRICS, TrainingResult, test_metrics
+from mbd.steps.train import TrainingResult, test_metrics
 from mbd.steps.train import to_text as metrics_to_text
 from mbd.storage.mlflow import Artifact, MlflowRegistry
 from mbd.tensors import Array

@@ -19,8 +19,9 @@ from mbd.certificate.verification import from_folder, verify_bundle
 from mbd.errors import UsageError, VerificationError
 from mbd.files import write_file
 from mbd.formats.deletion import DELETION
+from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.receipt import RECEIPT, Receipt
-from mbd.formats.statement import CERTIFICATE, PROOF, WEIGHTS, DeletionStatement
+from mbd.formats.statement import DeletionStatement
 from mbd.history.lineage import keep_record, refuse_uncounted, stated_charges
 from mbd.history.replay import read_history
 from mbd.params import Params

@@ -19,10 +19,11 @@ from pathlib import Path
 from mbd.certificate.publish import announce
 from mbd.errors import MbdError, UsageError
 from mbd.files import write_file
+from mbd.formats.files import WEIGHTS
 from mbd.formats.purge import PURGE, PurgeRecord, Target
 from mbd.formats.receipt import Receipt
 from mbd.formats.shredding import ShreddingFacts
-from mbd.formats.statement import WEIGHTS, DeletionStatement
+from mbd.formats.statement import DeletionStatement
 from mbd.history.history import History
 from mbd.history.replay import read_history
 from mbd.history.state import CertificateEntry, read_entry

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from mbd.errors import DataError, UsageError
 from mbd.files import write_file
+from mbd.formats.files import CERTIFICATE, PROOF
 from mbd.formats.layout import CERTIFICATES
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
-from mbd.formats.statement import CERTIFICATE, PROOF, DeletionStatement
+from mbd.formats.statement import DeletionStatement
 from mbd.history.evidence import read_leakage
 from mbd.history.state import CertificateEntry
 from mbd.log.checkpoint import Inclusion

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from mbd.certificate.verification import VerificationInput
 from mbd.errors import DataError, MbdError, MissingExtraError
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.model import ModelRecord
-from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.model.compatible import open_for, refuse_other_data
 from mbd.params import Params
 from mbd.params.reader import ReaderParams

@@ -27,7 +27,8 @@ from mbd.errors import MbdError, MissingExtraError, UsageError
 from mbd.evaluation.metrics import task_metrics
 from mbd.features.contract import FeatureSet
 from mbd.files import STEP_FILE, canonical_digest, to_json, write_file
-from mbd.model.checkpoint import WEIGHTS, save_model
+from mbd.formats.files import METRICS, WEIGHTS
+from mbd.model.checkpoint import save_model
 from mbd.model.predictor import Model, load
 from mbd.params import Params
 from mbd.registry import BACKBONES
@@ -37,7 +38,6 @@ from mbd.steps.step import reads, step_run
 from mbd.training.trained import HISTORY
 
 NAME = "train"
-METRICS = "metrics.json"
 _DIGITS = 4
 
 

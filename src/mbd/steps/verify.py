@@ -19,8 +19,8 @@ from urllib.parse import unquote
 
 from mbd.certificate.verification import VerificationInput, from_folder, from_store, verify_bundle
 from mbd.errors import UsageError, VerificationError
+from mbd.formats.files import CERTIFICATE
 from mbd.formats.layout import latest_name
-from mbd.formats.statement import CERTIFICATE
 from mbd.steps.step import reads
 from mbd.storage import open_existing
 from mbd.storage.store import NotThereError, Store

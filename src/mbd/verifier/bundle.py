@@ -19,8 +19,9 @@ from pathlib import Path
 
 from mbd.errors import DataError, VerificationError
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import CERTIFICATE, MODEL, PROOF, WEIGHTS
 from mbd.formats.layout import certificate_name, object_name, proof_name
-from mbd.formats.statement import CERTIFICATE, MODEL, PROOF, SUBJECTS, WEIGHTS, AnyStatement, DeletionStatement
+from mbd.formats.statement import SUBJECTS, AnyStatement, DeletionStatement
 from mbd.storage.store import NotThereError, Store
 from mbd.trust.envelope import certificate_digest
 from mbd.verifier.reader import parse_envelope

@@ -10,11 +10,12 @@ from mbd.errors import MbdError
 from mbd.files import sha256_file
 from mbd.formats.audit import AuditSummary, summarise
 from mbd.formats.deletion import INDICES
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.limits import LONGEST_INTERVAL
 from mbd.formats.model import ModelRecord
 from mbd.formats.predicate import Erasure, Predicate
-from mbd.formats.statement import MODEL, SUBJECTS, WEIGHTS, DeletionStatement, exact_integers
+from mbd.formats.statement import SUBJECTS, DeletionStatement, exact_integers
 from mbd.tensors import open_tensors
 from mbd.verifier.arithmetic import BUDGET, budget_check
 from mbd.verifier.bundle import VerificationInput

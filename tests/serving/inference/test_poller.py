@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mbd.errors import VerificationError
+from mbd.formats.files import WEIGHTS
 from mbd.formats.layout import certificate_name, object_name
-from mbd.formats.statement import WEIGHTS
 from mbd.model.predictor import load
 from mbd.params import load_params
 from mbd.records import now

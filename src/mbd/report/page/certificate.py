@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from mbd.formats.files import CERTIFICATE, PROOF, WEIGHTS
 from mbd.formats.leakage import LEAKAGE, LeakageRecord
 from mbd.formats.predicate import Predicate
 from mbd.formats.purge import PurgeReport
 from mbd.formats.statement import (
-    CERTIFICATE,
-    PROOF,
     SUBJECTS,
-    WEIGHTS,
     AnyStatement,
     DeletionStatement,
     NothingHeldStatement,

@@ -26,8 +26,8 @@ import numpy as np
 from mbd.background import Background
 from mbd.certificate.guard import Admission, admit
 from mbd.errors import MbdError, VerificationError
+from mbd.formats.files import MODEL, WEIGHTS
 from mbd.formats.layout import object_name
-from mbd.formats.statement import MODEL, WEIGHTS
 from mbd.history.history import WITHDRAWN, History
 from mbd.history.replay import LogReplay
 from mbd.model import predictor

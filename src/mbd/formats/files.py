@@ -1,0 +1,8 @@
+"""Names of files that steps write, bundles hold and stores have as objects."""
+
+WEIGHTS = "model.safetensors"
+MODEL = "model.json"
+METRICS = "metrics.json"
+REPORT = "report.md"
+CERTIFICATE = "certificate.json"
+PROOF = "proof.json"
