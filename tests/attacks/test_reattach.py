@@ -46,6 +46,7 @@ def test_what_lies_behind_a_closed_input_comes_back_from_few_rows(
         assert interval(again, PARAMS).low > PARAMS.tolerance
 
 
+@pytest.mark.slow
 def test_a_reference_of_another_seed_is_no_easier_to_teach(fixed: FixedShape, attack_context: AttackContext) -> None:
     reference = attacked(fixed, fixed.folder / "reference", attack_context)
     for other, own in zip(attacked(fixed, fixed.retrained(7), attack_context), reference, strict=True):

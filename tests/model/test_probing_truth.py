@@ -32,7 +32,7 @@ def check_graph(seed: int) -> int:
 
 
 def test_no_living_entry_is_called_dead_and_no_dead_one_is_missed() -> None:
-    assert sum(check_graph(seed) > 0 for seed in range(100)) > 30
+    assert sum(check_graph(seed) > 0 for seed in range(30)) > 9
 
 
 @pytest.mark.slow
