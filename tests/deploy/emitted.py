@@ -24,6 +24,7 @@ CERTIFIED = ("deletion.method=certified", "deletion.certified.finetune_epochs=1"
 def exporter_page(folder: Path) -> str:
     """Return the metrics page of a store with requests and certificates."""
     lifecycle_store = GoldenStore.open(folder)
+    lifecycle_store.files("certified")
     lifecycle_store.certificate("certified")
     lifecycle_store.registration()
     lifecycle_store.request_store.submit("sentiment", ["audio"], due_days=30)
