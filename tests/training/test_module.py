@@ -118,7 +118,7 @@ def test_the_record_says_what_was_built_and_for_which_modality_a_tensor_exists(d
     assert {m: shape.size for m, shape in spec.shapes.items()} == {m: (d,) for m, d in DIMS.items()}
     tensors = trained.record.tensors
     assert tensors["norms.audio.running_mean"].belongs_to == "audio"
-    assert tensors["norms.audio.num_batches_tracked"].sees == ()
+    assert tensors["norms.audio.num_batches_tracked"].sees == tuple(DIMS)
     assert tensors["hidden.parametrizations.weight.original1"].belongs_to is None
     assert tensors["hidden.parametrizations.weight.original1"].sees == tuple(DIMS)
 
