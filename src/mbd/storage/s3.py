@@ -133,6 +133,8 @@ class S3Store:
         check_name(name)
         with store_errors(self.url, name):
             state = self._bucket.head(self._prefix + name)
+        if state is None:
+            _ = self._versioning  # raises if the bucket is missing, which a HEAD does not tell from an object
         return state.stored(name) if state else None
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[StoredObject]:
